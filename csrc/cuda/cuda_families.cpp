@@ -1,0 +1,19 @@
+#include "cuda/cuda_families.h"
+
+#include "cuda/depthwise/depthwise.h"
+#include "cuda/direct/direct.h"
+#include "cuda/igemm/igemm.h"
+
+namespace convt2d::cuda {
+
+// The position is the value of `algorithm`, and decides between equal predictions.
+FamilyList families() {
+  static const Family list[] = {
+      depthwise_family,  // one input channel a group: bound by memory, so no tile of a GEMM
+      igemm_family,      // tensor cores, sm_80 and up: fp16, bf16, tf32, and strict fp32 as 3 x tf32
+      direct_family,     // any dtype, strides, geometry and size; declines nothing, so it stays last
+  };
+  return {list, int(sizeof list / sizeof *list)};
+}
+
+}  // namespace convt2d::cuda

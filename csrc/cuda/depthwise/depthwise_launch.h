@@ -1,0 +1,57 @@
+// What the launchers of this family share.
+#pragma once
+
+#include <type_traits>
+
+#include "core/args.h"
+#include "core/plan.h"
+#include "cuda/cuda_check.h"
+#include "cuda/depthwise/depthwise_pixels.h"
+#include "cuda/depthwise/depthwise_planes.h"
+
+namespace convt2d::cuda::depthwise {
+
+void launch_gather(const Problem& problem, const Args& args);  // forward and grad_input
+void launch_grad_weight(const Problem& problem, const Args& args);
+
+// Args and Problem become what the kernels see. `result` is what the direction writes.
+Geometry geometry_of(const Problem& problem, const Args& args, void* result);
+
+// With stride 1 and one output a channel, grad_input is the forward of the kernel turned by 180 degrees;
+// the forward kernels do it with less work.
+inline bool is_flipped_forward(const Problem& problem) {
+  return problem.direction == Direction::grad_input && problem.h.stride == 1 &&
+         problem.w.stride == 1 && problem.group_out() == 1;
+}
+
+Problem flipped_forward(const Problem& problem);
+Args flipped_args(const Problem& problem, const Args& args);
+
+// Whether the tensor starts at a multiple of `elements`.
+inline bool aligned(const TensorRef& tensor, int64_t elements, DType dtype) {
+  return reinterpret_cast<uintptr_t>(tensor.data) % (elements * element_size(dtype)) == 0;
+}
+
+// Whether every row of a contiguous tensor allows access to kPair elements at once.
+inline bool paired(const TensorRef& tensor, int64_t row, DType dtype) {
+  return row % kPair == 0 && aligned(tensor, kPair, dtype);
+}
+
+// Channels a thread owns, given the pointers of this call.
+inline int pixel_vector(const Problem& problem, const Args& args) {
+  const int vector = pixel_vector(problem);
+  const bool whole =
+      aligned(args.x, vector, problem.dtype) && aligned(args.y, vector, problem.dtype);
+  return whole ? vector : 1;
+}
+
+// Calls visit(integral constant) with the compile-time value of a number in [1, widest].
+template <int widest, typename Visitor>
+void visit_number(int value, Visitor&& visit) {
+  if constexpr (widest > 1) {
+    if (value < widest) return visit_number<widest - 1>(value, visit);
+  }
+  visit(std::integral_constant<int, widest>{});
+}
+
+}  // namespace convt2d::cuda::depthwise

@@ -1,0 +1,259 @@
+// When the family serves a problem, and how long it should take.
+#include <algorithm>
+#include <sstream>
+#include <utility>
+
+#include "core/phases.h"
+#include "cuda/depthwise/depthwise.h"
+#include "cuda/depthwise/depthwise_launch.h"
+
+namespace convt2d::cuda {
+namespace depthwise {
+
+ClassAxis class_axis(const Axis& axis) {
+  ClassAxis a{};
+  a.in = int(axis.in), a.out = int(axis.out), a.kernel = int(axis.kernel);
+  a.stride = int(axis.stride), a.near_pad = int(axis.near_pad), a.dilation = int(axis.dilation);
+  a.divisor = int(gcd(axis.stride, axis.dilation));
+  a.step = a.stride / a.divisor;
+  a.reach = a.dilation / a.divisor;
+  a.period = a.stride * a.reach;
+  // Offsets of a residue's classes lie in [lowest, lowest + 2 * reach): hence two bases. A phase
+  // without taps gets the lowest, which keeps its outputs in the enumeration.
+  a.lowest = int(ceil_div(axis.near_pad + axis.dilation, axis.stride)) - a.reach;
+  a.taps = int(blocks_of(a.kernel, a.step));
+  a.by_stride = FastDivide(a.stride);
+  a.by_period = FastDivide(a.period);
+  // first * reach = (phase + near_pad) / divisor modulo step, in closed form: this runs at every launch.
+  int inverse = 0;
+  while (a.step > 1 && int64_t{inverse} * a.reach % a.step != 1) ++inverse;
+  for (int phase = 0; phase < a.stride; ++phase) {
+    const int64_t from = phase + axis.near_pad, quotient = floor_div(from, a.divisor);
+    const int first = int((quotient - floor_div(quotient, a.step) * a.step) * inverse % a.step);
+    const bool fed = quotient * a.divisor == from && first < a.kernel;
+    a.phases[phase] = {fed ? first : 0, fed ? (a.kernel - first - 1) / a.step + 1 : 0,
+                       fed ? int((from - int64_t{first} * a.dilation) / a.stride) : a.lowest};
+    a.ragged |= fed && a.phases[phase].taps < a.taps;
+  }
+  return a;
+}
+
+Geometry geometry_of(const Problem& problem, const Args& args, void* result) {
+  Geometry g{};
+  g.x = args.x.data, g.w = args.w.data, g.y = args.y.data, g.result = result;
+  g.bias = problem.has_bias ? args.bias : nullptr;
+  g.h = class_axis(problem.h), g.v = class_axis(problem.w);
+  std::copy(args.x.stride, args.x.stride + 4, g.x_stride);
+  std::copy(args.w.stride, args.w.stride + 4, g.w_stride);
+  std::copy(args.y.stride, args.y.stride + 4, g.y_stride);
+  g.batch = problem.batch;
+  g.in_channels = int(problem.in_channels), g.out_channels = int(problem.out_channels);
+  g.multiplier = int(problem.group_out());
+  g.by_multiplier = FastDivide(g.multiplier);
+  g.by_in_channels = FastDivide(g.in_channels);
+  g.by_out_channels = FastDivide(g.out_channels);
+  return g;
+}
+
+Problem flipped_forward(const Problem& problem) {
+  Problem forward = problem;
+  forward.direction = Direction::fwd;
+  forward.has_bias = 0;
+  for (Axis* axis : {&forward.h, &forward.w}) {
+    std::swap(axis->in, axis->out);
+    axis->near_pad = (axis->kernel - 1) * axis->dilation - axis->near_pad;
+  }
+  return forward;
+}
+
+Args flipped_args(const Problem& problem, const Args& args) {
+  Args forward = args;
+  std::swap(forward.x, forward.y);
+  const int64_t last =
+      (problem.h.kernel - 1) * args.w.stride[2] + (problem.w.kernel - 1) * args.w.stride[3];
+  forward.w.data = static_cast<char*>(args.w.data) + last * element_size(problem.dtype);
+  forward.w.stride[2] = -args.w.stride[2];
+  forward.w.stride[3] = -args.w.stride[3];
+  return forward;
+}
+
+namespace {
+
+template <typename... Parts>
+Decision decline(const Parts&... parts) {
+  std::ostringstream text;
+  (text << ... << parts);
+  return Decision::decline(text.str());
+}
+
+struct Launch {
+  int64_t blocks;
+  int shared_bytes;
+  int threads = kThreads;
+  int split = 1;
+  int64_t workspace_bytes = 0;
+};
+
+// Partial sums of every weight, and of the bias once more for each group of blocks.
+int64_t partial_bytes(const Problem& problem, int64_t split, int64_t groups) {
+  const int64_t weights = problem.h.kernel * problem.w.kernel;
+  return 4 * split * problem.out_channels * (weights + (problem.has_bias ? groups : 0));
+}
+
+Launch launch_of(const Problem& problem, int vector) {
+  if (is_flipped_forward(problem)) return launch_of(flipped_forward(problem), vector);
+  const bool planes = problem.y_layout == Layout::nchw;
+  const ClassAxis h = class_axis(problem.h), v = class_axis(problem.w);
+  switch (problem.direction) {
+    case Direction::fwd: {
+      if (planes) {
+        const PlaneForwardTile t = plane_forward_tile(problem, h, v);
+        return {t.blocks, t.shared_bytes};
+      }
+      const PixelForwardTile t = pixel_forward_tile(problem, h, v, vector);
+      return {t.blocks, t.shared_bytes};
+    }
+    case Direction::grad_input: {
+      if (planes) {
+        const PlaneGradInputTile t = plane_grad_input_tile(problem, h, v);
+        return {t.blocks, t.shared_bytes, t.threads};
+      }
+      const PixelGradInputTile t = pixel_grad_input_tile(problem, h, v, vector);
+      return {t.blocks, t.shared_bytes};
+    }
+    default: {
+      if (planes) {
+        const PlaneGradWeightTile t = plane_grad_weight_tile(problem, h, v);
+        return {t.blocks, t.shared_bytes, kThreads, t.split,
+                partial_bytes(problem, t.split, t.phase_groups)};
+      }
+      const PixelGradWeightTile t = pixel_grad_weight_tile(problem, h, v, vector);
+      return {t.blocks, t.shared_bytes, kThreads, t.split,
+              partial_bytes(problem, t.split, t.class_groups)};
+    }
+  }
+}
+
+// Issue slots of one y element, in units of a multiply-add. Measured on an H200 in f16, where issue and
+// not memory is the limit (2026-11-21; 12 layers with kernels 2 to 64, strides 1 to 32): within 1.5x for
+// most; planes of 8x8 and strides of 32 take up to twice as long in the backward.
+double slots_per_output(const Problem& problem) {
+  const ClassAxis h = class_axis(problem.h), v = class_axis(problem.w);
+  const bool back = problem.direction == Direction::grad_weight;
+  const double share =
+      double(problem.h.in) * double(problem.w.in) /
+      (double(problem.h.out) * double(problem.w.out) * double(problem.group_out()));
+  const double far = std::max(0, std::max(h.stride, v.stride) - 8);
+  if (problem.y_layout == Layout::nchw) {
+    const int taps = plane_taps(h, v);
+    const double blocks_h = double(blocks_of(h.taps, taps)),
+                 blocks_v = double(blocks_of(v.taps, taps));
+    const double macs = double(taps) * taps;
+    const double unpaired = problem.w.out % kPair == 0 ? 1 : 1.4;
+    if (back) return blocks_h * blocks_v * unpaired * (15 + 10 * macs + 40 * share);
+    if (problem.direction == Direction::grad_input) {
+      return blocks_v * unpaired * (20 + 3 * macs * blocks_h + 60 * share + 4 * far);
+    }
+    return unpaired * (14 + 2.5 * macs * blocks_h * blocks_v + 47 * share);
+  }
+  const int vector = pixel_vector(problem), taps = pixel_taps(problem, h, v, vector);
+  const double blocks_h = double(blocks_of(h.taps, taps)),
+               blocks_v = double(blocks_of(v.taps, taps));
+  if (back) return blocks_h * blocks_v * (vector == 1 ? 1.6 : 1) * (20 + 9 * taps * taps);
+  const double narrow = vector == 1 ? 4.5 : vector == 4 ? 1.4 : 1;
+  const bool forward = problem.direction == Direction::fwd;
+  return narrow * (20 + 3.5 * h.taps * taps * blocks_v) +
+         (forward ? 0 : 6 * std::max(0, v.stride - 2));
+}
+
+double predicted_us(const Problem& problem, const Device& device) {
+  if (is_flipped_forward(problem)) return predicted_us(flipped_forward(problem), device);
+  // 0.7 of the copy rate: dla_up2 f32 at 58 us, dla_up8 f32 at 48 us (floors 39.5 and 32), same day.
+  const double memory = tensor_bytes(problem) / (0.7 * device.copy_bytes_per_us);
+  const double outputs = double(problem.batch) * double(problem.out_channels) *
+                         double(problem.h.out) * double(problem.w.out);
+  const double issue = outputs * slots_per_output(problem) / device.fma_f32_per_us;
+  const double launches = problem.direction == Direction::grad_weight ? 8 : 4;
+  return launches + std::max(memory, issue);
+}
+
+Decision plan(const Problem& problem, const Device& device) {
+  constexpr int64_t kMost = int64_t{1} << 31;
+  if (problem.group_in() != 1) {
+    return decline("each output reads ", problem.group_in(), " input channels, depthwise needs 1");
+  }
+  if (problem.group_out() > kMultiplierLimit) {
+    return decline(problem.group_out(), " output channels a group, the limit is ",
+                   kMultiplierLimit);
+  }
+  if (problem.dtype == DType::f64) return decline("f64 is not built, f16, bf16 and f32 are");
+  if (problem.x_layout == Layout::strided || problem.x_layout != problem.y_layout) {
+    return decline("x is ", name(problem.x_layout), " and y is ", name(problem.y_layout),
+                   ", both must be nchw or both nhwc");
+  }
+  for (const Axis& axis : {problem.h, problem.w}) {
+    if (axis.stride > kStrideLimit) {
+      return decline("stride ", axis.stride, ", the limit is ", kStrideLimit);
+    }
+    const int64_t reach = std::max(std::abs(axis.near_pad), axis.kernel * axis.dilation);
+    if (reach >= kReachLimit) {
+      return decline("a pad or a dilated kernel of ", reach, ", the limit is ", kReachLimit);
+    }
+  }
+  const bool planes = problem.y_layout == Layout::nchw;
+  const int64_t image =
+      std::max(problem.h.in * problem.w.in * (planes ? 1 : problem.in_channels),
+               problem.h.out * problem.w.out * (planes ? 1 : problem.out_channels));
+  if (image >= kMost) {
+    return decline(image, planes ? " elements a plane" : " elements an image",
+                   ", the limit is 2^31");
+  }
+  if (problem.out_channels >= kMost) return decline(problem.out_channels, " channels");
+
+  // Pointers are not known yet: unaligned ones bring the tile for single channels.
+  const Launch launch = launch_of(problem, pixel_vector(problem));
+  const Launch single = launch_of(problem, 1);
+  if (launch.threads > kThreads) {
+    return decline("a column of x is reached by ", (problem.w.kernel - 1) * problem.w.dilation + 1,
+                   " columns of y, a block has threads for ", kPair * kThreads);
+  }
+  const int shared_bytes = std::max(launch.shared_bytes, single.shared_bytes);
+  if (shared_bytes > kSharedLimit) {
+    return decline("a block needs ", shared_bytes, " bytes of shared memory for a ",
+                   problem.h.kernel, "x", problem.w.kernel, " kernel, the limit is ", kSharedLimit);
+  }
+  const int64_t blocks = std::max(launch.blocks, single.blocks);
+  if (blocks >= kMost) return decline(blocks, " blocks, the limit is 2^31");
+
+  Plan plan;
+  plan.split = launch.split;
+  if (problem.direction == Direction::grad_weight) {
+    plan.workspace_bytes = std::max(launch.workspace_bytes, single.workspace_bytes);
+    if (plan.workspace_bytes > kWorkspaceLimit) {
+      return decline("partial sums of ", plan.workspace_bytes, " bytes, the limit is ",
+                     kWorkspaceLimit);
+    }
+  }
+  plan.predicted_us = predicted_us(problem, device);
+  std::ostringstream note;
+  note << (planes ? "planes, " : "pixels, ") << launch.blocks << " blocks, " << launch.shared_bytes
+       << " bytes of shared memory";
+  if (launch.split > 1) note << ", split " << launch.split;
+  plan.note = note.str();
+  return Decision::accept(plan);
+}
+
+void launch(const Problem& problem, const Plan&, const Args& args) {
+  if (problem.direction == Direction::grad_weight) {
+    launch_grad_weight(problem, args);
+  } else {
+    launch_gather(problem, args);
+  }
+}
+
+}  // namespace
+}  // namespace depthwise
+
+const Family depthwise_family = {"depthwise", depthwise::plan, depthwise::launch};
+
+}  // namespace convt2d::cuda

@@ -1,0 +1,58 @@
+// Shared memory by address: asynchronous copies from global memory (sm_80 and up), loads, stores. A copy
+// with `valid` false writes zeros and reads nothing; its address must be a legal one all the same.
+#pragma once
+
+#include <cstdint>
+
+namespace convt2d::cuda {
+
+__device__ __forceinline__ void copy_async_16(uint32_t shared, const void* global, bool valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+               "r"(valid ? 16 : 0)
+               : "memory");
+}
+
+__device__ __forceinline__ void copy_async_4(uint32_t shared, const void* global, bool valid) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(global),
+               "r"(valid ? 4 : 0)
+               : "memory");
+}
+
+// Closes a group of copies of this thread.
+__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Waits until at most `open` (0 to 2) of this thread's groups have not arrived.
+__device__ __forceinline__ void copy_async_wait(int open) {
+  if (open == 0) {
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+  } else if (open == 1) {
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+  } else {
+    asm volatile("cp.async.wait_group 2;" ::: "memory");
+  }
+}
+
+__device__ __forceinline__ uint32_t load_shared_4(uint32_t shared) {
+  uint32_t word;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(word) : "r"(shared) : "memory");
+  return word;
+}
+
+__device__ __forceinline__ void load_shared_16(uint32_t shared, uint32_t (&word)[4]) {
+  asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+               : "r"(shared)
+               : "memory");
+}
+
+__device__ __forceinline__ void store_shared_4(uint32_t shared, uint32_t word) {
+  asm volatile("st.shared.b32 [%0], %1;" ::"r"(shared), "r"(word) : "memory");
+}
+
+__device__ __forceinline__ void store_shared_16(uint32_t shared, const uint32_t (&word)[4]) {
+  asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(shared), "r"(word[0]), "r"(word[1]),
+               "r"(word[2]), "r"(word[3])
+               : "memory");
+}
+
+}  // namespace convt2d::cuda

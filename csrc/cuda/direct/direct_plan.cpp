@@ -1,0 +1,364 @@
+// direct: which tile, and how long it should take. Nothing is refused.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+#include "cuda/direct/direct.h"
+#include "cuda/direct/direct_config.h"
+
+namespace convt2d::cuda {
+namespace direct {
+namespace {
+
+constexpr int64_t kWorkspaceLimit = int64_t{32} << 20;
+constexpr double kLaunchUs = 2.5;
+
+int64_t ceil_ratio(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int64_t accumulator_size(DType dtype) { return dtype == DType::f64 ? 8 : 4; }
+
+// ---- a model of one kernel ----
+
+// What the blocks of one launch do, in instructions of one thread.
+struct Work {
+  int threads = 0;
+  int resident = 0;  // blocks that fit on one SM
+  double blocks = 0;
+  double instructions = 0;  // of an average block
+};
+
+// A thread of a tile walks `products` of depth in `steps` slabs, bringing in `loads` elements a step,
+// and stores its results in the end.
+double tile_instructions(const Tile& tile, double products, double steps, double loads,
+                         double slow_multiply) {
+  constexpr double step_overhead = 60, load_cost = 8, result_cost = 14, start = 1000;
+  const double outer = tile.thread_rows * tile.thread_columns;
+  const double fragments = (tile.thread_rows + tile.thread_columns) / 2.0;
+  return tile.correction * (products * (outer * slow_multiply + fragments) +
+                            steps * (step_overhead + load_cost * loads)) +
+         outer * result_cost + start;
+}
+
+double slow_multiply(const Problem& problem, const Device& device) {
+  return problem.dtype == DType::f64 ? device.fma_f32_per_us / device.fma_f64_per_us : 1;
+}
+
+// The sustained rate of a large matmul stands for the rate of any instruction. Blocks run in rounds
+// of what fits; fewer warps than `busy_warps` leave the units of an SM waiting.
+double compute_us(const Work& work, const Device& device) {
+  constexpr double busy_warps = 10;
+  const double sm_rate = device.fma_f32_per_us / device.sm_count;
+  const auto round_us = [&](double blocks) {
+    const double busy = std::min(1.0, blocks * work.threads / 32 / busy_warps);
+    return blocks * work.threads * work.instructions / (sm_rate * busy);
+  };
+  const double a_round = double(work.resident) * device.sm_count;
+  const double rounds = std::floor(work.blocks / a_round);
+  const double rest = work.blocks - rounds * a_round;
+  return rounds * round_us(work.resident) +
+         (rest > 0 ? round_us(std::ceil(rest / device.sm_count)) : 0);
+}
+
+// ---- forward and grad_input ----
+
+struct GatherAxisShape {
+  double steps = 0;    // taps of an average phase (stacked: source offsets)
+  int64_t phases = 1;  // all of them
+  int64_t positions = 0;
+};
+
+GatherAxisShape axis_shape(const Axis& axis, bool forward, bool stacked) {
+  GatherAxisShape shape;
+  if (!forward) {
+    shape.steps = double(axis.kernel);
+    shape.positions = axis.in;
+    return shape;
+  }
+  shape.phases = std::min(axis.stride, axis.out);
+  shape.positions = ceil_ratio(axis.out, axis.stride);
+  // Every tap belongs to exactly one residue; phases beyond the output take their taps with them.
+  shape.steps = stacked ? double(forward_offsets(axis).count) : double(axis.kernel) / axis.stride;
+  return shape;
+}
+
+struct GatherCandidate {
+  GatherRow row;
+  double blocks = 0;
+  double us = 0;
+};
+
+// Bytes over the copy rate. Stores of one phase alone touch every stride_w-th element of a row, so
+// each 32-byte sector goes to the L2 cache once a phase; the H200 takes those at 0.7 of its copy rate
+// (kernelbench_1_75 and _81 forward, unstacked, 2025-11: 2.5 and 3.0 TB/s of sectors).
+double memory_us(const Problem& problem, const Device& device, bool whole_rows, int64_t phases_w) {
+  const double bytes = tensor_bytes(problem);
+  const bool forward = problem.direction == Direction::fwd;
+  if (!forward || whole_rows || problem.y_layout == Layout::nhwc) {
+    return bytes / device.copy_bytes_per_us;
+  }
+  const int64_t size = element_size(problem.dtype);
+  const double written = double(problem.batch) * double(problem.out_channels) *
+                         double(problem.h.out) * double(problem.w.out) * double(size);
+  const double sectors = written * double(std::min<int64_t>(phases_w, 32 / size));
+  return std::max(bytes, sectors / 0.7) / device.copy_bytes_per_us;
+}
+
+bool fits(const GatherRow& row, int64_t phases_h, int64_t phases_w, const Problem& problem,
+          const Device& device) {
+  const Tile& tile = kGatherTiles[row.tile];
+  if (row.stack_h && (phases_h == 1 || phases_h > tile.columns)) return false;
+  if (row.mode_w == PhaseMode::separate) return true;
+  if (phases_w == 1) return false;
+  if (row.mode_w == PhaseMode::stacked) {
+    return phases_w <= tile.columns && phases_w * (row.stack_h ? phases_h : 1) <= tile.columns;
+  }
+  const bool wide = problem.dtype == DType::f64;
+  return problem.y_layout != Layout::nhwc && phases_w <= 16 &&
+         looped_bytes(tile, phases_w, wide) + (48 << 10) <= device.smem_optin;
+}
+
+GatherCandidate gather_candidate(const Problem& problem, const Device& device, GatherRow row) {
+  const bool forward = problem.direction == Direction::fwd;
+  const bool wide = problem.dtype == DType::f64;
+  const bool stack_w = row.mode_w == PhaseMode::stacked, loop_w = row.mode_w == PhaseMode::looped;
+  const GatherAxisShape h = axis_shape(canonical(problem.h), forward, row.stack_h);
+  const GatherAxisShape w = axis_shape(canonical(problem.w), forward, stack_w);
+  const int64_t stack = (row.stack_h ? h.phases : 1) * (stack_w ? w.phases : 1);
+  const double loops = loop_w ? double(w.phases) : 1;
+  const double grid_phases =
+      double(row.stack_h ? 1 : h.phases) * double(row.mode_w == PhaseMode::separate ? w.phases : 1);
+  const int64_t depth = forward ? problem.group_in() : problem.group_out();
+  const int64_t columns = forward ? problem.group_out() : problem.group_in();
+  const double pixels = double(problem.batch) * double(h.positions) * double(w.positions);
+
+  const Tile tile = fitted(kGatherTiles[row.tile], wide);
+  Work work;
+  work.threads = tile.threads();
+  work.resident = tile.min_blocks;
+  if (loop_w) {
+    const int64_t bytes = looped_bytes(tile, w.phases, wide) + (32 << 10);
+    work.resident =
+        int(std::max<int64_t>(1, std::min<int64_t>(work.resident, device.smem_per_sm / bytes)));
+  }
+  work.blocks = std::ceil(pixels / tile.rows) * double(ceil_ratio(columns, tile.columns / stack)) *
+                double(problem.groups) * grid_phases;
+  const double taps = h.steps * w.steps * loops;
+  work.instructions =
+      tile_instructions(tile, taps * double(depth), taps * double(ceil_ratio(depth, tile.depth)),
+                        double((tile.rows + tile.columns) * tile.depth) / tile.threads(),
+                        slow_multiply(problem, device)) +
+      (loops - 1) * (600 + 20.0 * tile.thread_rows * tile.thread_columns);
+  const double us =
+      std::max(compute_us(work, device), memory_us(problem, device, stack_w || loop_w, w.phases));
+  return {row, work.blocks, kLaunchUs + us};
+}
+
+// Few results, long sums.
+GatherCandidate dot_candidate(const Problem& problem, const Device& device) {
+  const bool forward = problem.direction == Direction::fwd;
+  const GatherAxisShape h = axis_shape(canonical(problem.h), forward, false);
+  const GatherAxisShape w = axis_shape(canonical(problem.w), forward, false);
+  const int64_t depth = forward ? problem.group_in() : problem.group_out();
+  const int64_t columns = forward ? problem.group_out() : problem.group_in();
+  const double pixels = double(problem.batch) * double(h.positions) * double(w.positions);
+  Work work;
+  work.threads = kDotThreads;
+  work.resident = 4;
+  work.blocks = std::ceil(pixels / kDotPixels) * double(ceil_ratio(columns, kDotChannels)) *
+                double(problem.groups * h.phases * w.phases);
+  const double rounds = std::ceil(double(depth) * h.steps * w.steps / kDotThreads);
+  const double one = 110 + kDotPixels * kDotChannels * slow_multiply(problem, device);
+  work.instructions = rounds * one + 1000;
+  constexpr double latency_us = 0.5;  // of one thread's round: dependent address, load, multiply
+  const double turns = std::ceil(work.blocks / (double(work.resident) * device.sm_count));
+  const double us = std::max({compute_us(work, device), rounds * latency_us * turns,
+                              memory_us(problem, device, false, w.phases)});
+  return {{kDotTile, false, PhaseMode::separate}, work.blocks, kLaunchUs + us};
+}
+
+// Few columns: sources straight from global memory, weights in shared memory.
+bool strip_fits(int strip, const GatherRow& row, const GatherAxisShape& h, const GatherAxisShape& w,
+                const Problem& problem) {
+  const bool forward = problem.direction == Direction::fwd;
+  const int64_t columns = kStrips[strip].columns;
+  const bool stack_w = row.mode_w == PhaseMode::stacked;
+  const double stack = double(row.stack_h ? h.phases : 1) * double(stack_w ? w.phases : 1);
+  return problem.dtype == DType::f32 && row.mode_w != PhaseMode::looped &&
+         (forward ? problem.y_layout : problem.x_layout) != Layout::nhwc &&
+         !(row.stack_h && h.phases == 1) && !(stack_w && w.phases == 1) && stack <= columns &&
+         std::ceil(h.steps) * std::ceil(w.steps) * double(columns) <= kStripWeights;
+}
+
+GatherCandidate strip_candidate(const Problem& problem, const Device& device, int strip_index,
+                                GatherRow row) {
+  const bool forward = problem.direction == Direction::fwd;
+  const bool stack_w = row.mode_w == PhaseMode::stacked;
+  const GatherAxisShape h = axis_shape(canonical(problem.h), forward, row.stack_h);
+  const GatherAxisShape w = axis_shape(canonical(problem.w), forward, stack_w);
+  GatherCandidate result{row, 0, std::numeric_limits<double>::infinity()};
+  if (!strip_fits(strip_index, row, h, w, problem)) return result;
+  const Strip& strip = kStrips[strip_index];
+  const int64_t stack = (row.stack_h ? h.phases : 1) * (stack_w ? w.phases : 1);
+  const int64_t depth = forward ? problem.group_in() : problem.group_out();
+  const int64_t columns = forward ? problem.group_out() : problem.group_in();
+  const double pixels = double(problem.batch) * double(h.positions) * double(w.positions);
+  Work work;
+  work.threads = kStripThreads;
+  work.resident = strip.min_blocks;
+  work.blocks = std::ceil(pixels / (strip.pixels * kStripThreads)) *
+                double(ceil_ratio(columns, strip.columns / stack)) * double(problem.groups) *
+                double(row.stack_h ? 1 : h.phases) * double(stack_w ? 1 : w.phases);
+  const double steps = h.steps * w.steps, products = steps * double(depth);
+  const double outer = strip.columns * strip.pixels;
+  work.instructions = products * (outer + strip.columns / 4.0 + 4.0 * strip.pixels) +
+                      products * strip.columns / kStripThreads * 20 +
+                      steps * (20 + 10 * strip.pixels) + outer * 10 + 800;
+  const double us =
+      std::max(compute_us(work, device), memory_us(problem, device, stack_w, w.phases));
+  result.blocks = work.blocks;
+  result.us = kLaunchUs + us;
+  return result;
+}
+
+const char* name(PhaseMode mode) {
+  return mode == PhaseMode::stacked ? " stacked w" : mode == PhaseMode::looped ? " looped w" : "";
+}
+
+Plan gather_plan(const Problem& problem, const Device& device) {
+  const bool forward = problem.direction == Direction::fwd;
+  const int64_t phases_h = axis_shape(canonical(problem.h), forward, false).phases;
+  const int64_t phases_w = axis_shape(canonical(problem.w), forward, false).phases;
+  GatherCandidate best = dot_candidate(problem, device);
+  for (int row = 0; row < gather_tiles(problem.dtype) * 6; ++row) {
+    const GatherRow way = GatherRow::decode(row);
+    if (!fits(way, phases_h, phases_w, problem, device)) continue;
+    const GatherCandidate candidate = gather_candidate(problem, device, way);
+    if (candidate.us < best.us) best = candidate;
+  }
+  for (int strip = 0; strip < kStripCount; ++strip) {
+    for (int way = 0; way < 6; ++way) {
+      const GatherRow row = GatherRow::decode((kFirstStrip + strip) * 6 + way);
+      const GatherCandidate candidate = strip_candidate(problem, device, strip, row);
+      if (candidate.us < best.us) best = candidate;
+    }
+  }
+  char note[96];
+  if (best.row.tile >= kFirstStrip) {
+    const Strip& strip = kStrips[best.row.tile - kFirstStrip];
+    std::snprintf(note, sizeof note, "strip %dx%d%s%s, %.0f blocks", strip.pixels * kStripThreads,
+                  strip.columns, best.row.stack_h ? " stacked h" : "", name(best.row.mode_w),
+                  best.blocks);
+  } else if (best.row.tile == kDotTile) {
+    std::snprintf(note, sizeof note, "dot %dx%d, %.0f blocks", kDotPixels, kDotChannels,
+                  best.blocks);
+  } else {
+    const Tile& tile = kGatherTiles[best.row.tile];
+    std::snprintf(note, sizeof note, "%dx%dx%d%s%s, %.0f blocks", tile.rows, tile.columns,
+                  tile.depth, best.row.stack_h ? " stacked h" : "", name(best.row.mode_w),
+                  best.blocks);
+  }
+  Plan plan;
+  plan.row = best.row.encode();
+  plan.predicted_us = best.us;
+  plan.note = note;
+  return plan;
+}
+
+// ---- grad_weight ----
+
+// Enough blocks for several waves of any GPU, pieces of at least 32 slabs, at most 32 MiB of partial
+// sums. A function of the shape alone, so results do not depend on the GPU.
+int32_t weight_split(const Problem& problem, const Tile& tile, double tiles) {
+  constexpr double wanted_blocks = 1056;
+  const double pixels = double(problem.batch) * double(problem.h.in) * double(problem.w.in);
+  const double partial = double(weight_elements(problem)) * double(accumulator_size(problem.dtype));
+  const double most =
+      std::min(std::floor(kWorkspaceLimit / partial), std::ceil(pixels / (32.0 * tile.depth)));
+  return static_cast<int32_t>(std::max(1.0, std::min(most, std::ceil(wanted_blocks / tiles))));
+}
+
+Plan weight_plan(const Problem& problem, const Device& device) {
+  const double columns = double(problem.group_out() * problem.h.kernel * problem.w.kernel);
+  const double pixels = double(problem.batch) * double(problem.h.in) * double(problem.w.in);
+  const int64_t elements = weight_elements(problem);
+  Plan best;
+  for (int row = 0; row < weight_tiles(problem.dtype); ++row) {
+    const Tile tile = fitted(kWeightTiles[row], problem.dtype == DType::f64);
+    const double tiles = std::ceil(columns / tile.columns) *
+                         double(ceil_ratio(problem.group_in(), tile.rows) * problem.groups);
+    Plan plan;
+    plan.row = row;
+    plan.split = weight_split(problem, tile, tiles);
+    Work work;
+    work.threads = tile.threads();
+    work.resident = tile.min_blocks;
+    work.blocks = tiles * plan.split;
+    const double products = pixels / plan.split;
+    work.instructions =
+        tile_instructions(tile, products, products / tile.depth,
+                          (tile.rows + 2.5 * tile.columns) * tile.depth / tile.threads(),
+                          slow_multiply(problem, device));
+    if (plan.split > 1) {
+      plan.workspace_bytes = elements * plan.split * accumulator_size(problem.dtype);
+    }
+    const double traffic = tensor_bytes(problem) + 2.0 * double(plan.workspace_bytes);
+    plan.predicted_us = kLaunchUs * (plan.split > 1 ? 2 : 1) +
+                        std::max(compute_us(work, device), traffic / device.copy_bytes_per_us);
+    if (row > 0 && plan.predicted_us >= best.predicted_us) continue;
+    char note[96];
+    std::snprintf(note, sizeof note, "%dx%dx%d, split %d, %.0f blocks", tile.rows, tile.columns,
+                  tile.depth, plan.split, work.blocks);
+    plan.note = note;
+    best = plan;
+  }
+  if (problem.has_bias) {
+    best.workspace_bytes = std::max(best.workspace_bytes, grad_bias_workspace_bytes(problem));
+    best.predicted_us += 2 * kLaunchUs + double(problem.batch * problem.out_channels) *
+                                             double(problem.h.out * problem.w.out) *
+                                             double(element_size(problem.dtype)) /
+                                             device.copy_bytes_per_us;
+  }
+  return best;
+}
+
+Decision plan(const Problem& problem, const Device& device) {
+  return Decision::accept(problem.direction == Direction::grad_weight
+                              ? weight_plan(problem, device)
+                              : gather_plan(problem, device));
+}
+
+void launch(const Problem& problem, const Plan& plan, const Args& args) {
+  if (problem.direction == Direction::grad_weight) {
+    launch_grad_weight(problem, plan, args);
+  } else {
+    launch_gather(problem, plan, args);
+  }
+}
+
+}  // namespace
+
+int64_t weight_elements(const Problem& problem) {
+  return problem.in_channels * problem.group_out() * problem.h.kernel * problem.w.kernel;
+}
+
+int64_t piece_pixels(int64_t pixels, int32_t split, const Tile& tile) {
+  return ceil_ratio(ceil_ratio(pixels, split), tile.depth) * tile.depth;
+}
+
+int bias_split(const Problem& problem) {
+  constexpr int64_t piece = 8192, most = 256;
+  const int64_t pixels = problem.batch * problem.h.out * problem.w.out;
+  return static_cast<int>(std::min(most, ceil_ratio(pixels, piece)));
+}
+
+}  // namespace direct
+
+const Family direct_family = {"direct", direct::plan, direct::launch};
+
+int64_t grad_bias_workspace_bytes(const Problem& problem) {
+  const int split = direct::bias_split(problem);
+  return split > 1 ? split * problem.out_channels * direct::accumulator_size(problem.dtype) : 0;
+}
+
+}  // namespace convt2d::cuda
