@@ -1,0 +1,50 @@
+// The inner ops on CPU tensors: check -> Problem -> Plan -> Args -> launch, three lines an op.
+
+#include "cpu/cpu_families.h"
+#include "torch/choice_cache.h"
+#include "torch/tensor_args.h"
+
+namespace convt2d::cpu {
+namespace {
+
+void run(Call& call) {
+  if (call.empty) return;
+  const Backend backend{families(), &device(), -1};
+  const Choice& choice = cached_choice(backend, call.problem, call.algorithm);
+  allocate_workspace(call, choice.plan.workspace_bytes);
+  choice.family->launch(call.problem, choice.plan, call.args);
+}
+
+void forward_op(StableIValue* stack, uint64_t, uint64_t) {
+  Call call = forward_call(stack);
+  run(call);
+  return_results(call, stack);
+}
+
+void grad_input_op(StableIValue* stack, uint64_t, uint64_t) {
+  Call call = grad_input_call(stack);
+  run(call);
+  return_results(call, stack);
+}
+
+void grad_weight_op(StableIValue* stack, uint64_t, uint64_t) {
+  Call call = grad_weight_call(stack);
+  run(call);
+  return_results(call, stack);
+}
+
+void grad_bias_op(StableIValue* stack, uint64_t, uint64_t) {
+  Call call = grad_bias_call(stack);
+  if (!call.empty) grad_bias(call.problem, call.args);
+  return_results(call, stack);
+}
+
+}  // namespace
+}  // namespace convt2d::cpu
+
+STABLE_TORCH_LIBRARY_IMPL(convt2d, CPU, library) {
+  library.impl("forward", convt2d::cpu::forward_op);
+  library.impl("grad_input", convt2d::cpu::grad_input_op);
+  library.impl("grad_weight", convt2d::cpu::grad_weight_op);
+  library.impl("grad_bias", convt2d::cpu::grad_bias_op);
+}

@@ -1,0 +1,96 @@
+// The inner ops on CUDA tensors: check -> Problem -> Plan -> Args -> launch, three lines an op.
+
+#include <dlfcn.h>
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+#include <torch/csrc/stable/accelerator.h>
+#include <torch/csrc/stable/c/shim.h>
+
+#include <stdexcept>
+
+#include "cuda/cuda_families.h"
+#include "cuda/direct/direct.h"
+#include "torch/choice_cache.h"
+#include "torch/tensor_args.h"
+
+namespace convt2d::cuda {
+namespace {
+
+// The one symbol needed from libtorch_cuda. Looked up instead of linked, so that the same file loads
+// where torch has no CUDA libraries. A weak symbol would be null even where they are loaded.
+using CurrentStream = AOTITorchError (*)(int32_t device_index, void** stream);
+
+CurrentStream find_current_stream() {
+  void* library = dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
+  return library ? CurrentStream(dlsym(library, "aoti_torch_get_current_cuda_stream")) : nullptr;
+}
+
+void* current_stream(int32_t device_index) {
+  static const CurrentStream find = find_current_stream();
+  void* stream = nullptr;
+  if (find == nullptr || find(device_index, &stream) != TORCH_SUCCESS) {
+    throw std::runtime_error(
+        "convt2d: torch's current CUDA stream is not available: libtorch_cuda.so is not loaded, so "
+        "this torch was built without CUDA");
+  }
+  return stream;
+}
+
+// torch.backends as it stands now, for graphs that were traced before it was last changed. Without
+// Python (an AOTInductor package in a C++ program) there is nobody to ask: ieee.
+Precision ambient_precision() {
+  StableIValue stack[1] = {0};
+  const AOTITorchError code =
+      torch_call_dispatcher("convt2d::ambient_precision", "", stack, TORCH_ABI_VERSION);
+  if (code != TORCH_SUCCESS) return Precision::ieee;
+  return torch::stable::detail::to<int64_t>(stack[0]) == 1 ? Precision::tf32 : Precision::ieee;
+}
+
+void run(Call& call) {
+  if (call.empty) return;
+  if (call.ask_precision) call.problem.precision = ambient_precision();
+  const torch::stable::accelerator::DeviceGuard guard(call.device_index);
+  const Backend backend{families(), &device(call.device_index), call.device_index};
+  const Choice& choice = cached_choice(backend, call.problem, call.algorithm);
+  allocate_workspace(call, choice.plan.workspace_bytes);
+  call.args.stream = current_stream(call.device_index);
+  choice.family->launch(call.problem, choice.plan, call.args);
+}
+
+void forward_op(StableIValue* stack, uint64_t, uint64_t) {
+  Call call = forward_call(stack);
+  run(call);
+  return_results(call, stack);
+}
+
+void grad_input_op(StableIValue* stack, uint64_t, uint64_t) {
+  Call call = grad_input_call(stack);
+  run(call);
+  return_results(call, stack);
+}
+
+void grad_weight_op(StableIValue* stack, uint64_t, uint64_t) {
+  Call call = grad_weight_call(stack);
+  run(call);
+  return_results(call, stack);
+}
+
+void grad_bias_op(StableIValue* stack, uint64_t, uint64_t) {
+  Call call = grad_bias_call(stack);
+  if (!call.empty) {
+    const torch::stable::accelerator::DeviceGuard guard(call.device_index);
+    allocate_workspace(call, grad_bias_workspace_bytes(call.problem));
+    call.args.stream = current_stream(call.device_index);
+    launch_grad_bias(call.problem, call.args);
+  }
+  return_results(call, stack);
+}
+
+}  // namespace
+}  // namespace convt2d::cuda
+
+STABLE_TORCH_LIBRARY_IMPL(convt2d, CUDA, library) {
+  library.impl("forward", convt2d::cuda::forward_op);
+  library.impl("grad_input", convt2d::cuda::grad_input_op);
+  library.impl("grad_weight", convt2d::cuda::grad_weight_op);
+  library.impl("grad_bias", convt2d::cuda::grad_bias_op);
+}
