@@ -1,0 +1,336 @@
+"""Derivatives. y = forward(x, w) + bias is linear in each operand, and so are its two gradients:
+
+    forward     (x, w)      -> y
+    grad_input  (grad_y, w) -> grad_x
+    grad_weight (grad_y, x) -> grad_w, grad_bias
+
+Each pairs two of (x, w, y) and yields the third, so its derivatives are the other two, and
+derivatives of any order, forward or reverse, never leave these three. The four functions at the top
+are differentiable; they call the bare inner op where nobody can ask for a derivative.
+
+Under vmap an axis that only the data carries is folded into the batch; where the weight carries it
+too, the examples are laid side by side as groups, since each has a weight of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from . import _ops
+from ._precision import precision_of
+from ._shape import Geometry
+
+Dims = tuple[int | None, ...]
+
+_functorch_active = torch._C._are_functorch_transforms_active
+_grad_enabled = torch.is_grad_enabled
+
+
+def forward(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry) -> Tensor:
+    # _call() in place, and looking at the bias as well: small layers feel every microsecond.
+    y: Tensor
+    if _functorch_active():
+        y = _Forward.under_func.apply(x, w, bias, geometry)
+    elif forward_ad._current_level >= 0 or (
+        _grad_enabled()
+        and (x.requires_grad or w.requires_grad or (bias is not None and bias.requires_grad))
+    ):
+        y = _Forward.apply(x, w, bias, geometry)
+    else:
+        y = _ops.forward(x, w, bias, *geometry.forward, precision_of(x), geometry.algorithm)
+    return y
+
+
+def grad_input(grad_y: Tensor, w: Tensor, geometry: Geometry) -> Tensor:
+    grad_x: Tensor = _call(_GradInput, grad_y, w, geometry)
+    return grad_x
+
+
+def grad_weight(
+    grad_y: Tensor, x: Tensor, geometry: Geometry, with_bias: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """The second result is the bias gradient, which costs next to nothing here."""
+    gradients = _call(_GradWeight, grad_y, x, geometry, with_bias)
+    return gradients if with_bias else (gradients, None)
+
+
+def grad_bias(grad_y: Tensor) -> Tensor:
+    sums: Tensor = _call(_GradBias, grad_y)
+    return sums
+
+
+class _Function(torch.autograd.Function):
+    """`compute` does the work, `prepare` keeps what the derivatives need.
+
+    Together they are forward(ctx, ...). torch also knows a style with them apart, forward(...) and
+    setup_context(...), but puts the arguments of that one through inspect.signature on every call,
+    which costs more than the op. torch.func insists on it, so `under_func` is the same function in
+    that style.
+    """
+
+    under_func: type[torch.autograd.Function]
+
+    @classmethod
+    def forward(cls, ctx: Any, *inputs: Any) -> Any:
+        cls.prepare(ctx, inputs)
+        return cls.compute(*inputs)
+
+    @staticmethod
+    def prepare(ctx: Any, inputs: Any, output: Any = None) -> None:
+        raise NotImplementedError
+
+    @staticmethod
+    def compute(*inputs: Any) -> Any:
+        raise NotImplementedError
+
+
+def _transformable(function: type[_Function]) -> type[_Function]:
+    members = {
+        "forward": staticmethod(function.compute),
+        "setup_context": staticmethod(function.prepare),
+    }
+    function.under_func = type(function.__name__ + "UnderFunc", (function,), members)
+    return function
+
+
+def _call(function: type[_Function], *inputs: Any) -> Any:
+    """Recorded if derivatives may be asked for later (reverse mode) or travel along (the rest)."""
+    if _functorch_active():
+        return function.under_func.apply(*inputs)
+    if forward_ad._current_level >= 0 or (
+        _grad_enabled() and any(isinstance(item, Tensor) and item.requires_grad for item in inputs)
+    ):
+        return function.apply(*inputs)
+    return function.compute(*inputs)
+
+
+@_transformable
+class _Forward(_Function):
+    @staticmethod
+    def compute(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry) -> Any:
+        return _ops.forward(x, w, bias, *geometry.forward, precision_of(x), geometry.algorithm)
+
+    @staticmethod
+    def prepare(ctx: Any, inputs: Any, output: Any = None) -> None:
+        x, w, _, ctx.geometry = inputs
+        _keep(ctx, x, w)
+
+    @staticmethod
+    def backward(ctx: Any, grad_y: Tensor | None) -> Any:
+        if grad_y is None:
+            return None, None, None, None
+        x, w = ctx.saved_tensors
+        need_x, need_w, need_bias, _ = ctx.needs_input_grad
+        grad_x = grad_w = grad_b = None
+        if need_x:
+            grad_x = grad_input(grad_y, w, ctx.geometry)
+        if need_w:
+            grad_w, grad_b = grad_weight(grad_y, x, ctx.geometry, need_bias)
+        elif need_bias:
+            grad_b = grad_bias(grad_y)
+        return grad_x, grad_w, grad_b, None
+
+    @staticmethod
+    def jvp(ctx: Any, x_t: Tensor | None, w_t: Tensor | None, bias_t: Tensor | None, _: Any) -> Any:
+        x, w = ctx.saved_tensors
+        geometry = ctx.geometry
+        # The tangent of the bias rides along with the first of the others.
+        if x_t is not None:
+            y_t = forward(x_t, w, bias_t, geometry)
+            return y_t if w_t is None else y_t + forward(x, w_t, None, geometry)
+        if w_t is not None:
+            return forward(x, w_t, bias_t, geometry)
+        assert bias_t is not None
+        return _spread(bias_t, (x.shape[0], bias_t.shape[0], *geometry.out_size)).contiguous()
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: Dims, x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry
+    ) -> Any:
+        x_dim, w_dim, bias_dim, _ = in_dims
+        count = info.batch_size
+        if w_dim is not None:
+            if bias is not None:
+                bias = _lay_out(bias, bias_dim, count, 0)
+            x, w = _lay_out(x, x_dim, count, 1), _lay_out(w, w_dim, count, 0)
+            return _pick_up(forward(x, w, bias, geometry.repeated(count)), count, 1), 1
+        shared = bias if bias_dim is None else None
+        if x_dim is None:
+            y = forward(x, w, shared, geometry).unsqueeze(0)
+        else:
+            y = _unfold(forward(_fold(x, x_dim), w, shared, geometry), count)
+        if bias is not None and bias_dim is not None:
+            y = y + bias.movedim(bias_dim, 0)[:, None, :, None, None]
+        return y, 0
+
+
+@_transformable
+class _GradInput(_Function):
+    @staticmethod
+    def compute(grad_y: Tensor, w: Tensor, geometry: Geometry) -> Any:
+        return _ops.grad_input(grad_y, w, *geometry.grad_input, precision_of(w), geometry.algorithm)
+
+    @staticmethod
+    def prepare(ctx: Any, inputs: Any, output: Any = None) -> None:
+        grad_y, w, ctx.geometry = inputs
+        _keep(ctx, grad_y, w)
+
+    @staticmethod
+    def backward(ctx: Any, cotangent: Tensor | None) -> Any:  # shaped like x
+        if cotangent is None:
+            return None, None, None
+        grad_y, w = ctx.saved_tensors
+        need_y, need_w, _ = ctx.needs_input_grad
+        to_y = forward(cotangent, w, None, ctx.geometry) if need_y else None
+        to_w = grad_weight(grad_y, cotangent, ctx.geometry)[0] if need_w else None
+        return to_y, to_w, None
+
+    @staticmethod
+    def jvp(ctx: Any, y_t: Tensor | None, w_t: Tensor | None, _: Any) -> Any:
+        grad_y, w = ctx.saved_tensors
+        return _sum(
+            None if y_t is None else grad_input(y_t, w, ctx.geometry),
+            None if w_t is None else grad_input(grad_y, w_t, ctx.geometry),
+        )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Dims, grad_y: Tensor, w: Tensor, geometry: Geometry) -> Any:
+        y_dim, w_dim, _ = in_dims
+        count = info.batch_size
+        if w_dim is None:
+            assert y_dim is not None
+            return _unfold(grad_input(_fold(grad_y, y_dim), w, geometry), count), 0
+        grad_y, w = _lay_out(grad_y, y_dim, count, 1), _lay_out(w, w_dim, count, 0)
+        return _pick_up(grad_input(grad_y, w, geometry.repeated(count)), count, 1), 1
+
+
+@_transformable
+class _GradWeight(_Function):
+    """(grad_w, grad_bias) with_bias, else grad_w alone."""
+
+    @staticmethod
+    def compute(grad_y: Tensor, x: Tensor, geometry: Geometry, with_bias: bool) -> Any:
+        gradients = _ops.grad_weight(
+            grad_y, x, *geometry.grad_weight, with_bias, precision_of(x), geometry.algorithm
+        )
+        return gradients if with_bias else gradients[0]
+
+    @staticmethod
+    def prepare(ctx: Any, inputs: Any, output: Any = None) -> None:
+        grad_y, x, ctx.geometry, ctx.with_bias = inputs
+        _keep(ctx, grad_y, x)
+
+    @staticmethod
+    def backward(ctx: Any, w_cotangent: Tensor | None, bias_cotangent: Tensor | None = None) -> Any:
+        grad_y, x = ctx.saved_tensors
+        need_y, need_x, _, _ = ctx.needs_input_grad
+        to_y = to_x = None
+        if w_cotangent is not None:
+            if need_y:
+                to_y = forward(x, w_cotangent, bias_cotangent, ctx.geometry)
+            if need_x:
+                to_x = grad_input(grad_y, w_cotangent, ctx.geometry)
+        elif bias_cotangent is not None and need_y:
+            to_y = _spread(bias_cotangent, grad_y.shape)
+        return to_y, to_x, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, y_t: Tensor | None, x_t: Tensor | None, *_: Any) -> Any:
+        grad_y, x = ctx.saved_tensors
+        w_t = bias_t = None
+        if y_t is not None:
+            w_t, bias_t = grad_weight(y_t, x, ctx.geometry, ctx.with_bias)
+        if x_t is not None:
+            w_t = _sum(w_t, grad_weight(grad_y, x_t, ctx.geometry)[0])
+        if not ctx.with_bias:
+            return w_t
+        # For one of several outputs autograd takes no None as "no tangent".
+        return w_t, grad_y.new_zeros(grad_y.shape[1]) if bias_t is None else bias_t
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: Dims, grad_y: Tensor, x: Tensor, geometry: Geometry, with_bias: bool
+    ) -> Any:
+        y_dim, x_dim, _, _ = in_dims
+        count = info.batch_size
+        grad_y, x = _lay_out(grad_y, y_dim, count, 1), _lay_out(x, x_dim, count, 1)
+        grad_w, grad_b = grad_weight(grad_y, x, geometry.repeated(count), with_bias)
+        grad_w = _pick_up(grad_w, count, 0)
+        return (grad_w, 0) if grad_b is None else ((grad_w, _pick_up(grad_b, count, 0)), (0, 0))
+
+
+@_transformable
+class _GradBias(_Function):
+    @staticmethod
+    def compute(grad_y: Tensor) -> Any:
+        return _ops.grad_bias(grad_y)
+
+    @staticmethod
+    def prepare(ctx: Any, inputs: Any, output: Any = None) -> None:
+        ctx.shape = inputs[0].shape
+
+    @staticmethod
+    def backward(ctx: Any, cotangent: Tensor) -> Any:
+        return _spread(cotangent, ctx.shape)
+
+    @staticmethod
+    def jvp(ctx: Any, y_t: Tensor) -> Any:
+        return grad_bias(y_t)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Dims, grad_y: Tensor) -> Any:
+        laid_out = _lay_out(grad_y, in_dims[0], info.batch_size, 1)
+        return _pick_up(grad_bias(laid_out), info.batch_size, 0), 0
+
+
+def _keep(ctx: Any, first: Tensor, second: Tensor) -> None:
+    """Both operands, for reverse and forward mode; and absent derivatives stay None."""
+    ctx.save_for_backward(first, second)
+    ctx.save_for_forward(first, second)
+    ctx.set_materialize_grads(False)
+
+
+def _spread(bias: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """One number a channel, for every pixel: what grad_bias is the transpose of."""
+    return bias.reshape(1, -1, 1, 1).expand(shape)
+
+
+def _sum(*terms: Tensor | None) -> Tensor | None:
+    """Of the terms that exist."""
+    total = None
+    for term in terms:
+        if term is not None:
+            total = term if total is None else total + term
+    return total
+
+
+# vmap's axis into the batch, and back out of it.
+
+
+def _fold(tensor: Tensor, dim: int) -> Tensor:
+    return tensor.movedim(dim, 0).flatten(0, 1)
+
+
+def _unfold(tensor: Tensor, count: int) -> Tensor:
+    return tensor.reshape(count, tensor.shape[0] // count, *tensor.shape[1:])
+
+
+# vmap's axis side by side along `axis` (channels, hence groups), and back out of it.
+
+
+def _lay_out(tensor: Tensor, dim: int | None, count: int, axis: int) -> Tensor:
+    if dim is None:
+        tensor = tensor.unsqueeze(axis)
+        tensor = tensor.expand(*tensor.shape[:axis], count, *tensor.shape[axis + 1 :])
+    else:
+        tensor = tensor.movedim(dim, axis)
+    return tensor.flatten(axis, axis + 1)
+
+
+def _pick_up(tensor: Tensor, count: int, axis: int) -> Tensor:
+    before, extent, after = tensor.shape[:axis], tensor.shape[axis], tensor.shape[axis + 1 :]
+    return tensor.reshape(*before, count, extent // count, *after)

@@ -1,0 +1,34 @@
+"""How fp32 may be multiplied: torch.backends.cudnn.conv.fp32_precision, the switch ATen obeys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._ops import LIBRARY
+
+# The `precision` argument of the inner ops. The last one is for graphs, which outlive the flag's
+# present value.
+IEEE, TF32, ASK_WHEN_RUN = 0, 1, 2
+
+_cudnn: Any = torch.backends.cudnn
+
+
+def ambient_precision() -> int:
+    """The flag now. (Reading the older cudnn.allow_tf32 raises once this one was set.)"""
+    return TF32 if _cudnn.conv.fp32_precision == "tf32" else IEEE
+
+
+LIBRARY.impl("ambient_precision", ambient_precision, "CompositeExplicitAutograd")
+
+
+def precision_of(tensor: Tensor) -> int:
+    """The `precision` to call an inner op with."""
+    if tensor.dtype is not torch.float32 or not tensor.is_cuda:
+        return IEEE
+    # A dispatch mode may be recording the call (compile, export, make_fx).
+    if torch._C._len_torch_dispatch_stack():
+        return ASK_WHEN_RUN
+    return ambient_precision()
