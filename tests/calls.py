@@ -1,0 +1,104 @@
+"""How the tests reach the operator: the inner ops by case, and the public function by device."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from cases import Case
+from tolerance import FORMATS
+from torch import Tensor
+
+import convt2d_ext
+
+DEVICES = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
+DTYPES = tuple(dict.fromkeys(each.dtype for each in FORMATS))
+INNER = torch.ops.convt2d  # the public op as well
+
+
+class Refused(Exception):
+    """A family declined the problem; the text is its reason."""
+
+
+def families(device: str) -> list[str]:
+    return INNER.families(device).split(",")
+
+
+# Every algorithm and format that this machine can run. A CPU has no TF32.
+FAMILY_FORMATS = [
+    pytest.param(device, family, each, id=f"{device}-{family}-{each.name}")
+    for device in DEVICES
+    for each in FORMATS
+    for family in families(device)
+    if device == "cuda" or each.precision == 0
+]
+
+
+def own(device: str | torch.device) -> str:
+    """The algorithm that is ours: on a CPU `auto` would be ATen."""
+    return "direct" if torch.device(device).type == "cpu" else "auto"
+
+
+def conv(x: Tensor, w: Tensor, *rest: Any, **arguments: Any) -> Tensor:
+    """The public function on our own code."""
+    arguments.setdefault("algorithm", own(x.device))
+    return convt2d_ext.conv_transpose2d(x, w, *rest, **arguments)
+
+
+def raw(x: Tensor, w: Tensor, *rest: Any, **arguments: Any) -> Tensor:
+    """The public torch.ops entry on our own code."""
+    arguments.setdefault("algorithm", own(x.device))
+    return INNER.conv_transpose2d(x, w, *rest, **arguments)
+
+
+def layer(*arguments: Any, device: str = "cpu", **keywords: Any) -> torch.nn.Module:
+    """The public module on our own code."""
+    module = convt2d_ext.ConvTranspose2d(*arguments, device=device, **keywords)
+    module.algorithm = own(device)
+    return module
+
+
+def inner(
+    direction: str,
+    case: Case,
+    first: Tensor,
+    second: Tensor,
+    bias: Tensor | None,
+    *,
+    channels_last: bool,
+    precision: int,
+    family: str,
+) -> tuple[Tensor, Tensor | None]:
+    """One inner op on one family: (result, bias gradient). Raises Refused with the family's reason.
+
+    For grad_weight a bias means that its gradient is wanted.
+    """
+    head = (*case.stride, *case.padding)
+    tail = (precision, families(first.device.type).index(family))
+    geometry = (*case.dilation, case.groups, channels_last)
+    try:
+        if direction == "forward":
+            result = INNER.forward(first, second, bias, *head, *case.out_size, *geometry, *tail)
+            return result, None
+        if direction == "grad_input":
+            return INNER.grad_input(first, second, *head, *case.size, *geometry, *tail), None
+        with_bias = bias is not None
+        return INNER.grad_weight(first, second, *head, *case.kernel, *geometry, with_bias, *tail)
+    except (RuntimeError, ValueError) as error:
+        if "no family serves" not in str(error):
+            raise
+        raise Refused(str(error).split(f"\n  {family}: ")[-1].splitlines()[0]) from None
+
+
+@contextlib.contextmanager
+def fp32_precision(mode: str) -> Iterator[None]:
+    """The user's switch for convolutions: "tf32" or "ieee"."""
+    before = torch.backends.cudnn.conv.fp32_precision
+    torch.backends.cudnn.conv.fp32_precision = mode
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.conv.fp32_precision = before

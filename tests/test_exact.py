@@ -1,0 +1,66 @@
+"""Whole numbers, bit for bit: every algorithm x case x format x direction x layout.
+
+The inputs leave no room for rounding (see data.ranges), so there is one right answer; NaN lies
+around every input and in the memory that results are made of. One wrong pixel fails.
+"""
+
+import calls
+import pytest
+import torch
+from calls import DEVICES, FAMILY_FORMATS, INNER, Refused
+from cases import CASES
+from data import DIRECTIONS, LAYOUTS, integers, poison
+from reference import grad_bias
+from tolerance import FORMATS, assert_exact
+
+
+def check_layout(layout, direction, case, device, family, number_format):
+    """A result with bias in every layout but `mixed`."""
+    arrange_first, arrange_second, channels_last = LAYOUTS[layout]
+    wide_second = channels_last and number_format.name == "f32"  # low bits on either side count
+    first, second, bias, total = integers(case, direction, number_format, device, wide_second)
+    bias = None if layout == "mixed" else bias
+    if direction == "forward" and bias is not None:
+        total = total + bias.double()[:, None, None]
+    poison(total.to(first.dtype))
+    result, bias_gradient = calls.inner(
+        direction,
+        case,
+        arrange_first(first),
+        arrange_second(second),
+        bias,
+        channels_last=channels_last,
+        precision=number_format.precision,
+        family=family,
+    )
+    assert_exact(result, total.to(first.dtype))
+    order = torch.channels_last if channels_last else torch.contiguous_format
+    assert result.is_contiguous(memory_format=order)
+    if direction == "grad_weight" and bias is not None:
+        assert_exact(bias_gradient, grad_bias(first).to(first.dtype))
+
+
+@pytest.mark.parametrize("device, family, number_format", FAMILY_FORMATS)
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_exact(direction, case, device, family, number_format):
+    reasons = []
+    for layout in LAYOUTS:
+        try:
+            check_layout(layout, direction, case, device, family, number_format)
+        except Refused as refusal:
+            reasons.append(str(refusal))
+        except AssertionError as error:
+            raise AssertionError(f"layout {layout}: {error}") from error
+    if len(reasons) == len(LAYOUTS):
+        pytest.skip(reasons[0])
+
+
+@pytest.mark.parametrize("number_format", FORMATS, ids=lambda each: each.name)
+@pytest.mark.parametrize("device", DEVICES)
+def test_exact_grad_bias(device, number_format):
+    for case in CASES:
+        grad_y, _, _, _ = integers(case, "grad_weight", number_format, device)
+        for arrange, _, _ in LAYOUTS.values():
+            result = INNER.grad_bias(arrange(grad_y))
+            assert_exact(result, grad_bias(grad_y).to(grad_y.dtype))

@@ -1,0 +1,190 @@
+"""The planner, asked about GPUs that are not here: a table pins which family must not refuse.
+
+Needs the CUDA room to be compiled, not a GPU. Elsewhere only the CPU's planner is asked.
+"""
+
+import dataclasses
+import itertools
+import re
+
+import pytest
+import torch
+from calls import INNER
+from cases import BY_NAME, CASES, Case
+
+BOARDS = ("h200", "h100", "a100", "a10", "rtx4090", "l4", "t4", "b200", "rtx5090")
+DIRECTIONS = {"forward": 0, "grad_input": 1, "grad_weight": 2}
+DTYPES = {"f16": (0, 0), "bf16": (1, 0), "f32": (2, 0), "tf32": (2, 1), "f64": (3, 0)}
+LAYOUTS = {"nchw": 0, "nhwc": 1, "strided": 2}
+WORKSPACE = 32 << 20
+REFUSALS = (RuntimeError, ValueError)  # older releases of torch know one exception for C++'s many
+
+
+def cuda_families():
+    try:
+        return INNER.families("h200").split(",")
+    except REFUSALS as error:
+        assert "no CUDA kernels" in str(error) and "CONVT2D_CUDA" in str(error)
+        return []
+
+
+FAMILIES = cuda_families()
+needs_cuda_room = pytest.mark.skipif(
+    not FAMILIES, reason="this build has no CUDA kernels (CONVT2D_CUDA=off)"
+)
+
+
+def explain(case, direction="forward", dtype="f32", layout="nchw", device="h200", family=None):
+    sizes = [case.batch, case.in_channels, case.out_channels, case.groups]
+    for axis in (0, 1):
+        sizes += [
+            case.size[axis],
+            case.out_size[axis],
+            case.kernel[axis],
+            case.stride[axis],
+            case.padding[axis],
+            case.dilation[axis],
+        ]
+    algorithm = -1 if family is None else INNER.families(device).split(",").index(family)
+    number, precision = DTYPES[dtype]
+    layouts = [LAYOUTS[layout]] * 3
+    return INNER.explain(
+        DIRECTIONS[direction], number, precision, sizes, layouts, 1, device, algorithm
+    )
+
+
+def chosen(text):
+    match = re.search(r"^(?:chosen|forced): (\S+)", text, re.MULTILINE)
+    assert match, text
+    return match[1]
+
+
+def refusal(text, family):
+    """The reason in a family's line, or None where it offers a plan."""
+    match = re.search(rf"^\s+{family}\s+declined: (.*)$", text, re.MULTILINE)
+    return match[1] if match else None
+
+
+# What must be served, row by row: (families, cases, directions, dtypes, layouts, boards). A refusal
+# that creeps into one of these is a regression even though another family would step in.
+EVERY_CASE = tuple(BY_NAME)
+EVERY_DTYPE = tuple(DTYPES)
+MUST_SERVE = ((("direct",), EVERY_CASE, tuple(DIRECTIONS), EVERY_DTYPE, tuple(LAYOUTS), BOARDS),)
+
+
+@needs_cuda_room
+@pytest.mark.parametrize("row", MUST_SERVE, ids=lambda row: "-".join(row[0]))
+def test_must_not_refuse(row):
+    families, names, directions, dtypes, layouts, boards = row
+    for family, name, direction, dtype, layout, board in itertools.product(
+        families, names, directions, dtypes, layouts, boards
+    ):
+        text = explain(BY_NAME[name], direction, dtype, layout, board, family)
+        assert chosen(text) == family, text
+
+
+@needs_cuda_room
+@pytest.mark.parametrize("board", BOARDS)
+def test_every_problem_has_a_plan_and_every_refusal_a_reason(board):
+    for case, direction, dtype, layout in itertools.product(CASES, DIRECTIONS, DTYPES, LAYOUTS):
+        text = explain(case, direction, dtype, layout, board)
+        assert chosen(text) in FAMILIES
+        assert re.search(r"predicted \d", text) and re.search(r"floor \d", text), text
+        for family in FAMILIES:
+            reason = refusal(text, family)
+            assert reason is None or len(reason) > 10, text
+
+
+@needs_cuda_room
+def test_the_choice_is_the_cheapest():
+    for case, dtype in itertools.product(CASES, DTYPES):
+        text = explain(case, "forward", dtype)
+        offers = [float(us) for us in re.findall(r"(?:predicted|  ) ?([\d.]+) us", text)]
+        assert offers and offers[0] == min(offers), text
+
+
+@needs_cuda_room
+def test_predictions_respect_physics():
+    """No plan is faster than its floor, and more work is not cheaper."""
+    for case, dtype in itertools.product(CASES, DTYPES):
+        times = []
+        for factor in (1, 64):
+            larger = dataclasses.replace(case, batch=case.batch * factor)
+            text = explain(larger, "forward", dtype)
+            predicted, floor = (
+                float(re.search(rf"{word} ([\d.]+) us", text)[1]) for word in ("predicted", "floor")
+            )
+            assert predicted >= 0.95 * floor, text
+            times.append(predicted)
+        assert times[1] >= times[0], case
+
+
+@needs_cuda_room
+def test_workspace_only_in_grad_weight_and_bounded():
+    huge = Case("huge", 64, 512, 512, (64, 64), (4, 4), (2, 2), (1, 1))
+    long = Case("long", 4096, 3, 5, (64, 64), (3, 3), (1, 1), (1, 1))
+    for case, direction, dtype in itertools.product((*CASES, huge, long), DIRECTIONS, DTYPES):
+        for family in FAMILIES:
+            text = explain(case, direction, dtype, family=family)
+            used = re.search(r"workspace (\d+) bytes", text)
+            if used:
+                assert direction == "grad_weight" and int(used[1]) <= WORKSPACE, text
+
+
+@needs_cuda_room
+def test_sizes_beyond_32_bits():
+    wide = Case("wide", 3, 64, 64, (4096, 4096), (4, 4), (2, 2), (1, 1))
+    for direction, dtype, layout in itertools.product(DIRECTIONS, DTYPES, LAYOUTS):
+        assert chosen(explain(wide, direction, dtype, layout)) in FAMILIES
+        assert chosen(explain(wide, direction, dtype, layout, family="direct")) == "direct"
+
+
+@needs_cuda_room
+def test_turing_has_no_tensor_core_family():
+    """mma.sync in the shapes we use begins with sm_80; only what needs no tensor core may run."""
+    for case, dtype in itertools.product(CASES, ("bf16", "tf32", "f16")):
+        assert chosen(explain(case, "forward", dtype, device="t4")) in ("direct", "depthwise")
+
+
+@needs_cuda_room
+def test_unknown_board():
+    with pytest.raises(REFUSALS, match="voodoo"):
+        explain(CASES[0], device="voodoo2")
+
+
+@needs_cuda_room
+def test_unknown_algorithm():
+    case = CASES[0]
+    sizes = [case.batch, case.in_channels, case.out_channels, case.groups] + [8, 16, 2, 2, 0, 1] * 2
+    with pytest.raises(REFUSALS, match="does not exist"):
+        INNER.explain(0, 2, 0, sizes, [0, 0, 0], 0, "h200", 99)
+
+
+def test_the_cpu_plans_everything():
+    for case, direction, dtype, layout in itertools.product(CASES, DIRECTIONS, DTYPES, LAYOUTS):
+        assert chosen(explain(case, direction, dtype, layout, "cpu")) == "direct"
+
+
+def test_illegal_problems_are_named():
+    good = CASES[0]
+    for change, word in (
+        ({"groups": 5}, "groups"),
+        ({"stride": (2**31, 1)}, "stride"),
+        ({"dilation": (1, 2**40)}, "dilation"),
+        ({"batch": 0}, "batch"),
+        ({"size": (2**14, 2**14), "batch": 2**31}, "elements"),
+    ):
+        case = dataclasses.replace(good, **change)
+        try:
+            text = explain(case, device="cpu")
+        except REFUSALS as error:
+            text = str(error)
+        assert "not a legal problem" in text and word in text, text
+
+
+def test_explain_op_checks_its_arguments():
+    with pytest.raises(REFUSALS, match="16 sizes"):
+        INNER.explain(0, 2, 0, [1, 2, 3], [0, 0, 0], 0, "cpu", -1)
+    with pytest.raises(REFUSALS, match="dtype 9"):
+        INNER.explain(0, 9, 0, [1] * 16, [0, 0, 0], 0, "cpu", -1)
+    assert torch.ops.convt2d.families("cpu") == "direct"
