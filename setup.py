@@ -1,0 +1,148 @@
+"""Builds convt2d_ext._C, one abi3 library on torch's stable ABI. The rest is in pyproject.toml.
+
+CONVT2D_CUDA=auto|on|off   auto builds the CUDA room when a toolkit is found; a GPU plays no part
+CUDA_HOME                  where the toolkit is, if it is in none of the usual places
+TORCH_CUDA_ARCH_LIST       GPU targets; without it the release list below
+CONVT2D_LINEINFO=1         source lines for profilers, registers in the log; never in a release
+MAX_JOBS                   how many compilers at once
+"""
+
+import os
+import shutil
+import sysconfig
+from pathlib import Path
+
+import torch
+from setuptools import setup
+from torch.utils import cpp_extension
+
+# Every source, room by room. A new file is one more word, a new room one more line.
+ROOMS = {
+    "core": "choose.cpp floor.cpp problem.cpp types.cpp",
+    "cpu": "cpu_families.cpp direct_cpu.cpp",
+    "torch": "choice_cache.cpp cpu_ops.cpp library.cpp plan_ops.cpp tensor_args.cpp",
+}
+CUDA_ROOMS = {
+    "torch": "cuda_ops.cpp",
+    "cuda": "cuda_families.cpp device_query.cpp",
+    "cuda/depthwise": "depthwise_plan.cpp depthwise_planes.cpp depthwise_pixels.cpp "
+    "depthwise_gather.cu depthwise_grad_weight.cu",
+    "cuda/igemm": "igemm_plan.cpp igemm_shape.cpp igemm_launch.cpp igemm_gather_f16.cu "
+    "igemm_gather_bf16.cu igemm_gather_tf32.cu igemm_gather_f32x3.cu",
+    "cuda/direct": "direct_plan.cpp direct_gather.cu direct_grad_weight.cu direct_grad_bias.cu",
+}
+
+# 9.0a for wgmma (no other 9.x GPU exists); the PTX of the last one serves GPUs yet to come.
+# 10.3 is left out: nvcc 13.0 has miscompiled for it, and the code for 10.0 runs there.
+RELEASE_ARCHS = "7.5;8.0;8.6;8.9;9.0a;10.0;12.0+PTX"
+
+ROOT = Path(__file__).parent.resolve()
+# pip's ninja is there also when its environment is not activated.
+os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")])
+LIBRARY_FOLDERS = ("lib64", "lib", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu")
+
+
+def toolkit_places():
+    """Folders that may hold a CUDA toolkit, best first. Some only look like one."""
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if os.environ.get(variable):
+            yield Path(os.environ[variable])
+    yield from sorted(Path(sysconfig.get_path("purelib"), "nvidia").glob("cu[0-9]*"), reverse=True)
+    if nvcc := shutil.which("nvcc"):
+        yield from (Path(nvcc).parents[1], Path(nvcc).resolve().parents[1])
+    yield Path("/usr/local/cuda")
+
+
+def static_cudart(home):
+    """The folder of libcudart_static.a, or None."""
+    folders = [home / folder for folder in LIBRARY_FOLDERS]
+    return next((folder for folder in folders if (folder / "libcudart_static.a").is_file()), None)
+
+
+def find_toolkit():
+    """The CUDA toolkit to build with, or None to build without the CUDA room.
+
+    A place counts only when it is complete: nvcc on PATH may be a wrapper script with no toolkit
+    around it, and torch's own CUDA packages bring headers and libraries but no compiler.
+    """
+    wish = os.environ.get("CONVT2D_CUDA", "auto")
+    if wish not in ("auto", "on", "off"):
+        raise SystemExit(f"CONVT2D_CUDA must be auto, on or off, not {wish!r}")
+    if wish == "off":
+        return None
+    places = list(dict.fromkeys(toolkit_places()))
+    for home in places:
+        files = (home / "bin/nvcc", home / "include/cuda_runtime.h")
+        if all(file.is_file() for file in files) and static_cudart(home):
+            return home
+    missing = (
+        "there is no CUDA toolkit (bin/nvcc, include/cuda_runtime.h and libcudart_static.a in one "
+        f"place; looked in {', '.join(map(str, places))}). Set CUDA_HOME, or install one with "
+        "pip install 'cuda-toolkit[nvcc,cudart,cccl,crt,nvvm]==13.0.*'"
+    )
+    if wish == "on":
+        raise SystemExit(f"CONVT2D_CUDA=on, but {missing}")
+    print(f"convt2d_ext: the CUDA kernels are left out: {missing}")
+    return None
+
+
+def sources(rooms):
+    return [f"csrc/{room}/{name}" for room, names in rooms.items() for name in names.split()]
+
+
+def make_extension(toolkit):
+    """The one extension module; with the CUDA room when there is a toolkit."""
+    host = ["-fvisibility=hidden", "-fvisibility-inlines-hidden", "-g0"]
+    # Build paths would end up in error messages; keep `csrc/...` and `torch/...`.
+    host += [f"-ffile-prefix-map={folder}/=" for folder in (ROOT, Path(torch.__file__).parents[1])]
+    common = ["-O3", "-std=c++17", "-DTORCH_STABLE_ONLY"]
+    common += ["-DTORCH_TARGET_VERSION=0x020a000000000000"]  # torch 2.10, the oldest one served
+    options = {
+        "include_dirs": [str(ROOT / "csrc")],
+        # A stray use of ATen, libtorch_cuda or libpython fails here and not at a user's.
+        "extra_link_args": ["-Wl,-z,defs", "-Wl,--exclude-libs,ALL", "-Wl,--strip-all"],
+        "extra_compile_args": {"cxx": common + host},
+        "py_limited_api": True,
+    }
+    if toolkit is None:
+        module = cpp_extension.CppExtension("convt2d_ext._C", sources(ROOMS), **options)
+        module.libraries = ["torch_cpu"]
+        return module
+
+    nvcc = [*common, *(f"-Xcompiler={flag}" for flag in host), "--compress-mode=size"]
+    # torch forbids these for its own sources; -U takes back its -D.
+    forbidden = "HALF_OPERATORS HALF_CONVERSIONS HALF2_OPERATORS BFLOAT16_CONVERSIONS"
+    nvcc += [f"-U__CUDA_NO_{name}__" for name in forbidden.split()]
+    if os.environ.get("CONVT2D_LINEINFO") == "1":
+        nvcc += ["-lineinfo", "-Xptxas=-v"]
+    os.environ["TORCH_CUDA_ARCH_LIST"] = os.environ.get("TORCH_CUDA_ARCH_LIST") or RELEASE_ARCHS
+    # torch guesses the toolkit differently, and a CPU-only torch not at all. Nor need the versions
+    # agree: cudart is linked in, and torch is reached through its stable ABI only.
+    cpp_extension.CUDA_HOME = str(toolkit)
+    cpp_extension._check_cuda_version = lambda *_: None
+    options["extra_compile_args"]["nvcc"] = nvcc
+    options["define_macros"] = [("CONVT2D_WITH_CUDA", None)]
+    every_source = sources(ROOMS) + sources(CUDA_ROOMS)
+    module = cpp_extension.CUDAExtension("convt2d_ext._C", every_source, **options)
+    # Not CUDAExtension's list: the same file must load where torch has no CUDA libraries.
+    module.libraries = ["torch_cpu", "cudart_static", "dl", "rt", "pthread"]
+    module.library_dirs.append(str(static_cudart(toolkit)))
+    return module
+
+
+class Build(cpp_extension.BuildExtension):
+    def finalize_options(self):
+        super().finalize_options()
+        self.force = True  # ninja knows what is out of date, headers included
+        # Objects outlive the build, an editable one too, and one set of flags spares another's.
+        kernels = any(source.endswith(".cu") for source in self.extensions[0].sources)
+        targets = os.environ["TORCH_CUDA_ARCH_LIST"].replace(";", "_") if kernels else "cpu"
+        tag = f"py{sysconfig.get_python_version()}-torch{torch.__version__}-{targets}"
+        self.build_temp = str(ROOT / "build" / "objects" / tag.replace(" ", "_"))
+
+
+setup(
+    ext_modules=[make_extension(find_toolkit())],
+    cmdclass={"build_ext": Build},
+    options={"bdist_wheel": {"py_limited_api": "cp310"}},
+)

@@ -1,0 +1,105 @@
+"""Build time, wheel size and kernel count against their limits; exit status 1 if one is exceeded.
+
+    python tools/budgets.py [WHEEL]        default: the wheel in dist/, else the one in build/wheel/
+
+Needs no CUDA tool: kernels are counted by the names under which host code registers them, GPU
+targets by the headers of the embedded fat binaries, compile times from ninja's log of the latest
+build.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import sys
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# The budgets.
+BUILD_MINUTES = (
+    8.0  # one GPU target, from nothing, on CORES cores; 20 once the later families are in
+)
+CORES = 2
+OBJECT_SECONDS = 180.0  # one object, one GPU target; a file is split from 90 on, by dtype first
+WHEEL_MIB = 40.0  # all release targets; a wheel with fewer gets its share
+KERNELS = {"direct": 64, "igemm": 128, "depthwise": 64}  # template instances of a family
+RELEASE_TARGETS = {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120", "compute_120"}
+
+FATBIN_MAGIC = struct.pack("<IHH", 0xBA55ED50, 1, 16)  # and version 1, header of 16 bytes
+PTX = 1
+
+
+def gpu_targets(library: bytes) -> set[str]:
+    """sm_XX for machine code and compute_XX for PTX, from the entries of every fat binary."""
+    targets = set()
+    for match in re.finditer(re.escape(FATBIN_MAGIC), library):
+        entry = match.start() + 16
+        (size,) = struct.unpack_from("<Q", library, match.start() + 8)
+        end = entry + size
+        while entry < end:
+            kind, _, header, payload = struct.unpack_from("<HHIQ", library, entry)
+            (number,) = struct.unpack_from("<I", library, entry + 28)
+            targets.add(f"{'compute' if kind == PTX else 'sm'}_{number}")
+            entry += header + payload
+    return targets
+
+
+def kernels(library: bytes) -> Counter[str]:
+    """Kernel instances of each family: distinct registered names (the symbol table is stripped)."""
+    names = set(re.findall(rb"(?<=\0)_ZN\w*convt2d_[a-z0-9]+_\w*kernel\w*(?=\0)", library))
+    families = (re.search(rb"convt2d_([a-z0-9]+)_", name) for name in names)
+    return Counter(family[1].decode() for family in families if family)
+
+
+def object_seconds() -> tuple[str, dict[str, float]]:
+    """The flags' folder of the latest build, and what each of its objects took to compile."""
+    logs = sorted(ROOT.glob("build/objects/*/.ninja_log"), key=lambda log: log.stat().st_mtime)
+    seconds = {}
+    if logs:
+        for line in logs[-1].read_text().splitlines()[1:]:
+            start, end, _, path, _ = line.split("\t")
+            seconds[Path(path).name] = (int(end) - int(start)) / 1000
+    return (logs[-1].parent.name if logs else "no build"), seconds
+
+
+def rows(wheel: Path) -> Iterator[tuple[str, float, float]]:
+    """(what, value, limit)"""
+    with zipfile.ZipFile(wheel) as archive:
+        library = archive.read("convt2d_ext/_C.abi3.so")
+    targets = gpu_targets(library)
+    share = min(1.0, max(1, len(targets)) / len(RELEASE_TARGETS))
+    size = wheel.stat().st_size / 2**20
+    yield f"wheel, MiB ({' '.join(sorted(targets)) or 'no GPU target'})", size, WHEEL_MIB * share
+    if "manylinux" in wheel.name:
+        yield "release targets missing", len(RELEASE_TARGETS - targets), 0
+    for family, count in sorted(kernels(library).items()):
+        yield f"kernels of {family}", count, KERNELS.get(family, 0)
+
+    flags, seconds = object_seconds()
+    if seconds and flags.count("_") == 0:  # several targets are joined by underscores
+        build = sum(seconds.values()) / CORES / 60
+        yield f"build, minutes on {CORES} cores ({flags})", build, BUILD_MINUTES
+        slowest = max(seconds, key=lambda name: seconds[name])
+        yield f"slowest object, seconds ({slowest})", seconds[slowest], OBJECT_SECONDS
+
+
+def main() -> int:
+    wheels = [Path(argument) for argument in sys.argv[1:]]
+    wheels = wheels or [*ROOT.glob("dist/*.whl"), *ROOT.glob("build/wheel/*.whl")]
+    if not wheels:
+        raise SystemExit("budgets: no wheel in dist/ or build/wheel/")
+    print(f"budgets of {wheels[0].name}")
+    exceeded = 0
+    for what, value, limit in rows(wheels[0]):
+        over = value > limit
+        exceeded += over
+        print(f"  {'OVER' if over else 'ok  '} {value:8.2f} of {limit:7.2f}  {what}")
+    return int(exceeded > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
