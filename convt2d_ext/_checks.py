@@ -149,7 +149,5 @@ def check(
     # For symbolic sizes this is left to the kernels: as a guard it would narrow what was asked for.
     plain = [n for n in (height, width, *stride, *padding, *dilation) if not isinstance(n, SymInt)]
     largest = max(plain, default=0)
-    require(
-        largest < LIMIT, f"sizes and parameters must be below 2^31, got {largest}"
-    )
+    require(largest < LIMIT, f"sizes and parameters must be below 2^31, got {largest}")
     return (height, width)

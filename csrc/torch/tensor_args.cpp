@@ -3,6 +3,7 @@
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/csrc/stable/c/shim.h>
 
+#include <algorithm>
 #include <sstream>
 #include <stdexcept>
 #include <string>

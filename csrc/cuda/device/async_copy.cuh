@@ -19,7 +19,9 @@ __device__ __forceinline__ void copy_async_4(uint32_t shared, const void* global
 }
 
 // Closes a group of copies of this thread.
-__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+__device__ __forceinline__ void copy_async_commit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
 
 // Waits until at most `open` (0 to 2) of this thread's groups have not arrived.
 __device__ __forceinline__ void copy_async_wait(int open) {

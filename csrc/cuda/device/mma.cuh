@@ -56,7 +56,7 @@ __device__ __forceinline__ uint32_t round_to_tf32(uint32_t bits) {
 // d[16 x 8] += a[16 x 32 bytes] * b[8 x 32 bytes]^T, fp32 accumulation.
 struct MmaF16 {
   using Element = __half;
-  static constexpr int kRow = 16;     // elements in a 32-byte row
+  static constexpr int kRow = 16;  // elements in a 32-byte row
   static constexpr bool kSplit = false, kRounds = false;
   static __device__ __forceinline__ uint32_t round(uint32_t bits) { return bits; }
   static __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
@@ -107,7 +107,7 @@ struct MmaF32x3 {
   using Element = float;
   static constexpr int kRow = 8;
   static constexpr bool kSplit = true, kRounds = false;
-  static constexpr int kFoldSteps = 8;
+  static constexpr int kFoldSteps = 4;
   static __device__ __forceinline__ uint32_t round(uint32_t bits) { return bits; }
   static __device__ __forceinline__ void split(uint32_t bits, uint32_t& high, uint32_t& low) {
     const float value = __uint_as_float(bits);

@@ -46,7 +46,9 @@ constexpr Tile kGatherTiles[] = {
     {128, 64, 8, 8, 16, 3, 1.0},   // many channels
     {256, 16, 8, 4, 8, 4, 1.35},   // up to 16 columns
     {64, 32, 4, 4, 16, 4, 1.0},    // few pixels: more, smaller blocks
-    {128, 32, 8, 4, 16, 4, 0.95},  // 17 to 32 columns             (fp32 only from here on)
+    {128, 32, 8, 4, 16, 4, 0.95},  // 17 to 32 columns               (fp32 only from here on)
+    {512, 8, 8, 4, 4, 4, 1.3},     // up to 8 columns
+    {512, 4, 8, 4, 4, 6, 1.3},     // up to 4 columns
 };
 constexpr int kGatherTileCount = sizeof(kGatherTiles) / sizeof(kGatherTiles[0]);
 
@@ -83,14 +85,15 @@ struct GatherRow {
 constexpr int kDotTile = kGatherTileCount;
 constexpr int kDotPixels = 4, kDotChannels = 4, kDotThreads = 256;
 
-// Few columns: a thread holds all of them for several pixels (direct_strip.cuh, fp32 only).
+// Few columns: a thread holds all of them for several pixels (direct_strip.cuh, fp32 only). `unroll`
+// channels of sources are fetched at once; `correction` as in Tile.
 struct Strip {
-  int columns, pixels, unroll, min_blocks;  // unroll: channels whose sources are fetched at once
+  int columns, pixels, unroll, min_blocks;
+  double correction;
 };
 constexpr Strip kStrips[] = {
-    {48, 2, 4, 3},
-    {16, 4, 4, 3},
-    {4, 8, 4, 3},
+    {16, 4, 4, 3, 1.6},
+    {4, 8, 4, 3, 2.2},
 };
 constexpr int kStripCount = sizeof(kStrips) / sizeof(kStrips[0]);
 constexpr int kFirstStrip = kDotTile + 1;  // their rows in GatherRow::tile

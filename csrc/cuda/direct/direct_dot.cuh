@@ -6,7 +6,7 @@
 // Warps join their sums by shuffles, the block by shared memory: an order fixed by the shape.
 #pragma once
 
-#include "cuda/direct/direct_gather.cuh"
+#include "cuda/direct/direct_gather_params.cuh"
 
 namespace convt2d::cuda::direct {
 

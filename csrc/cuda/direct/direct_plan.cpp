@@ -62,6 +62,11 @@ double compute_us(const Work& work, const Device& device) {
 
 // ---- forward and grad_input ----
 
+// Channels of a last, partial slab are walked by a loop that is not unrolled: about twice the time.
+double walked_depth(int64_t depth, const Tile& tile) {
+  return double(depth) + double(depth % tile.depth);
+}
+
 struct GatherAxisShape {
   double steps = 0;    // taps of an average phase (stacked: source offsets)
   int64_t phases = 1;  // all of them
@@ -89,8 +94,8 @@ struct GatherCandidate {
 };
 
 // Bytes over the copy rate. Stores of one phase alone touch every stride_w-th element of a row, so
-// each 32-byte sector goes to the L2 cache once a phase; the H200 takes those at 0.7 of its copy rate
-// (kernelbench_1_75 and _81 forward, unstacked, 2025-11: 2.5 and 3.0 TB/s of sectors).
+// each 32-byte sector goes to the L2 cache once a phase; the H200 takes those at about 0.65 of its copy rate
+// (kernelbench_1_75 and _81 forward, separate, 2025-11: 2.5 and 3.0 TB/s of sectors).
 double memory_us(const Problem& problem, const Device& device, bool whole_rows, int64_t phases_w) {
   const double bytes = tensor_bytes(problem);
   const bool forward = problem.direction == Direction::fwd;
@@ -101,7 +106,7 @@ double memory_us(const Problem& problem, const Device& device, bool whole_rows, 
   const double written = double(problem.batch) * double(problem.out_channels) *
                          double(problem.h.out) * double(problem.w.out) * double(size);
   const double sectors = written * double(std::min<int64_t>(phases_w, 32 / size));
-  return std::max(bytes, sectors / 0.7) / device.copy_bytes_per_us;
+  return std::max(bytes, sectors / 0.65) / device.copy_bytes_per_us;
 }
 
 bool fits(const GatherRow& row, int64_t phases_h, int64_t phases_w, const Problem& problem,
@@ -145,10 +150,11 @@ GatherCandidate gather_candidate(const Problem& problem, const Device& device, G
                 double(problem.groups) * grid_phases;
   const double taps = h.steps * w.steps * loops;
   work.instructions =
-      tile_instructions(tile, taps * double(depth), taps * double(ceil_ratio(depth, tile.depth)),
+      tile_instructions(tile, taps * walked_depth(depth, tile),
+                        taps * double(ceil_ratio(depth, tile.depth)),
                         double((tile.rows + tile.columns) * tile.depth) / tile.threads(),
                         slow_multiply(problem, device)) +
-      (loops - 1) * (600 + 20.0 * tile.thread_rows * tile.thread_columns);
+      (loops - 1) * (200 + 10.0 * tile.thread_rows * tile.thread_columns);
   const double us =
       std::max(compute_us(work, device), memory_us(problem, device, stack_w || loop_w, w.phases));
   return {row, work.blocks, kLaunchUs + us};
@@ -211,9 +217,11 @@ GatherCandidate strip_candidate(const Problem& problem, const Device& device, in
                 double(row.stack_h ? 1 : h.phases) * double(stack_w ? 1 : w.phases);
   const double steps = h.steps * w.steps, products = steps * double(depth);
   const double outer = strip.columns * strip.pixels;
-  work.instructions = products * (outer + strip.columns / 4.0 + 4.0 * strip.pixels) +
-                      products * strip.columns / kStripThreads * 20 +
-                      steps * (20 + 10 * strip.pixels) + outer * 10 + 800;
+  work.instructions =
+      strip.correction *
+          (products * (outer + strip.columns / 4.0 + 4.0 * strip.pixels + 0.2 * strip.columns) +
+           steps * (20 + 10 * strip.pixels)) +
+      outer * 10 + 800;
   const double us =
       std::max(compute_us(work, device), memory_us(problem, device, stack_w, w.phases));
   result.blocks = work.blocks;

@@ -1,4 +1,4 @@
-// direct, forward and grad_input with few columns: 1 to 48 (channel, stacked phase) pairs.
+// direct, forward and grad_input with few columns: 1 to 16 (channel, stacked phase) pairs.
 //
 // With so few columns a source value is used too seldom to pay for its way through shared memory. Here
 // a thread holds all columns of `pixels` pixels, reads its sources straight from global memory (the
@@ -10,7 +10,7 @@
 // stores run along the pixels of a row and the phases between them.
 #pragma once
 
-#include "cuda/direct/direct_gather.cuh"
+#include "cuda/direct/direct_gather_params.cuh"
 
 namespace convt2d::cuda::direct {
 
@@ -22,15 +22,8 @@ struct StripBlock {
   static constexpr int columns = strip.columns, pixels = strip.pixels, threads = kStripThreads;
   static constexpr int pitch = 33;  // of the turned sums: lanes and columns hit different banks
 
-  struct Target {  // of a pixel: position in the destination, without the stacked phase
-    int64_t offset;
-    int32_t y, x;
-  };
-  struct alignas(16) Line {  // of the destination: all pixels of one channel and stacked phase_h
-    int64_t target;
-    A bias;
-    int32_t phase_h;  // -1: no such line
-  };
+  using Line = DestinationLine<A>;
+
   struct Shared {
     union {
       alignas(16) A weight[kStripWeights];  // [step][channel of the chunk][column]

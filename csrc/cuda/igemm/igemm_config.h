@@ -26,8 +26,8 @@
 namespace convt2d::cuda::igemm {
 
 constexpr int kWarpPositions = 64;
-constexpr int kRowBytes = 32;      // one slice of one pixel or weight row
-constexpr int kPixelPitch = 48;    // 8 consecutive pixels hit 8 different 16-byte bank groups
+constexpr int kRowBytes = 32;    // one slice of one pixel or weight row
+constexpr int kPixelPitch = 48;  // 8 consecutive pixels hit 8 different 16-byte bank groups
 constexpr int kMaxSlots = 4;
 constexpr int kMaxAxisSteps = 80;  // offsets x groups of one axis
 constexpr int kMaxAxisGroups = 32;
@@ -38,17 +38,17 @@ struct TileRow {
 };
 // The one table of tiles; igemm_gather.cu instantiates exactly these, by index.
 constexpr TileRow kTiles[] = {
-    {64, 1},  // many channels, stride 1 or one phase a block
-    {32, 2},  // stride 2 rows
-    {16, 4},  // stride 3 and 4 rows, or all four phases of stride 2 x 2
-    {32, 1},
-    {16, 2},
-    {8, 4},  // up to 8 channels
+    {64, 1},                   // many channels, stride 1 or one phase a block
+    {32, 2},                   // stride 2 rows
+    {16, 4},                   // stride 3 and 4 rows, or all four phases of stride 2 x 2
+    {32, 1}, {16, 2}, {8, 4},  // up to 8 channels
 };
 
 // Tiles with 128 accumulators a thread take up to 255 registers, in blocks of 4 or 8 warps; those with 64
 // are held to 168, so that three blocks of 4 warps share a multiprocessor.
-constexpr bool is_large(TileRow tile, bool split) { return split || tile.columns * tile.slots >= 64; }
+constexpr bool is_large(TileRow tile, bool split) {
+  return split || tile.columns * tile.slots >= 64;
+}
 constexpr int most_warps(TileRow tile, bool split) { return is_large(tile, split) ? 8 : 4; }
 constexpr int registers_of(TileRow tile, bool split) { return is_large(tile, split) ? 255 : 168; }
 
@@ -74,17 +74,18 @@ struct AxisGroup {
 struct AxisTable {
   AxisStep step[kMaxAxisSteps];
   AxisGroup group[kMaxAxisGroups];
-  int16_t groups, slots;                // groups of phases; phases in a full group
+  int16_t groups, slots;  // groups of phases; phases in a full group
   int32_t tap_step, source_step, destination_step;
   int32_t source_extent, destination_extent;
 };
 
 // How a source patch reaches shared memory.
 enum SourceMode : int32_t {
-  kGather = 0,      // 16-bit, any strides: channel by channel through registers
-  kPixelPairs = 1,  // 16-bit, even rows of contiguous pixels: two pixels a load, turned in registers
-  kVectors = 2,     // contiguous channels: asynchronous 16-byte copies into pixel rows
-  kPlanes = 3,      // fp32, any strides: asynchronous 4-byte copies into planes
+  kGather = 0,  // 16-bit, any strides: channel by channel through registers
+  kPixelPairs =
+      1,         // 16-bit, even rows of contiguous pixels: two pixels a load, turned in registers
+  kVectors = 2,  // contiguous channels: asynchronous 16-byte copies into pixel rows
+  kPlanes = 3,   // fp32, any strides: asynchronous 4-byte copies into planes
   kWidePlanes = 4,  // fp32, contiguous pixels: asynchronous 16-byte copies into planes
 };
 
@@ -94,23 +95,23 @@ struct GatherParams {
   const void* weight;
   const void* bias;  // or null
   void* destination;
-  int32_t source_stride[4], destination_stride[4];  // n, c, h, w
+  int32_t source_stride[4], destination_stride[4];                         // n, c, h, w
   int32_t weight_group, weight_reduce, weight_column, weight_h, weight_w;  // strides
-  int32_t batch, groups, reduce, columns;                    // channels a group
+  int32_t batch, groups, reduce, columns;                                  // channels a group
   AxisTable h, w;
-  int32_t warps;                        // of a block; positions of a tile = 64 * warps
-  int32_t tile_n, tile_h, tile_w;       // positions of a tile that are used
-  int32_t tiles_n, tiles_h, tiles_w;    // tiles of the position grid
+  int32_t warps;                      // of a block; positions of a tile = 64 * warps
+  int32_t tile_n, tile_h, tile_w;     // positions of a tile that are used
+  int32_t tiles_n, tiles_h, tiles_w;  // tiles of the position grid
   int32_t column_tiles;
-  int32_t patch_h, patch_w;             // source pixels of a tile, halo included
+  int32_t patch_h, patch_w;  // source pixels of a tile, halo included
   uint32_t patch_h_magic, patch_w_magic, tile_h_magic, tile_w_magic;  // see divide()
-  int32_t slice_shift, chunks;          // log2 of the 32-byte slices of a chunk; chunks of K
-  int32_t stages;                       // source patches in shared memory, 2 to 4
-  int32_t resident;                     // weights of all chunks stay in shared memory
-  int32_t walkers;                      // blocks that share one (group, columns, phases) combination
+  int32_t slice_shift, chunks;  // log2 of the 32-byte slices of a chunk; chunks of K
+  int32_t stages;               // source patches in shared memory, 2 to 4
+  int32_t resident;             // weights of all chunks stay in shared memory
+  int32_t walkers;              // blocks that share one (group, columns, phases) combination
   int32_t source_mode, weight_vectors, weight_columns_first;
   int32_t vector_stores;  // 0: rows of positions; NHWC runs of channels, 1: one by one, 2: wide
-  int32_t max_steps, max_entries;       // of any combination
+  int32_t max_steps, max_entries;  // of any combination
 };
 
 // Floats of one staged channel: 64 positions x slots, padded so that lanes of a fragment spread out.

@@ -31,8 +31,9 @@ struct SourceFragments {
     }
   }
 
-  static __device__ __forceinline__ void load(uint32_t (&a)[kTiles][4], const uint32_t (&row)[kRows],
-                                              uint32_t shift, uint32_t four_planes) {
+  static __device__ __forceinline__ void load(uint32_t (&a)[kTiles][4],
+                                              const uint32_t (&row)[kRows], uint32_t shift,
+                                              uint32_t four_planes) {
 #pragma unroll
     for (int m = 0; m < kTiles; ++m) {
       if constexpr (PLANES) {
@@ -145,8 +146,9 @@ __global__ void __launch_bounds__(32 * most_warps({COLUMNS, SLOTS}, M::kSplit),
     __syncthreads();
     start_fetch();
     if (i == 0) {
-      Delivery d{int(threadIdx.x), pieces.source + pieces.weight, 0, 0, fetch_sources(), entries,
-                 patch0, weight0};
+      Delivery d{
+          int(threadIdx.x), pieces.source + pieces.weight, 0, 0, fetch_sources(), entries, patch0,
+          weight0};
       while (d.next < d.total) {
         Parcel parcel;
         pick<M, COLUMNS>(p, at, pieces, parcel, d);
@@ -175,9 +177,7 @@ __global__ void __launch_bounds__(32 * most_warps({COLUMNS, SLOTS}, M::kSplit),
       start_fetch();
       Delivery d;
       d.next = threadIdx.x;
-      d.total = last && !another ? 0
-                : weights_in     ? pieces.source
-                                 : pieces.source + pieces.weight;
+      d.total = last && !another ? 0 : weights_in ? pieces.source : pieces.source + pieces.weight;
       d.source_chunk = fetch_chunk;
       d.weight_chunk = last ? 0 : chunk + 1;
       d.sources = fetch_sources();
@@ -192,49 +192,49 @@ __global__ void __launch_bounds__(32 * most_warps({COLUMNS, SLOTS}, M::kSplit),
       for (int slice = 0; slice < 1 << p.slice_shift; ++slice) {
         Step<SLOTS> next = steps[0];
         for (int i = 0; i < at.steps; ++i) {
-            const Step<SLOTS> step = next;
-            if (i + 1 < at.steps) next = steps[i + 1];
-            Parcel parcel;
-            const bool carrying = d.next < d.total;
-            if (carrying) pick<M, COLUMNS>(p, at, pieces, parcel, d);
-            uint32_t a[kTiles][4], a_low[kTiles][4];
-            Fragments::load(a, row, patch + step.shift, four_planes);
-            if constexpr (M::kSplit) {
+          const Step<SLOTS> step = next;
+          if (i + 1 < at.steps) next = steps[i + 1];
+          Parcel parcel;
+          const bool carrying = d.next < d.total;
+          if (carrying) pick<M, COLUMNS>(p, at, pieces, parcel, d);
+          uint32_t a[kTiles][4], a_low[kTiles][4];
+          Fragments::load(a, row, patch + step.shift, four_planes);
+          if constexpr (M::kSplit) {
 #pragma unroll
-              for (int m = 0; m < kTiles; ++m)
+            for (int m = 0; m < kTiles; ++m)
 #pragma unroll
-                for (int j = 0; j < 4; ++j) M::split(a[m][j], a[m][j], a_low[m][j]);
-            }
+              for (int j = 0; j < 4; ++j) M::split(a[m][j], a[m][j], a_low[m][j]);
+          }
 #pragma unroll
-            for (int s = 0; s < SLOTS; ++s) {
-              if (step.entry[s] < 0) continue;
-              const uint32_t from = weight + step.entry[s];
+          for (int s = 0; s < SLOTS; ++s) {
+            if (step.entry[s] < 0) continue;
+            const uint32_t from = weight + step.entry[s];
 #pragma unroll
-              for (int n = 0; n < kColumnTiles; n += 2) {
-                constexpr int kWide = kColumnTiles == 1 ? 1 : 2;
-                uint32_t b[4];
-                if constexpr (kWide == 1) {
-                  ldmatrix_x2(b[0], b[1], from);
+            for (int n = 0; n < kColumnTiles; n += 2) {
+              constexpr int kWide = kColumnTiles == 1 ? 1 : 2;
+              uint32_t b[4];
+              if constexpr (kWide == 1) {
+                ldmatrix_x2(b[0], b[1], from);
+              } else {
+                ldmatrix_x4(b, from + n * 8 * kRowBytes);
+              }
+#pragma unroll
+              for (int k = 0; k < kWide; ++k) {
+                if constexpr (M::kSplit) {
+                  uint32_t high[2], low[2];
+                  M::split(b[2 * k], high[0], low[0]);
+                  M::split(b[2 * k + 1], high[1], low[1]);
+                  multiply<M>(part.sum[s][n + k], a_low, high[0], high[1]);
+                  multiply<M>(part.sum[s][n + k], a, low[0], low[1]);
+                  multiply<M>(part.sum[s][n + k], a, high[0], high[1]);
                 } else {
-                  ldmatrix_x4(b, from + n * 8 * kRowBytes);
-                }
-#pragma unroll
-                for (int k = 0; k < kWide; ++k) {
-                  if constexpr (M::kSplit) {
-                    uint32_t high[2], low[2];
-                    M::split(b[2 * k], high[0], low[0]);
-                    M::split(b[2 * k + 1], high[1], low[1]);
-                    multiply<M>(part.sum[s][n + k], a_low, high[0], high[1]);
-                    multiply<M>(part.sum[s][n + k], a, low[0], low[1]);
-                    multiply<M>(part.sum[s][n + k], a, high[0], high[1]);
-                  } else {
-                    multiply<M>(sum[s][n + k], a, b[2 * k], b[2 * k + 1]);
-                  }
+                  multiply<M>(sum[s][n + k], a, b[2 * k], b[2 * k + 1]);
                 }
               }
             }
-            part.step(sum);
-            if (carrying) deliver<M>(parcel);
+          }
+          part.step(sum);
+          if (carrying) deliver<M>(parcel);
         }
         patch += slice_bytes;
         weight += p.max_entries * kEntryBytes;

@@ -41,8 +41,7 @@ void fill(GatherParams& params, const Problem& problem, const Plan& plan, const 
   params.weight_vectors = args.w.stride[1] == 1 && !forward && params.reduce % vector == 0 &&
                           args.w.stride[0] % vector == 0 && args.w.stride[2] % vector == 0 &&
                           args.w.stride[3] % vector == 0 && aligned(args.w.data, 16);
-  params.weight_columns_first =
-      params.weight_vectors || params.weight_column <= params.weight_w;
+  params.weight_columns_first = params.weight_vectors || params.weight_column <= params.weight_w;
   if (params.vector_stores == 2 && !aligned(destination.data, 16)) params.vector_stores = 1;
 }
 
@@ -51,8 +50,8 @@ void launch(const Problem& problem, const Plan& plan, const Args& args) {
   GatherParams params;
   gather_shape(problem, choice, params);
   fill(params, problem, plan, args);
-  const auto run = problem.dtype == DType::f16          ? launch_gather_f16
-                   : problem.dtype == DType::bf16       ? launch_gather_bf16
+  const auto run = problem.dtype == DType::f16            ? launch_gather_f16
+                   : problem.dtype == DType::bf16         ? launch_gather_bf16
                    : problem.precision == Precision::tf32 ? launch_gather_tf32
                                                           : launch_gather_f32x3;
   run(plan.row, params, args.stream);

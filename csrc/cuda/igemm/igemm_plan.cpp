@@ -13,6 +13,24 @@ bool is_split(const Problem& problem) {
   return problem.dtype == DType::f32 && problem.precision == Precision::ieee;
 }
 
+constexpr int64_t kLeastSplitTerms = 128;
+
+// Products in a sum of the phase with the fewest taps, empty ones aside.
+int64_t shortest_sum(const Problem& problem) {
+  const bool forward = problem.direction == Direction::fwd;
+  const auto fewest = [&](const Axis& axis) {
+    if (!forward) return axis.kernel;
+    int64_t taps = axis.kernel;
+    const int64_t phases = std::min<int64_t>(axis.stride, kMaxAxisGroups * kMaxSlots);
+    for (int64_t phase = 0; phase < phases; ++phase)
+      if (const int64_t here = forward_walk(axis, phase).taps; here > 0)
+        taps = std::min(taps, here);
+    return taps;
+  };
+  return fewest(problem.h) * fewest(problem.w) *
+         (forward ? problem.group_in() : problem.group_out());
+}
+
 int64_t combinations(const GatherParams& p) {
   return static_cast<int64_t>(p.groups) * p.column_tiles * p.h.groups * p.w.groups;
 }
@@ -37,9 +55,10 @@ AxisTotals totals(const AxisTable& table) {
 
 // Rates of one multiprocessor, in wavefronts (one 128-byte shared-memory or L1 access) a microsecond.
 constexpr double kWavefronts = 1700;
-constexpr double kLaunch = 2.5;         // us, empty kernel to finished store
-constexpr double kChunkLatency = 1.2;  // us, global load to visible in shared memory, one barrier
-constexpr double kTileLatency = 2.0;    // us, tables and epilogue of a tile that nothing overlaps
+constexpr double kLaunch = 2.5;          // us, empty kernel to finished store
+constexpr double kChunkLatency = 1.2;    // us, global load to visible in shared memory, one barrier
+constexpr double kChunkOverhead = 0.25;  // us, barrier and loop ends of a chunk
+constexpr double kTileLatency = 2.0;     // us, tables and epilogue of a tile that nothing overlaps
 constexpr int kRegisterFile = 65536;
 
 double predict(const Problem& problem, const Device& device, const GatherParams& p, TileRow tile,
@@ -47,7 +66,8 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
   const bool half = element_size(problem.dtype) == 2;
   const int slices = 1 << p.slice_shift;
   const AxisTotals h = totals(p.h), w = totals(p.w);
-  const double combos = static_cast<double>(combinations(p)), tiles = static_cast<double>(tiles_of(p));
+  const double combos = static_cast<double>(combinations(p)),
+               tiles = static_cast<double>(tiles_of(p));
   const double phase_groups = static_cast<double>(p.h.groups) * p.w.groups;
   const double entries = h.taps * w.taps / phase_groups;  // of an average combination
   const double steps = h.steps * w.steps / phase_groups;
@@ -56,7 +76,8 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
 
   // One tile of one combination on a whole multiprocessor, three ways to be busy:
   // the tensor cores,
-  const double mma = k_slices * entries * column_tiles * position_tiles * (is_split(problem) ? 3 : 1);
+  const double mma =
+      k_slices * entries * column_tiles * position_tiles * (is_split(problem) ? 3 : 1);
   const double rate = (half ? device.mma_f16_per_us : device.mma_tf32_per_us) / device.sm_count;
   const double mma_us = mma * (half ? 2048 : 1024) / rate;
   // shared memory and L1 (wavefronts),
@@ -70,25 +91,28 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
   const double scatter =
       problem.direction == Direction::fwd ? std::min(4.0, double(problem.w.stride) / p.w.slots) : 1;
   const double weights = p.resident ? 0 : k_slices * entries * tile.columns / 32;
-  const double outputs = positions(p) * tile.columns *
-                         std::min<double>(tile.slots, p.h.slots * p.w.slots) / 32;
-  const double wavefronts = k_slices * (position_tiles * 4 * steps + p.warps * column_tiles * 2 * entries) +
-                            k_slices * patch * load + weights * (half ? 40 : 28) +
-                            outputs * (p.vector_stores ? 1 : 3 * scatter);
+  const double outputs =
+      positions(p) * tile.columns * std::min<double>(tile.slots, p.h.slots * p.w.slots) / 32;
+  const double wavefronts =
+      k_slices * (position_tiles * 4 * steps + p.warps * column_tiles * 2 * entries) +
+      k_slices * patch * load + weights * (half ? 40 : 28) +
+      outputs * (p.vector_stores ? 1 : 3 * scatter);
   const double lsu_us = wavefronts / kWavefronts;
   // and the four instruction schedulers.
   const double step_cost = in_planes(p) ? 24 : 12;
   const double split = is_split(problem) ? 5 : 0;
   const double instructions =
-      k_slices * p.warps * (steps * (step_cost + 4 * split * 4) + entries * (4 + column_tiles * (0.5 + 2 * split))) + mma +
-      k_slices * patch * (p.source_mode <= kPixelPairs ? 60 : 25) + weights * 40 +
+      k_slices * p.warps *
+          (steps * (step_cost + 4 * split * 4) + entries * (4 + column_tiles * (0.5 + 2 * split))) +
+      mma + k_slices * patch * (p.source_mode <= kPixelPairs ? 60 : 25) + weights * 40 +
       outputs * (p.vector_stores ? 5 : 11) + p.warps * 400;
   const double issue_us = instructions / (4 * kWavefronts);
   const double busiest = std::max({mma_us, lsu_us, issue_us});
   // How well the three overlap depends on how many warps there are to choose from.
   const double warps = blocks_per_sm * p.warps;
   const double overlap = warps >= 12 ? 0.5 : warps >= 8 ? 0.6 : 1.0;
-  const double tile_us = busiest + overlap * (mma_us + lsu_us + issue_us - busiest);
+  const double tile_us =
+      busiest + overlap * (mma_us + lsu_us + issue_us - busiest) + p.chunks * kChunkOverhead;
 
   const double blocks = combos * walkers;
   const double waves = std::ceil(blocks / (static_cast<double>(device.sm_count) * blocks_per_sm));
@@ -96,18 +120,21 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
   const double sharing = std::min<double>(blocks_per_sm, std::ceil(blocks / device.sm_count));
   const double busy_us = rounds * sharing * tile_us;
   const double latency_us = rounds * (p.chunks * kChunkLatency / (p.stages - 1) + kTileLatency);
-  const double prologue_us = 1 + (p.resident ? k_slices * entries * tile.columns / 32 * 50 / kWavefronts : 0);
+  const double prologue_us =
+      1 + (p.resident ? k_slices * entries * tile.columns / 32 * 50 / kWavefronts : 0);
 
   const double bytes = tensor_bytes(problem) * 1.05;
-  const double l2_bytes = tensor_bytes(problem) * (p.vector_stores ? 1 : scatter) + combos * tiles * k_slices * kRowBytes *
-                          (patch * 32 + (p.resident ? 0 : entries * tile.columns));
+  const double l2_bytes = tensor_bytes(problem) * (p.vector_stores ? 1 : scatter) +
+                          combos * tiles * k_slices * kRowBytes *
+                              (patch * 32 + (p.resident ? 0 : entries * tile.columns));
   const double memory_us = bytes / (0.88 * device.copy_bytes_per_us);
   const double l2_us = l2_bytes / (1.3 * device.copy_bytes_per_us);
   return kLaunch + prologue_us + std::max({busy_us, latency_us, memory_us, l2_us});
 }
 
 // Position tiles worth looking at: widths that divide well, then as many rows and images as fit.
-std::vector<GatherChoice> tile_shapes(int64_t extent_h, int64_t extent_w, int64_t batch, int warps) {
+std::vector<GatherChoice> tile_shapes(int64_t extent_h, int64_t extent_w, int64_t batch,
+                                      int warps) {
   const int64_t most = warps * kWarpPositions;
   std::vector<GatherChoice> shapes;
   const auto add = [&](int64_t w) {
@@ -116,9 +143,8 @@ std::vector<GatherChoice> tile_shapes(int64_t extent_h, int64_t extent_w, int64_
       h = std::min(h, extent_h);
       const bool whole = h == extent_h && w >= extent_w;
       const int64_t n = whole ? std::min(batch, most / (w * h)) : 1;
-      const GatherChoice shape{0, warps, static_cast<int>(n), static_cast<int>(h), static_cast<int>(w),
-                               2,
-                               0, 0};
+      const GatherChoice shape{
+          0, warps, static_cast<int>(n), static_cast<int>(h), static_cast<int>(w), 2, 0, 0};
       const auto same = [&](const GatherChoice& s) {
         return s.tile_n == shape.tile_n && s.tile_h == shape.tile_h && s.tile_w == shape.tile_w;
       };
@@ -138,7 +164,8 @@ std::vector<GatherChoice> tile_shapes(int64_t extent_h, int64_t extent_w, int64_
 bool worth_trying(int row, int64_t columns, int64_t phases) {
   const TileRow tile = kTiles[row];
   for (const TileRow& other : kTiles) {
-    if (other.columns == tile.columns && other.slots < tile.slots && other.slots >= phases) return false;
+    if (other.columns == tile.columns && other.slots < tile.slots && other.slots >= phases)
+      return false;
     if (other.columns < tile.columns && other.columns >= columns &&
         other.slots >= std::min<int64_t>(tile.slots, phases))
       return false;
@@ -168,10 +195,12 @@ std::vector<GatherCandidate> gather_candidates(const Problem& problem, const Dev
           continue;
         }
         for (choice.slice_shift = 0; choice.slice_shift <= 2; ++choice.slice_shift) {
-          if (choice.slice_shift > 0 && params.reduce <= row_elements << (choice.slice_shift - 1)) break;
+          if (choice.slice_shift > 0 && params.reduce <= row_elements << (choice.slice_shift - 1))
+            break;
           if (choice.slice_shift > 0 && params.max_entries << choice.slice_shift > 24) break;
           params.slice_shift = choice.slice_shift;
-          params.chunks = static_cast<int32_t>(ceil_div(params.reduce, row_elements << choice.slice_shift));
+          params.chunks =
+              static_cast<int32_t>(ceil_div(params.reduce, row_elements << choice.slice_shift));
           const int most_stages = params.source_mode <= kPixelPairs ? 2 : 4;
           for (choice.resident = 0; choice.resident <= 1; ++choice.resident)
             for (choice.stages = 2; choice.stages <= most_stages; ++choice.stages) {
@@ -190,8 +219,9 @@ std::vector<GatherCandidate> gather_candidates(const Problem& problem, const Dev
               const int64_t room = static_cast<int64_t>(device.sm_count) * blocks_per_sm;
               const int walkers = static_cast<int>(
                   std::min(std::max<int64_t>(1, room / combinations(params)), tiles_of(params)));
-              found.push_back({choice, walkers,
-                               predict(problem, device, params, kTiles[row], blocks_per_sm, walkers)});
+              found.push_back(
+                  {choice, walkers,
+                   predict(problem, device, params, kTiles[row], blocks_per_sm, walkers)});
             }
         }
       }
@@ -204,12 +234,14 @@ Plan plan_of(const GatherCandidate& candidate) {
   Plan plan;
   plan.row = c.row;
   plan.predicted_us = candidate.predicted_us;
-  const int detail[] = {c.warps,    c.tile_n, c.tile_h, c.tile_w, c.slice_shift, c.stages, c.resident, candidate.walkers};
+  const int detail[] = {c.warps,       c.tile_n, c.tile_h,   c.tile_w,
+                        c.slice_shift, c.stages, c.resident, candidate.walkers};
   std::copy(std::begin(detail), std::end(detail), plan.detail);
   plan.note = std::to_string(kTiles[c.row].columns) + " channels x " +
-              std::to_string(kTiles[c.row].slots) + " phases, tile " + std::to_string(c.tile_n) + "x" +
-              std::to_string(c.tile_h) + "x" + std::to_string(c.tile_w) + ", " +
-              std::to_string(c.warps) + " warps, K " + std::to_string(32 << c.slice_shift) + " bytes x " + std::to_string(c.stages) + " stages" +
+              std::to_string(kTiles[c.row].slots) + " phases, tile " + std::to_string(c.tile_n) +
+              "x" + std::to_string(c.tile_h) + "x" + std::to_string(c.tile_w) + ", " +
+              std::to_string(c.warps) + " warps, K " + std::to_string(32 << c.slice_shift) +
+              " bytes x " + std::to_string(c.stages) + " stages" +
               (c.resident ? ", weights resident" : "");
   return plan;
 }
@@ -220,18 +252,28 @@ GatherChoice choice_of(const Plan& plan) {
 }
 
 Decision plan(const Problem& problem, const Device& device) {
-  if (!device.has_mma_f16) return Decision::decline("no tensor cores with fp32 accumulation of bf16/tf32 (sm_80 and up)");
+  if (!device.has_mma_f16)
+    return Decision::decline("no tensor cores with fp32 accumulation of bf16/tf32 (sm_80 and up)");
   if (problem.dtype == DType::f64) return Decision::decline("fp64 is left to direct");
   if (problem.direction == Direction::grad_weight)
     return Decision::decline("grad_weight is left to direct");
+  if (is_split(problem)) {
+    // Measured on the H200 against float64 (tests/test_numeric.py, 2026-11-21): three tf32 products keep
+    // 22 bits of each product, which is worse than fp32 multiply-adds for short sums and better for long
+    // ones, where the rounding of a running sum dominates.
+    const int64_t terms = shortest_sum(problem);
+    if (terms < kLeastSplitTerms)
+      return Decision::decline("strict fp32 sums of " + std::to_string(terms) +
+                               " products, fewer than " + std::to_string(kLeastSplitTerms) +
+                               ", are more accurate on plain multiply-adds");
+  }
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
   std::string reason = "no tile fits";
   const std::vector<GatherCandidate> found = gather_candidates(problem, device, reason);
   if (found.empty()) return Decision::decline(reason);
-  const GatherCandidate& best =
-      *std::min_element(found.begin(), found.end(), [](const auto& a, const auto& b) {
-        return a.predicted_us < b.predicted_us;
-      });
+  const GatherCandidate& best = *std::min_element(
+      found.begin(), found.end(),
+      [](const auto& a, const auto& b) { return a.predicted_us < b.predicted_us; });
   return Decision::accept(plan_of(best));
 }
 

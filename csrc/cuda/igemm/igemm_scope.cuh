@@ -16,8 +16,8 @@ __device__ __forceinline__ uint32_t magic_of(int d) { return d == 1 ? 0u : 0xfff
 // stays in registers.
 struct Scope {
   int group, column_tile, walker;
-  int group_h, group_w;      // indices of AxisTable::group
-  int phases_h, phases_w;    // of them
+  int group_h, group_w;    // indices of AxisTable::group
+  int phases_h, phases_w;  // of them
   int patch_pixels, patch_shift;
   int steps, entries;
 };
@@ -93,9 +93,9 @@ __device__ __forceinline__ void build_steps(const GatherParams& p, const Scope& 
     const AxisStep& h = p.h.step[gh.first + i / gw.count];
     const AxisStep& w = p.w.step[gw.first + i % gw.count];
     Step<SLOTS>& step = steps[i];
-    step.shift = ((h.offset - gh.offset_low) * p.patch_w + w.offset - gw.offset_low +
-                  at.patch_shift) *
-                 kPixelBytes<PLANES>;
+    step.shift =
+        ((h.offset - gh.offset_low) * p.patch_w + w.offset - gw.offset_low + at.patch_shift) *
+        kPixelBytes<PLANES>;
     int base = 0;  // a slot's entries are its row taps x its column taps
 #pragma unroll
     for (int s = 0; s < SLOTS; ++s) {
@@ -134,8 +134,8 @@ __device__ __forceinline__ void build_destinations(const GatherParams& p, const 
 }
 
 __device__ __forceinline__ bool exists(const Scope& at, int2 destination, int sh, int sw) {
-  return destination.x >= 0 && sh < at.phases_h && sw < at.phases_w &&
-         sh < destination.y >> 16 && sw < (destination.y & 0xffff);
+  return destination.x >= 0 && sh < at.phases_h && sw < at.phases_w && sh < destination.y >> 16 &&
+         sw < (destination.y & 0xffff);
 }
 
 // Where the patch pixels of a tile come from: element offset of channel 0, or -1 outside.

@@ -17,7 +17,8 @@ AxisWalk walk_of(const Problem& problem, const Axis& axis, int64_t phase) {
 std::string build_axis(const Problem& problem, const Axis& axis, int slots, AxisTable& table) {
   const int64_t phases = problem.direction == Direction::fwd ? axis.stride : 1;
   const int64_t groups = ceil_div(phases, slots);
-  if (groups > kMaxAxisGroups) return "stride " + std::to_string(axis.stride) + " has too many phases";
+  if (groups > kMaxAxisGroups)
+    return "stride " + std::to_string(axis.stride) + " has too many phases";
   if (axis.kernel > 127) return "kernel extent " + std::to_string(axis.kernel) + " > 127";
   const AxisWalk any = walk_of(problem, axis, 0);
   table = {};
@@ -114,8 +115,7 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
   const int row = half ? 16 : 8;
   const int vector = half ? 8 : 4;
   const Layout destination = forward ? problem.y_layout : problem.x_layout;
-  params.vector_stores =
-      destination != Layout::nhwc ? 0 : params.columns % vector != 0 ? 1 : 2;
+  params.vector_stores = destination != Layout::nhwc ? 0 : params.columns % vector != 0 ? 1 : 2;
   const int patch_h = (choice.tile_h - 1) * params.h.source_step + span_of(params.h) + 1;
   int patch_w = (choice.tile_w - 1) * params.w.source_step + span_of(params.w) + 1;
   // Loads of several pixels start on multiples of `run` columns: the patch grows to whole runs.
@@ -137,8 +137,8 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
   params.tile_h_magic = magic(choice.tile_h);
   params.tile_w_magic = magic(choice.tile_w);
   params.slice_shift = choice.slice_shift;
-  params.chunks =
-      static_cast<int32_t>(ceil_div(params.reduce, static_cast<int64_t>(row) << choice.slice_shift));
+  params.chunks = static_cast<int32_t>(
+      ceil_div(params.reduce, static_cast<int64_t>(row) << choice.slice_shift));
   params.stages = choice.stages;
   params.resident = choice.resident;
 

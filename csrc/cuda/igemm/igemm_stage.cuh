@@ -111,7 +111,8 @@ __device__ __forceinline__ void copy_source(const GatherParams& p, const Scope& 
 
 // Rounds what this thread copied, once it has arrived, where it lies, if the arithmetic wants that.
 template <class M, bool PLANES>
-__device__ __forceinline__ void round_source(const GatherParams& p, const Scope& at, uint32_t stage) {
+__device__ __forceinline__ void round_source(const GatherParams& p, const Scope& at,
+                                             uint32_t stage) {
   constexpr int chunk = 0;  // of no consequence: the places are the same for all
   if constexpr (M::kRounds) {
     const auto round_16 = [](uint32_t at_word) {
@@ -174,8 +175,8 @@ __device__ __forceinline__ void pick_source(const GatherParams& p, const Scope& 
   const int first = (chunk << (p.slice_shift + 1)) * 8 + octet * 8;
   const int offset = sources[pixel];
   const int left = offset < 0 ? 0 : p.reduce - first;
-  const T* from = static_cast<const T*>(p.source) + offset +
-                  (at.group * p.reduce + first) * p.source_stride[1];
+  const T* from =
+      static_cast<const T*>(p.source) + offset + (at.group * p.reduce + first) * p.source_stride[1];
   if (left <= 0) {
 #pragma unroll
     for (int j = 0; j < 8; ++j) parcel.word[j] = 0;
@@ -184,8 +185,7 @@ __device__ __forceinline__ void pick_source(const GatherParams& p, const Scope& 
   if (left >= 8 && pairs) {
 #pragma unroll
     for (int j = 0; j < 8; ++j)
-      parcel.word[j] =
-          __ldg(reinterpret_cast<const unsigned int*>(from + j * p.source_stride[1]));
+      parcel.word[j] = __ldg(reinterpret_cast<const unsigned int*>(from + j * p.source_stride[1]));
     return;
   }
 #pragma unroll
@@ -213,8 +213,8 @@ constexpr int kVectorTiles = COLUMNS / 8 < 8 / int(sizeof(T)) ? COLUMNS / 8 : 8 
 
 // Weights of one column and tap: a slice of channels (fp32, or contiguous), or half a slice.
 template <class M, int COLUMNS>
-__device__ __forceinline__ void pick_weights(const GatherParams& p, const Scope& at, const Pieces& n,
-                                             Parcel& parcel, int unit, int chunk,
+__device__ __forceinline__ void pick_weights(const GatherParams& p, const Scope& at,
+                                             const Pieces& n, Parcel& parcel, int unit, int chunk,
                                              const int* entries, uint32_t stage) {
   using T = typename M::Element;
   constexpr int kEntryBytes = COLUMNS * kRowBytes + 16;
@@ -243,8 +243,7 @@ __device__ __forceinline__ void pick_weights(const GatherParams& p, const Scope&
   if (p.weight_vectors) {
     const uint4 zero = make_uint4(0, 0, 0, 0);
     const uint4 low = left > 0 ? __ldg(reinterpret_cast<const uint4*>(from)) : zero;
-    const uint4 high =
-        left > M::kRow / 2 ? __ldg(reinterpret_cast<const uint4*>(from) + 1) : zero;
+    const uint4 high = left > M::kRow / 2 ? __ldg(reinterpret_cast<const uint4*>(from) + 1) : zero;
     parcel.word[0] = low.x, parcel.word[1] = low.y, parcel.word[2] = low.z;
     parcel.word[3] = low.w, parcel.word[4] = high.x, parcel.word[5] = high.y;
     parcel.word[6] = high.z, parcel.word[7] = high.w;
