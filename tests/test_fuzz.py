@@ -3,6 +3,7 @@
 CONVT2D_FUZZ=20000 tries that many; the seed is fixed unless CONVT2D_FUZZ_RANDOM=1.
 """
 
+import operator
 import os
 
 import pytest
@@ -87,7 +88,9 @@ def check(case, dtype, arrange_x, arrange_w, with_bias, seed, device):
         expected += [reference.grad_bias(grad_y)]
     for ours, whole in zip((y, *gradients), expected):
         assert_exact(ours.detach(), whole.to(dtype))
-    if device == "cuda":
+    # An output_padding as large as the stride takes torch out of cuDNN, and out of channels_last.
+    in_cudnn = all(map(operator.lt, case.output_padding, case.stride))
+    if device == "cuda" and in_cudnn:
         assert y.stride() == F.conv_transpose2d(*tensors, **case.arguments).stride()
 
 

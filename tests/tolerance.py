@@ -20,7 +20,7 @@ class Format:
     name: str
     dtype: torch.dtype
     precision: int  # the argument of the inner ops: 0 ieee, 1 tf32
-    unit: float  # one rounding of a result or, in tf32, of an operand
+    unit: float  # one rounding of a result or, in tf32, of both operands of a product
     whole_operand: int  # integers up to here are exact as an operand,
     whole_sum: int  # up to here while they are summed (16-bit operands are summed in fp32),
     whole_result: int  # and up to here as a result
@@ -30,7 +30,7 @@ FORMATS = (
     Format("f16", torch.float16, 0, 2.0**-11, 2**11, 2**23, 2**11),
     Format("bf16", torch.bfloat16, 0, 2.0**-8, 2**8, 2**23, 2**8),
     Format("f32", torch.float32, 0, 2.0**-24, 2**23, 2**23, 2**23),
-    Format("tf32", torch.float32, 1, 2.0**-11, 2**11, 2**23, 2**23),
+    Format("tf32", torch.float32, 1, 2.0**-10, 2**11, 2**23, 2**23),
     Format("f64", torch.float64, 0, 2.0**-50, 2**30, 2**52, 2**52),  # so does the reference
 )
 BY_NAME = {number_format.name: number_format for number_format in FORMATS}

@@ -134,8 +134,6 @@ void launch_tile(const GatherParams& params, cudaStream_t stream) {
     dynamic = narrow(looped_bytes(tile, params.w.looped_phases, sizeof(T) == 8));
     CONVT2D_CUDA_CHECK(
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, dynamic));
-    CONVT2D_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                            cudaSharedmemCarveoutMaxShared));
   }
   kernel<<<grid(params), threads, dynamic, stream>>>(params);
   check_launch("convt2d_direct_gather_kernel");
