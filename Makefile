@@ -54,12 +54,12 @@ lint: $(READY)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
-	$(PY) -m clang_format --dry-run --Werror $(CXX_FILES)
+	$(dir $(PY))clang-format --dry-run --Werror $(CXX_FILES)
 
 format: $(READY)
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
-	$(PY) -m clang_format -i $(CXX_FILES)
+	$(dir $(PY))clang-format -i $(CXX_FILES)
 
 # ---- the environment, the local wheel
 

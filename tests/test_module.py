@@ -228,6 +228,13 @@ def test_reparametrisation(wrap):
     assert_same_result(ours, theirs, x)
 
 
+def test_other_padding_modes_are_refused_late_too():
+    for module in both():
+        module.padding_mode = "reflect"
+        with pytest.raises(ValueError, match="Only `zeros` padding mode is supported"):
+            module(image(module))
+
+
 def test_hooks_run():
     ours, _ = both()
     seen = []

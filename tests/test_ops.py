@@ -153,6 +153,17 @@ def test_fake_is_real(x_order, w_order, dtype, device):
             assert fact.stride() == guess.stride(), case
 
 
+def test_which_results_are_channels_last(device):
+    """Either operand decides; float64 and empty batches never are."""
+    last = {"memory_format": torch.channels_last}
+    x, w = torch.randn(2, 4, 5, 6, device=device), torch.randn(4, 3, 3, 3, device=device)
+    x, w = x.contiguous(**last), w.contiguous(**last)
+    assert conv(x, w).is_contiguous(**last)
+    assert conv(x.contiguous(), w).is_contiguous(**last)
+    assert conv(x.double(), w.double()).is_contiguous()
+    assert conv(x[:0], w).is_contiguous()
+
+
 def test_meta_tensors():
     x, w = torch.empty(2, 4, 5, 6, device="meta"), torch.empty(4, 3, 3, 3, device="meta")
     y = convt2d_ext.conv_transpose2d(x, w, stride=2)
@@ -174,7 +185,7 @@ def test_strides_are_torchs(dtype):
             for case in (BY_NAME["k3s2p1op1"], BY_NAME["1x1"], BY_NAME["pixel_k3s1p1"]):
                 x, w, _ = tensors_of(case, "cuda", dtype)
                 x, w = x_order(x).requires_grad_(), w_order(w).requires_grad_()
-                for cut in (x, x[:0], x[0]):
+                for cut in (x, x[:0], x[0], x[0].permute(1, 2, 0).contiguous().permute(2, 0, 1)):
                     ours = conv(cut, w, **case.arguments)
                     theirs = F.conv_transpose2d(cut, w, **case.arguments)
                     assert ours.stride() == theirs.stride()
@@ -237,8 +248,9 @@ def test_unbatched(device):
     x, w = torch.randn(4, 5, 6, device=device), torch.randn(4, 3, 3, 3, device=device)
     for image in (x, x.permute(1, 2, 0).contiguous().permute(2, 0, 1)):
         y = conv(image, w, stride=2)
-        assert y.shape == (3, 11, 13) and y.is_contiguous()
+        assert y.shape == (3, 11, 13)
         assert torch.equal(y, conv(image[None].contiguous(), w, stride=2)[0])
+    assert conv(x, w).is_contiguous()
     grad_x = torch.autograd.grad(conv(x.requires_grad_(), w).sum(), x)[0]
     assert grad_x.shape == x.shape
 

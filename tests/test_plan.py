@@ -65,20 +65,26 @@ def refusal(text, family):
     return match[1] if match else None
 
 
-# What must be served, row by row: (families, cases, directions, dtypes, layouts, boards). A refusal
+# What must be served, row by row: (family, cases, directions, dtypes, layouts, boards). A refusal
 # that creeps into one of these is a regression even though another family would step in.
-EVERY_CASE = tuple(BY_NAME)
-EVERY_DTYPE = tuple(DTYPES)
-MUST_SERVE = ((("direct",), EVERY_CASE, tuple(DIRECTIONS), EVERY_DTYPE, tuple(LAYOUTS), BOARDS),)
+EVERY_CASE, EVERY_DIRECTION, EVERY_DTYPE = tuple(BY_NAME), tuple(DIRECTIONS), tuple(DTYPES)
+DENSE, EVERY_LAYOUT = ("nchw", "nhwc"), tuple(LAYOUTS)
+TENSOR_CORES = ("f16", "bf16", "tf32")
+DEPTHWISE = tuple(
+    name for name in BY_NAME if name.startswith("depthwise") and name != "depthwise_reduce_4"
+)
+MUST_SERVE = (
+    ("direct", EVERY_CASE, EVERY_DIRECTION, EVERY_DTYPE, EVERY_LAYOUT, BOARDS),
+    ("depthwise", DEPTHWISE, EVERY_DIRECTION, ("f16", "bf16", "f32", "tf32"), DENSE, BOARDS),
+    ("igemm", EVERY_CASE, ("forward",), TENSOR_CORES, EVERY_LAYOUT, ("h200", "h100", "b200")),
+)
 
 
 @needs_cuda_room
-@pytest.mark.parametrize("row", MUST_SERVE, ids=lambda row: "-".join(row[0]))
+@pytest.mark.parametrize("row", MUST_SERVE, ids=lambda row: row[0])
 def test_must_not_refuse(row):
-    families, names, directions, dtypes, layouts, boards = row
-    for family, name, direction, dtype, layout, board in itertools.product(
-        families, names, directions, dtypes, layouts, boards
-    ):
+    family, *columns = row
+    for name, direction, dtype, layout, board in itertools.product(*columns):
         text = explain(BY_NAME[name], direction, dtype, layout, board, family)
         assert chosen(text) == family, text
 
