@@ -79,7 +79,7 @@ def conv_transpose2d(
         key = (
             input.shape,
             weight.shape,
-            None if bias is None else bias.shape,
+            None if bias is None else (bias.shape, bias.dtype),
             input.stride(),
             weight.stride(),
             input.dtype,

@@ -85,11 +85,11 @@ def test_float64_is_left_alone(device):
 
 
 @pytest.mark.cuda
-def test_the_weight_is_cast_once_a_region(device="cuda"):
-    x, w, bias = tensors(device)
+def test_the_weight_is_cast_once_a_region():
+    x, w, bias = tensors("cuda")
     counts = []
     for function in (conv, F.conv_transpose2d):
-        with torch.autocast(device, dtype=torch.bfloat16), Casts(w.shape) as casts:
+        with torch.autocast("cuda", dtype=torch.bfloat16), Casts(w.shape) as casts:
             for _ in range(3):
                 function(x, w, bias, 2, 1)
         counts.append(casts.count)

@@ -140,10 +140,22 @@ def test_mixed_dtypes(device):
         assert outcome(torch.ops.convt2d.conv_transpose2d, *arguments) == expected
 
 
+def test_mixed_dtypes_after_a_legal_call(device):
+    """What was checked once a shape must not vouch for tensors of another dtype."""
+    x, w = torch.ones(X, device=device), torch.ones(W, device=device)
+    bias = torch.ones(3, device=device)
+    calls.conv(x, w, bias)
+    for arguments in ((x, w.double(), bias), (x, w, bias.double()), (x.half(), w, bias)):
+        with pytest.raises(RuntimeError, match="type"):
+            calls.conv(*arguments)
+
+
 @pytest.mark.cuda
 def test_mixed_devices():
     x, w = torch.ones(X, device="cuda"), torch.ones(W)
-    for arguments in ((x, w), (x.cpu(), w.cuda()), (x, w.cuda(), torch.ones(3))):
+    bias = torch.ones(3, device="cuda")
+    convt2d_ext.conv_transpose2d(x, w.cuda(), bias)  # these shapes are known from here on
+    for arguments in ((x, w), (x.cpu(), w.cuda()), (x, w.cuda(), bias.cpu())):
         with pytest.raises(RuntimeError):
             convt2d_ext.conv_transpose2d(*arguments)
 

@@ -75,6 +75,12 @@ def test_opcheck_of_the_inner_ops(name, channels_last, device):
         torch.library.opcheck(op.default, arguments)
 
 
+def test_strides_are_free():
+    """Any other stride tag costs a copy before the op in graphs that Inductor turned to NHWC."""
+    for name in ("conv_transpose2d", "forward", "grad_input", "grad_weight", "grad_bias"):
+        assert torch.Tag.flexible_layout in getattr(INNER, name).default.tags
+
+
 def samples(info, device, dtype, requires_grad=False):
     """OpInfo's samples as (x, w, bias, keyword arguments)."""
     names = ("stride", "padding", "output_padding", "groups", "dilation")

@@ -24,12 +24,12 @@ BUILD_MINUTES = (
     8.0  # one GPU target, from nothing, on CORES cores; 20 once the later families are in
 )
 CORES = 2
-# One object, one GPU target, by the wall clock of a machine that may be busy with another job a core.
-# On a quiet one no object takes a third of it; a file that takes 90 there is split, by dtype first.
+# One object, one GPU target, by the wall clock of a machine that may be busy with other work. A
+# file that takes 90 on a quiet one is split, by dtype first.
 OBJECT_SECONDS = 180.0
 WHEEL_MIB = 40.0  # all release targets; a wheel with fewer gets its share
-# Template instances of a family. Set above what the first version has (48, 29 and 111), so that a new
-# row is free and a new template parameter is not.
+# Template instances of a family. Set above what the first version has (48, 29 and 111), so that
+# a new row is free and a new template parameter is not.
 KERNELS = {"direct": 64, "igemm": 64, "depthwise": 128}
 RELEASE_TARGETS = {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120", "compute_120"}
 
