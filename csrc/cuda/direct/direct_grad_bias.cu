@@ -1,7 +1,8 @@
 // grad_bias: for each channel the sum of dY over batch and pixels, in an order fixed by the shape.
 //
 // A block adds up one piece of the pixels, for one channel or, where channels are contiguous, for 32
-// neighbouring ones. Threads stride through the piece; a tree in shared memory joins them.
+// neighbouring ones. Threads stride through the piece, in runs of kRun; a tree in shared memory
+// joins them.
 #include "cuda/cuda_check.h"
 #include "cuda/direct/direct.h"
 #include "cuda/direct/direct_config.h"
@@ -12,6 +13,7 @@ namespace direct {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int kRun = 32;  // terms summed from zero before they join the sum of a thread
 
 struct BiasParams {
   const void* y;
@@ -38,12 +40,18 @@ __global__ __launch_bounds__(kThreads) void convt2d_direct_grad_bias_kernel(
     A sum(0);
     if (channel < params.channels) {
       const T* plane = static_cast<const T*>(params.y) + channel * params.stride_c;
+      int64_t pixel = begin + threadIdx.x / params.channel_lanes;
+      while (pixel < end) {
+        const int64_t stop = min(pixel + kRun * step, end);
+        A run(0);
 #pragma unroll 4
-      for (int64_t pixel = begin + threadIdx.x / params.channel_lanes; pixel < end; pixel += step) {
-        int64_t n = pixel;
-        const int64_t x = params.divide_w.split(n);
-        const int64_t y = params.divide_h.split(n);
-        sum += load(plane + n * params.stride_n + y * params.stride_h + x * params.stride_w);
+        for (; pixel < stop; pixel += step) {
+          int64_t n = pixel;
+          const int64_t x = params.divide_w.split(n);
+          const int64_t y = params.divide_h.split(n);
+          run += load(plane + n * params.stride_n + y * params.stride_h + x * params.stride_w);
+        }
+        sum += run;
       }
     }
     sums[threadIdx.x] = sum;

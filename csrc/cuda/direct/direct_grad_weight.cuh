@@ -10,6 +10,10 @@
 //   |  x  |  sums   | ci
 //   +-----+---------+              Blocks that share a tile but not a piece of the depth write
 //    pixels                        partial sums; reduce.cuh adds them in a fixed order.
+//
+// Sums of 32 bits are blocked: a run of a few slabs is summed from zero, then added to the total of
+// the runs before it (fold_slabs says how long). One running sum over a few hundred pixels errs by
+// up to 4 units of 2^-24 of sum |x dY|, blocked ones by 1.2; over positive terms 23 against 4.
 #pragma once
 
 #include "cuda/device/numeric.cuh"
@@ -34,6 +38,7 @@ struct WeightParams {
   int64_t partial_stride;  // elements of dW
   int32_t rows, columns;   // of one group: input channels; output channels x taps
   int32_t group_out;
+  int32_t fold_slabs;  // slabs of one run
   FastDivide divide_column_tiles, divide_row_tiles, divide_groups;
 };
 
@@ -54,6 +59,7 @@ struct WeightBlock {
   static constexpr int warps_along_rows = tile.rows / (row_lanes * tile.thread_rows);
   static constexpr int thread_x = tile.rows * depth / threads;
   static constexpr int thread_y = tile.columns * depth / threads;
+  static constexpr bool blocked = sizeof(A) == 4;
   static_assert(threads % depth == 0 && tile.rows * depth % threads == 0, "whole slabs");
 
   struct Pixel {
@@ -77,8 +83,9 @@ struct WeightBlock {
   int group, first_row, first_column;  // of the tile inside the group
   int64_t piece, begin, end;           // pixels of this block
   A fetched_x[thread_x], fetched_y[thread_y];
-  unsigned y_valid;  // bit i: fetched_y[i] came from the image
-  A sum[tile.thread_rows][tile.thread_columns];
+  unsigned y_valid;                                // bit i: fetched_y[i] came from the image
+  A sum[tile.thread_rows][tile.thread_columns];    // of the run; in the end of everything
+  A total[tile.thread_rows][tile.thread_columns];  // of the runs before it, if blocked
 
   __device__ WeightBlock(const WeightParams& params, Shared& shared)
       : params(params), shared(shared) {}
@@ -209,7 +216,31 @@ struct WeightBlock {
 #pragma unroll
     for (int i = 0; i < tile.thread_rows; ++i) {
 #pragma unroll
-      for (int j = 0; j < tile.thread_columns; ++j) sum[i][j] = A(0);
+      for (int j = 0; j < tile.thread_columns; ++j) sum[i][j] = total[i][j] = A(0);
+    }
+  }
+
+  // Ends a run: `slabs` counts those of the present one.
+  __device__ void fold(int& slabs) {
+    if (!blocked || ++slabs < params.fold_slabs) return;
+    slabs = 0;
+#pragma unroll
+    for (int i = 0; i < tile.thread_rows; ++i) {
+#pragma unroll
+      for (int j = 0; j < tile.thread_columns; ++j) {
+        total[i][j] += sum[i][j];
+        sum[i][j] = A(0);
+      }
+    }
+  }
+
+  __device__ void fold_last() {
+    if constexpr (blocked) {
+#pragma unroll
+      for (int i = 0; i < tile.thread_rows; ++i) {
+#pragma unroll
+        for (int j = 0; j < tile.thread_columns; ++j) sum[i][j] += total[i][j];
+      }
     }
   }
 
@@ -250,7 +281,7 @@ struct WeightBlock {
     fetch(0);
     deposit(0);
     __syncthreads();
-    int slab = 0;
+    int slab = 0, slabs = 0;
 #pragma unroll 1
     for (int64_t first = begin; first < end; first += depth, slab ^= 1) {
       const bool more = first + depth < end;
@@ -258,8 +289,10 @@ struct WeightBlock {
       describe_pixels(first + 2 * depth);
       multiply(slab);
       if (more) deposit(slab ^ 1);
+      fold(slabs);
       __syncthreads();
     }
+    fold_last();
   }
 
   __device__ bool any_nan() const {
@@ -275,6 +308,7 @@ struct WeightBlock {
   // The same sums in the same order, but a product counts only if its dY exists.
   __device__ void accumulate_guarded() {
     clear_sums();
+    int slabs = 0;
 #pragma unroll 1
     for (int64_t first = begin; first < end; first += depth) {
       const int slab = (first - begin) / depth & 1;
@@ -298,8 +332,10 @@ struct WeightBlock {
           for (int i = 0; i < tile.thread_rows; ++i) sum[i][j] += rows[i] * columns[j];
         }
       }
+      fold(slabs);
       __syncthreads();
     }
+    fold_last();
   }
 
   // ---- results ----

@@ -1,7 +1,7 @@
 // Sums of partial sums, in an order that depends on nothing but the shape.
 //
-// One block adds up 32 neighbouring elements: eight threads each, every eighth piece a thread, then
-// the eight results in order.
+// One block adds up 32 neighbouring elements: eight threads each, every eighth piece a thread, in
+// runs of eight; then the eight results pairwise.
 #pragma once
 
 #include "cuda/cuda_check.h"
@@ -20,6 +20,7 @@ struct ReduceParams {
 
 constexpr int kReduceLanes = 32;
 constexpr int kReduceParts = 8;
+constexpr int kReduceRun = 8;
 
 template <typename T>
 __global__ __launch_bounds__(kReduceLanes* kReduceParts) void convt2d_direct_reduce_kernel(
@@ -33,16 +34,28 @@ __global__ __launch_bounds__(kReduceLanes* kReduceParts) void convt2d_direct_red
     A sum(0);
     if (element < params.elements) {
       const A* source = static_cast<const A*>(params.partials) + element;
-#pragma unroll 4
-      for (int64_t piece = part; piece < params.pieces; piece += kReduceParts) {
-        sum += source[piece * params.elements];
+      for (int64_t piece = part; piece < params.pieces; piece += kReduceParts * kReduceRun) {
+        A run(0);
+#pragma unroll
+        for (int i = 0; i < kReduceRun; ++i) {
+          const int64_t other = piece + i * kReduceParts;
+          if (other < params.pieces) run += source[other * params.elements];
+        }
+        sum += run;
       }
     }
     parts[part][lane] = sum;
     __syncthreads();
     if (part == 0 && element < params.elements) {
+      A joined[kReduceParts];
 #pragma unroll
-      for (int other = 1; other < kReduceParts; ++other) sum += parts[other][lane];
+      for (int other = 0; other < kReduceParts; ++other) joined[other] = parts[other][lane];
+#pragma unroll
+      for (int half = kReduceParts / 2; half > 0; half /= 2) {
+#pragma unroll
+        for (int other = 0; other < half; ++other) joined[other] += joined[other + half];
+      }
+      sum = joined[0];
       int64_t rest = element, offset = 0;
 #pragma unroll
       for (int axis = 3; axis > 0; --axis) {
