@@ -100,6 +100,24 @@ constexpr int kFirstStrip = kDotTile + 1;  // their rows in GatherRow::tile
 constexpr int kStripThreads = 128;
 constexpr int kStripWeights = 6144;  // of one chunk in shared memory
 
+// Few channels a group, forward, up to `kGroupPhases` phases of w (direct_group.cuh, fp32 only): a
+// thread holds all phases of kGroupSlots[phases - 1] positions for `kGroupChannels` channels. The time
+// goes into waiting for sources: fewer positions, more blocks and more loads under way were faster than
+// twice the positions (kernelbench_1_75 on the H200, 2025-11: 495 us instead of 585).
+constexpr int kGroupTile = kFirstStrip + kStripCount;  // its row in GatherRow::tile
+constexpr int kGroupPhases = 4, kGroupChannels = 8, kGroupThreads = 128;
+constexpr int kGroupSlots[kGroupPhases] = {4, 2, 2, 2};
+constexpr int kGroupBlocks[kGroupPhases] = {4, 5, 4, 4};  // an SM must hold
+constexpr int kGroupUnroll[kGroupPhases] = {4, 8, 8, 4};  // source channels fetched at once
+constexpr int kGroupOffsets = 16;                         // along w that have a tap
+constexpr double kGroupCorrection = 1.35;                 // as in Tile
+constexpr int kGroupWeights = 7168;                       // of one group in shared memory
+
+// Dynamic shared memory of that kernel: sums on their way out, bias, weights.
+constexpr int64_t group_bytes(int64_t phases, int64_t tiles, int64_t depth, int64_t taps) {
+  return 4 * kGroupChannels * (kGroupThreads * phases + tiles * (1 + depth * taps));
+}
+
 // Dynamic shared memory of a looped tile: the sums of all phases.
 constexpr int64_t looped_bytes(const Tile& tile, int64_t phases, bool wide) {
   const int64_t size = wide ? 8 : 4;

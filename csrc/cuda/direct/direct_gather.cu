@@ -1,10 +1,12 @@
 // direct, forward and grad_input: Problem + Plan + Args -> GatherParams -> launch.
+#include <algorithm>
 #include <array>
 #include <utility>
 
 #include "cuda/cuda_check.h"
 #include "cuda/direct/direct_dot.cuh"
 #include "cuda/direct/direct_gather.cuh"
+#include "cuda/direct/direct_group.cuh"
 #include "cuda/direct/direct_strip.cuh"
 
 namespace convt2d::cuda::direct {
@@ -55,6 +57,7 @@ struct TileExtent {
 
 TileExtent tile_extent(int tile) {
   if (tile == kDotTile) return {kDotPixels, kDotChannels};
+  if (tile == kGroupTile) return {32, kGroupChannels};
   if (tile < kDotTile) return {kGatherTiles[tile].rows, kGatherTiles[tile].columns};
   const Strip& strip = kStrips[tile - kFirstStrip];
   return {strip.pixels * kStripThreads, strip.columns};
@@ -160,6 +163,59 @@ void launch_strips(int strip, const GatherParams& params, cudaStream_t stream,
   table[strip](params, stream);
 }
 
+// The rest of what the group kernel is told. Results do not depend on how tasks fall to blocks.
+GroupParams group_params(const Problem& problem, const GatherParams& gather, int phases) {
+  const Axis h = canonical(problem.h), w = canonical(problem.w);
+  const int64_t phases_h = gather.h.grid_phases;
+  const int64_t extent_h = ceil_ratio(h.out, h.stride), extent_w = ceil_ratio(w.out, w.stride);
+  GroupParams params{};
+  params.gather = gather;
+  params.tiles = narrow(ceil_ratio(gather.columns, kGroupChannels));
+  params.divide_tiles = FastDivide(params.tiles);
+  params.divide_phases_h = FastDivide(phases_h);
+  params.divide_extent_h = FastDivide(extent_h);
+  params.divide_extent_w = FastDivide(extent_w);
+  const OffsetRange range = forward_offsets(w);
+  for (int64_t offset = range.first; offset < range.first + range.count; ++offset) {
+    bool used = false;
+    for (int phase = 0; phase < phases; ++phase) {
+      const int64_t reach = phase + w.near_pad - offset * w.stride;
+      const bool exists = reach >= 0 && reach % w.dilation == 0 && reach / w.dilation < w.kernel;
+      if (exists && !used) std::fill_n(params.tap[params.offsets], kGroupPhases, -1);
+      if (exists) params.tap[params.offsets][phase] = narrow(reach / w.dilation);
+      used |= exists;
+    }
+    if (used) params.offset[params.offsets++] = narrow(offset);
+  }
+  constexpr int64_t enough_blocks = 2048, most_tasks = 8;
+  params.tasks =
+      narrow(ceil_ratio(problem.batch * extent_h * extent_w, 32 * kGroupSlots[phases - 1]) *
+             phases_h * params.tiles);
+  const int64_t warps = kGroupThreads / 32, rounds = params.tasks * problem.groups / warps;
+  params.tasks_a_warp = narrow(std::clamp<int64_t>(rounds / enough_blocks, 1, most_tasks));
+  params.group_blocks = narrow(ceil_ratio(params.tasks, warps * params.tasks_a_warp));
+  params.gather.blocks = int64_t(params.group_blocks) * problem.groups;
+  return params;
+}
+
+template <int phases>
+void launch_group(const GroupParams& params, cudaStream_t stream) {
+  const GatherParams& gather = params.gather;
+  const int64_t bytes =
+      group_bytes(phases, params.tiles, gather.depth, int64_t(gather.h.kernel) * gather.w.kernel);
+  convt2d_direct_group_kernel<phases>
+      <<<grid(gather), kGroupThreads, static_cast<size_t>(bytes), stream>>>(params);
+  check_launch("convt2d_direct_group_kernel");
+}
+
+void launch_groups(const Problem& problem, const GatherParams& gather, cudaStream_t stream) {
+  using Launch = void (*)(const GroupParams&, cudaStream_t);
+  static constexpr Launch table[kGroupPhases] = {launch_group<1>, launch_group<2>, launch_group<3>,
+                                                 launch_group<4>};
+  const int phases = gather.w.grid_phases;
+  table[phases - 1](group_params(problem, gather, phases), stream);
+}
+
 template <typename T, int... tiles>
 void launch_dtype(int tile, const GatherParams& params, cudaStream_t stream,
                   std::integer_sequence<int, tiles...>) {
@@ -178,6 +234,7 @@ void launch_gather(const Problem& problem, const Plan& plan, const Args& args) {
     using T = decltype(element);
     constexpr DType dtype = dtype_of<T>;
     if (tile == kDotTile) return launch_dot<T>(params, stream);
+    if (tile == kGroupTile) return launch_groups(problem, params, stream);
     if (tile >= kFirstStrip) {
       return launch_strips(tile - kFirstStrip, params, stream,
                            std::make_integer_sequence<int, kStripCount>{});

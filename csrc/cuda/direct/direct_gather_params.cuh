@@ -1,7 +1,7 @@
 // direct, forward and grad_input: what a gather kernel is told, and how a block finds its steps.
 //
-// Shared by the three kernels: tiles (direct_gather.cuh), strips (direct_strip.cuh), dots
-// (direct_dot.cuh). Positions along an axis fit in 32 bits, offsets into a tensor do not.
+// Shared by the four kernels: tiles (direct_gather.cuh), strips (direct_strip.cuh), dots
+// (direct_dot.cuh), groups (direct_group.cuh). Positions along an axis fit in 32 bits, offsets into a tensor do not.
 #pragma once
 
 #include "cuda/device/numeric.cuh"

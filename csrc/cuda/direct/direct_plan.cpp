@@ -229,6 +229,44 @@ GatherCandidate strip_candidate(const Problem& problem, const Device& device, in
   return result;
 }
 
+// Few channels a group: all of a group's weights in shared memory, all phases of w in a thread.
+GatherCandidate group_candidate(const Problem& problem, const Device& device) {
+  GatherCandidate result{
+      {kGroupTile, false, PhaseMode::separate}, 0, std::numeric_limits<double>::infinity()};
+  if (problem.direction != Direction::fwd || problem.dtype != DType::f32 ||
+      problem.y_layout == Layout::nhwc || problem.wide_index ||
+      2 * problem.group_out() <
+          kGroupChannels) {  // most sums would be of channels that do not exist
+    return result;
+  }
+  const Axis axis_w = canonical(problem.w);
+  const GatherAxisShape h = axis_shape(canonical(problem.h), true, false);
+  const GatherAxisShape w = axis_shape(axis_w, true, false);
+  const int64_t offsets = forward_offsets(axis_w).count, depth = problem.group_in();
+  const int64_t taps = problem.h.kernel * problem.w.kernel;
+  const int64_t tiles = ceil_ratio(problem.group_out(), kGroupChannels);
+  if (w.phases > kGroupPhases || offsets > kGroupOffsets || depth > kGroupWeights ||
+      taps > kGroupWeights || depth * taps * tiles > kGroupWeights / kGroupChannels) {
+    return result;
+  }
+  const double slots = kGroupSlots[w.phases - 1], positions = slots * 32;
+  Work work;
+  work.threads = kGroupThreads;
+  work.resident = kGroupBlocks[w.phases - 1];
+  const double tasks = std::ceil(double(problem.batch * h.positions * w.positions) / positions) *
+                       double(h.phases * tiles * problem.groups);
+  work.blocks = std::ceil(tasks / (kGroupThreads / 32));
+  work.instructions =
+      kGroupCorrection * h.steps *
+          (double(depth) * (double(offsets) * 4 * slots +
+                            double(problem.w.kernel) * (kGroupChannels * slots + 4)) +
+           double(offsets) * (40 + 10 * slots)) +
+      slots * (60 + 5.0 * double(w.phases) * kGroupChannels) + 200;
+  result.blocks = work.blocks;
+  result.us = kLaunchUs + std::max(compute_us(work, device), memory_us(problem, device, true, 1));
+  return result;
+}
+
 const char* name(PhaseMode mode) {
   return mode == PhaseMode::stacked ? " stacked w" : mode == PhaseMode::looped ? " looped w" : "";
 }
@@ -251,8 +289,12 @@ Plan gather_plan(const Problem& problem, const Device& device) {
       if (candidate.us < best.us) best = candidate;
     }
   }
+  const GatherCandidate group = group_candidate(problem, device);
+  if (group.us < best.us) best = group;
   char note[96];
-  if (best.row.tile >= kFirstStrip) {
+  if (best.row.tile == kGroupTile) {
+    std::snprintf(note, sizeof note, "group %d channels, %.0f blocks", kGroupChannels, best.blocks);
+  } else if (best.row.tile >= kFirstStrip) {
     const Strip& strip = kStrips[best.row.tile - kFirstStrip];
     std::snprintf(note, sizeof note, "strip %dx%d%s%s, %.0f blocks", strip.pixels * kStripThreads,
                   strip.columns, best.row.stack_h ? " stacked h" : "", name(best.row.mode_w),
