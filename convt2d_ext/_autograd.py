@@ -14,6 +14,7 @@ too, the examples are laid side by side as groups, since each has a weight of it
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -28,6 +29,9 @@ Dims = tuple[int | None, ...]
 
 _functorch_active = torch._C._are_functorch_transforms_active
 _grad_enabled = torch.is_grad_enabled
+_compiling: Callable[[], bool] = torch.compiler.is_compiling
+# Private, though torch's own Python uses it. Without it, bool says yes to every node.
+_will_execute: Callable[[Any], bool] = getattr(torch._C, "_will_engine_execute_node", bool)
 
 
 def forward(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry) -> Tensor:
@@ -124,7 +128,7 @@ class _Forward(_Function):
         if grad_y is None:
             return None, None, None, None
         x, w = ctx.saved_tensors
-        need_x, need_w, need_bias, _ = ctx.needs_input_grad
+        need_x, need_w, need_bias, _ = _wanted(ctx)
         grad_x = grad_w = grad_b = None
         if need_x:
             grad_x = grad_input(grad_y, w, ctx.geometry)
@@ -184,7 +188,7 @@ class _GradInput(_Function):
         if cotangent is None:
             return None, None, None
         grad_y, w = ctx.saved_tensors
-        need_y, need_w, _ = ctx.needs_input_grad
+        need_y, need_w, _ = _wanted(ctx)
         to_y = forward(cotangent, w, None, ctx.geometry) if need_y else None
         to_w = grad_weight(grad_y, cotangent, ctx.geometry)[0] if need_w else None
         return to_y, to_w, None
@@ -227,7 +231,7 @@ class _GradWeight(_Function):
     @staticmethod
     def backward(ctx: Any, w_cotangent: Tensor | None, bias_cotangent: Tensor | None = None) -> Any:
         grad_y, x = ctx.saved_tensors
-        need_y, need_x, _, _ = ctx.needs_input_grad
+        need_y, need_x, _, _ = _wanted(ctx)
         to_y = to_x = None
         if w_cotangent is not None:
             if need_y:
@@ -292,6 +296,31 @@ def _keep(ctx: Any, first: Tensor, second: Tensor) -> None:
     ctx.save_for_backward(first, second)
     ctx.save_for_forward(first, second)
     ctx.set_materialize_grads(False)
+
+
+def _wanted(ctx: Any) -> tuple[bool, ...]:
+    """Which gradients this backward pass is for.
+
+    ctx.needs_input_grad was written down by the forward: it says what any pass may be for. So the
+    engine is asked, as torch's own nodes ask it, whether it goes on to the node that a gradient is
+    for. (Tensors come first among the inputs, so that input and node have the same number.) Under
+    a tracer everything is computed, and the graph drops what it does not use.
+    """
+    needed: tuple[bool, ...] = ctx.needs_input_grad
+    if needed.count(True) < 2 or _compiling():
+        return needed
+    wanted = [node is not None and _goes_on_to(node) for node, _ in ctx.next_functions]
+    # None at all: torch.distributed.autograd, whose engine keeps its plans elsewhere.
+    return (*wanted, *needed[len(wanted) :]) if True in wanted else needed
+
+
+def _goes_on_to(node: Any) -> bool:
+    try:
+        return _will_execute(node)
+    except RuntimeError:
+        # Refused for a leaf that autograd.grad() returns the gradient of, and only for such a leaf;
+        # or there is no engine, because somebody calls the backward by hand.
+        return True
 
 
 def _spread(bias: Tensor, shape: tuple[int, ...]) -> Tensor:

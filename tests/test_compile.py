@@ -83,6 +83,19 @@ def test_inductor(order, device):
         assert ours.stride() == eager.stride()
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compiled_autograd(backend, device):
+    """Dynamo traces our backward, and finds nothing there that it cannot trace."""
+    given, again = (tensors(device, requires_grad=True) for _ in range(2))
+    function = ENTRANCES["function"]
+    function(*given).square().sum().backward()
+    result = function(*again).square().sum()
+    with torch._dynamo.compiled_autograd._enable(torch.compile(backend=backend, fullgraph=True)):
+        result.backward()
+    for ours, eager in zip(again, given):
+        torch.testing.assert_close(ours.grad, eager.grad)
+
+
 def graphs_for_shapes(function, device, **options):
     """How many times a function is compiled for images of many sizes; gradients are checked."""
     counter = CompileCounterWithBackend("aot_eager")

@@ -5,6 +5,7 @@ test_numeric's business.
 """
 
 import itertools
+from collections import Counter
 
 import calls
 import pytest
@@ -14,6 +15,7 @@ import torch.nn.functional as F
 from calls import conv
 from torch.autograd import gradcheck, gradgradcheck
 from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 # Small enough for numerical derivatives of second order.
@@ -106,9 +108,32 @@ def test_third_order(device):
         torch.testing.assert_close(ours, theirs)
 
 
-@pytest.mark.parametrize("needed", list(itertools.product([False, True], repeat=3))[1:], ids=str)
+subsets = list(itertools.product([False, True], repeat=3))[1:]
+
+
+class Ran(TorchDispatchMode):
+    """Counts the inner ops that a call of autograd runs."""
+
+    def __enter__(self):
+        self.count = Counter()
+        super().__enter__()
+        return self.count
+
+    def __torch_dispatch__(self, op, types, arguments=(), keywords=None):
+        namespace, name = op._schema.name.split("::")
+        if namespace == "convt2d":
+            self.count[name] += 1
+        return op(*arguments, **(keywords or {}))
+
+
+def ops_for(x, w, bias):
+    """What gradients take: that of the bias is a by-product of grad_weight."""
+    return Counter(grad_input=int(x), grad_weight=int(w), grad_bias=int(bias and not w))
+
+
+@pytest.mark.parametrize("needed", subsets, ids=str)
 @geometries
-def test_only_the_gradients_that_are_asked_for(name, needed, device):
+def test_only_the_gradients_that_are_needed(name, needed, device):
     tensors, arguments = problem(name, device)
     for tensor, need in zip(tensors, needed):
         tensor.requires_grad_(need)
@@ -116,14 +141,99 @@ def test_only_the_gradients_that_are_asked_for(name, needed, device):
     expected = F.conv_transpose2d(*tensors, **arguments)
     grad_y = torch.randn_like(y)
     asked = [tensor for tensor, need in zip(tensors, needed) if need]
-    with torch.profiler.profile() as profile:
+    with Ran() as ran:
         ours = torch.autograd.grad(y, asked, grad_y)
     for mine, its in zip(ours, torch.autograd.grad(expected, asked, grad_y)):
         torch.testing.assert_close(mine, its)
-    ran = {event.name for event in profile.events()}
-    assert ("convt2d::grad_input" in ran) == needed[0]
-    assert ("convt2d::grad_weight" in ran) == needed[1]
-    assert ("convt2d::grad_bias" in ran) == (needed[2] and not needed[1])
+    assert ran == ops_for(*needed)
+
+
+@pytest.mark.parametrize("wanted", subsets, ids=str)
+@pytest.mark.parametrize("leaves", [True, False])
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_only_the_gradients_that_are_asked_for(with_bias, leaves, wanted, device):
+    """All of x, w and bias require gradients, but this pass is for some of them."""
+    if not with_bias and wanted[2]:
+        pytest.skip("no bias to ask for")
+    parameters, arguments = problem("s2p1op1", device)
+    tensors = parameters if leaves else tuple(tensor * 1 for tensor in parameters)
+    operands = tensors if with_bias else tensors[:2]
+    y, expected = conv(*operands, **arguments), F.conv_transpose2d(*operands, **arguments)
+    grad_y = torch.randn_like(y)
+    asked, asked_leaves = (
+        [tensor for tensor, want in zip(each, wanted) if want] for each in (tensors, parameters)
+    )
+    theirs = torch.autograd.grad(expected, asked, grad_y, retain_graph=True)
+    with Ran() as ran:
+        ours = torch.autograd.grad(y, asked, grad_y, retain_graph=True)
+    assert ran == ops_for(*wanted)
+    torch.testing.assert_close(ours, theirs)
+    with Ran() as ran:
+        y.backward(grad_y, inputs=asked_leaves)
+    assert ran == ops_for(*wanted)
+    torch.testing.assert_close(tuple(tensor.grad for tensor in asked_leaves), theirs)
+    assert sum(tensor.grad is not None for tensor in parameters) == len(asked)
+
+
+def test_a_whole_backward_computes_each_gradient_once(device):
+    tensors, arguments = problem("s2p1op1", device)
+    y = conv(*tensors, **arguments)
+    with Ran() as ran:
+        y.sum().backward(retain_graph=True)
+    assert ran == ops_for(True, True, True)
+    with Ran() as ran:
+        y.grad_fn.apply(torch.ones_like(y))  # by hand: there is no engine to ask
+    assert ran == ops_for(True, True, True)
+
+
+@pytest.mark.parametrize("wanted", [(True, False), (False, True), (True, True)], ids=str)
+def test_only_the_second_derivatives_that_are_asked_for(wanted, device):
+    (x, w, bias), arguments = problem("s2p1op1", device)
+    y, expected = conv(x, w, bias, **arguments), F.conv_transpose2d(x, w, bias, **arguments)
+    grad_y = torch.randn_like(y, requires_grad=True)
+    for first, other, op in ((x, w, "grad_weight"), (w, x, "grad_input")):
+        asked = [tensor for tensor, want in zip((grad_y, other), wanted) if want]
+        results = []
+        for result in (y, expected):
+            (gradient,) = torch.autograd.grad(result, first, grad_y, create_graph=True)
+            with Ran() as ran:
+                results.append(torch.autograd.grad(gradient.square().sum(), asked))
+            if result is y:
+                assert ran == Counter({"forward": int(wanted[0]), op: int(wanted[1])})
+        torch.testing.assert_close(*results)
+
+
+def test_passes_inside_passes(device):
+    """What is asked for belongs to a pass, not to the thread: a hook may run one of its own."""
+    (x, w, bias), arguments = problem("s2p1op1", device)
+    y, other = conv(x, w, bias, **arguments), conv(x, w, bias, **arguments)
+    inner, ones = [], torch.ones_like(y)
+    y.register_hook(lambda _: inner.extend(torch.autograd.grad(other, w, ones)))
+    with Ran() as ran:
+        (outer,) = torch.autograd.grad(y, x, ones)
+    assert ran == ops_for(True, True, False)
+    expected = F.conv_transpose2d(x, w, bias, **arguments).sum()
+    torch.testing.assert_close((outer, *inner), torch.autograd.grad(expected, (x, w)))
+
+
+def test_distributed_autograd(device, tmp_path):
+    """Its engine answers no to everything it is asked, and runs the node all the same."""
+    rpc = pytest.importorskip("torch.distributed.rpc")
+    if not rpc.is_available():
+        pytest.skip("torch without RPC")
+    import torch.distributed.autograd as distributed
+
+    tensors, arguments = problem("s2p1op1", device)
+    options = rpc.TensorPipeRpcBackendOptions(init_method=f"file://{tmp_path}/rendezvous")
+    rpc.init_rpc("only", rank=0, world_size=1, rpc_backend_options=options)
+    try:
+        with distributed.context() as context:
+            distributed.backward(context, [conv(*tensors, **arguments).sum()])
+            ours = distributed.get_gradients(context)
+    finally:
+        rpc.shutdown()
+    expected = torch.autograd.grad(F.conv_transpose2d(*tensors, **arguments).sum(), tensors)
+    torch.testing.assert_close([ours[tensor] for tensor in tensors], list(expected))
 
 
 def test_saves_x_and_w_and_nothing_else(device):
