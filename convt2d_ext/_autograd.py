@@ -78,6 +78,10 @@ class _Function(torch.autograd.Function):
 
     under_func: type[torch.autograd.Function]
 
+    # torch.autograd.Function has the same from torch 2.14 on. Earlier ones put Python around it for
+    # torch.func's sake, which takes as long again.
+    apply: Any = torch._C._FunctionBase.__dict__["apply"]
+
     @classmethod
     def forward(cls, ctx: Any, *inputs: Any) -> Any:
         cls.prepare(ctx, inputs)
@@ -96,6 +100,7 @@ def _transformable(function: type[_Function]) -> type[_Function]:
     members = {
         "forward": staticmethod(function.compute),
         "setup_context": staticmethod(function.prepare),
+        "apply": torch.autograd.Function.__dict__["apply"],
     }
     function.under_func = type(function.__name__ + "UnderFunc", (function,), members)
     return function
@@ -294,7 +299,8 @@ class _GradBias(_Function):
 def _keep(ctx: Any, first: Tensor, second: Tensor) -> None:
     """Both operands, for reverse and forward mode; and absent derivatives stay None."""
     ctx.save_for_backward(first, second)
-    ctx.save_for_forward(first, second)
+    if forward_ad._current_level >= 0:  # tangents are computed along with the values, or never
+        ctx.save_for_forward(first, second)
     ctx.set_materialize_grads(False)
 
 
