@@ -140,6 +140,13 @@ class Build(cpp_extension.BuildExtension):
         tag = f"py{sysconfig.get_python_version()}-torch{torch.__version__}-{targets}"
         self.build_temp = str(ROOT / "build" / "objects" / tag.replace(" ", "_"))
 
+    def build_extensions(self):
+        # Some Pythons put their own lib folder into the search path of every extension they build.
+        for name in ("linker_so", "linker_so_cxx"):
+            linker = getattr(self.compiler, name)
+            setattr(self.compiler, name, [f for f in linker if not f.startswith("-Wl,-rpath")])
+        super().build_extensions()
+
 
 setup(
     ext_modules=[make_extension(find_toolkit())],

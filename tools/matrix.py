@@ -81,6 +81,8 @@ def pip(python: Path, *arguments: str) -> None:
 
 def build(python: Path, folder: Path) -> Path:
     """A wheel compiled against that environment's own torch headers."""
+    for stale in (*ROOT.glob("build/lib*"), *ROOT.glob("build/bdist*")):
+        shutil.rmtree(stale)  # setuptools would put another build's leftovers into this wheel
     pip(python, "wheel", "--no-build-isolation", "--wheel-dir", str(folder), ".")
     return next(folder.glob("*.whl"))
 
