@@ -24,7 +24,7 @@ ROOMS = {
 }
 CUDA_ROOMS = {
     "torch": "cuda_ops.cpp",
-    "cuda": "cuda_families.cpp device_query.cpp",
+    "cuda": "cuda_families.cpp device_query.cpp gather_axes.cpp",
     "cuda/depthwise": "depthwise_plan.cpp depthwise_planes.cpp depthwise_pixels.cpp "
     "depthwise_gather.cu depthwise_grad_weight.cu",
     "cuda/igemm": "igemm_plan.cpp igemm_shape.cpp igemm_launch.cpp igemm_gather_f16.cu "

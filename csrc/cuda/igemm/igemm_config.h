@@ -22,15 +22,13 @@
 #include <cstdint>
 
 #include "core/types.h"
+#include "cuda/gather_axes.h"
 
 namespace convt2d::cuda::igemm {
 
 constexpr int kWarpPositions = 64;
 constexpr int kRowBytes = 32;    // one slice of one pixel or weight row
 constexpr int kPixelPitch = 48;  // 8 consecutive pixels hit 8 different 16-byte bank groups
-constexpr int kMaxSlots = 4;
-constexpr int kMaxAxisSteps = 80;  // offsets x groups of one axis
-constexpr int kMaxAxisGroups = 32;
 
 // Accumulators of a thread: columns / 8 x slots x 16.
 struct TileRow {
@@ -55,29 +53,6 @@ constexpr int registers_of(TileRow tile, bool split) { return is_large(tile, spl
 // Strict fp32 keeps two sums for each result: only the last rows leave it enough registers.
 constexpr int kFirstSplitTile = 3;
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
-
-// One source offset of one axis and, for each phase slot of the group, the rank of the tap that lands
-// there (-1: none).
-struct AxisStep {
-  int16_t offset;
-  int8_t rank[kMaxSlots];
-};
-
-// Steps [first, first + count) of the axis belong to this group of phases.
-struct AxisGroup {
-  int16_t first, count;
-  int16_t offset_low, offset_span;  // smallest offset; largest - smallest
-  int16_t first_phase, phases;
-  int16_t first_tap[kMaxSlots], taps[kMaxSlots];
-};
-
-struct AxisTable {
-  AxisStep step[kMaxAxisSteps];
-  AxisGroup group[kMaxAxisGroups];
-  int16_t groups, slots;  // groups of phases; phases in a full group
-  int32_t tap_step, source_step, destination_step;
-  int32_t source_extent, destination_extent;
-};
 
 // How a source patch reaches shared memory.
 enum SourceMode : int32_t {

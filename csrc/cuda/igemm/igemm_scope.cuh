@@ -1,16 +1,10 @@
 // What a block of the gather kernel knows about its work, and the tables it keeps in shared memory.
 #pragma once
 
+#include "cuda/gather_device.cuh"
 #include "cuda/igemm/igemm_config.h"
 
 namespace convt2d::cuda::igemm {
-
-// u / d for u, d < 2^16 with magic = ceil(2^32 / d), or 0 for d = 1. The planner keeps every u small.
-__device__ __forceinline__ int divide(int u, uint32_t magic) {
-  return magic ? static_cast<int>(__umulhi(static_cast<uint32_t>(u), magic)) : u;
-}
-
-__device__ __forceinline__ uint32_t magic_of(int d) { return d == 1 ? 0u : 0xffffffffu / d + 1; }
 
 // The combination of (group, channel tile, phases) a block works on. Plain values, so that all of it
 // stays in registers.
@@ -55,10 +49,6 @@ __device__ __forceinline__ int slot_w(const GatherParams& p, int s) {
   return s - slot_h(p, s) * p.w.slots;
 }
 
-struct TileOrigin {
-  int n, h, w;
-};
-
 __device__ __forceinline__ TileOrigin tile_origin(const GatherParams& p, int tile) {
   const int tw = tile % p.tiles_w;
   const int rest = tile / p.tiles_w;
@@ -71,6 +61,11 @@ __device__ __forceinline__ TileOrigin position_in_tile(const GatherParams& p, in
   const int row = divide(position, p.tile_w_magic);
   const int image = divide(row, p.tile_h_magic);
   return {image, row - image * p.tile_h, position - row * p.tile_w};
+}
+
+__device__ __forceinline__ TileOrigin position_of(const GatherParams& p, int tile, int position) {
+  const TileOrigin o = tile_origin(p, tile), in = position_in_tile(p, position);
+  return {o.n + in.n, o.h + in.h, o.w + in.w};
 }
 
 // Bytes from one pixel of the patch to the next.

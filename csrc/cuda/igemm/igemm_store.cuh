@@ -6,71 +6,11 @@
 
 namespace convt2d::cuda::igemm {
 
-// Tensor-core tiles multiply zero-filled borders too, and 0 * inf is NaN. So an element that came out
-// NaN is computed again, tap by tap, with nothing multiplied that has no business there. `element` is
-// where it has been stored already. Rare, slow, exact.
-template <class M>
-__device__ __noinline__ void repair_nan(const GatherParams* params, typename M::Element* element,
-                                        int group_h, int group_w, int group, int channel, int sh,
-                                        int sw, int position, int tile) {
-  using T = typename M::Element;
-  const GatherParams& p = *params;
-  const float stored = Numeric<T>::widen(*element);
-  if (stored == stored) return;
-  const AxisGroup &gh = p.h.group[group_h], &gw = p.w.group[group_w];
-  const TileOrigin o = tile_origin(p, tile), in = position_in_tile(p, position);
-  const T* source = static_cast<const T*>(p.source) + (o.n + in.n) * p.source_stride[0] +
-                    group * p.reduce * p.source_stride[1];
-  const T* weight =
-      static_cast<const T*>(p.weight) + group * p.weight_group + channel * p.weight_column;
-  float sum = 0.f;
-  for (int i = gh.first; i < gh.first + gh.count; ++i) {
-    const AxisStep& h = p.h.step[i];
-    const int y = (o.h + in.h) * p.h.source_step + h.offset;
-    if (h.rank[sh] < 0 || y < 0 || y >= p.h.source_extent) continue;
-    for (int j = gw.first; j < gw.first + gw.count; ++j) {
-      const AxisStep& w = p.w.step[j];
-      const int x = (o.w + in.w) * p.w.source_step + w.offset;
-      if (w.rank[sw] < 0 || x < 0 || x >= p.w.source_extent) continue;
-      const T* s = source + y * p.source_stride[2] + x * p.source_stride[3];
-      const T* k = weight + (gh.first_tap[sh] + h.rank[sh] * p.h.tap_step) * p.weight_h +
-                   (gw.first_tap[sw] + w.rank[sw] * p.w.tap_step) * p.weight_w;
-      for (int c = 0; c < p.reduce; ++c)
-        sum += load(s + c * p.source_stride[1]) * load(k + c * p.weight_reduce);
-    }
-  }
-  if (p.bias) sum += load(static_cast<const T*>(p.bias) + group * p.columns + channel);
-  *element = Numeric<T>::narrow(sum);
-}
-
 template <class T>
 __device__ __forceinline__ float bias_of(const GatherParams& p, const Scope& at, int channel) {
   return p.bias && channel < p.columns
              ? load(static_cast<const T*>(p.bias) + at.group * p.columns + channel)
              : 0.f;
-}
-
-// Stores an aligned run in the widest pieces there are.
-template <class T, int COUNT>
-__device__ __forceinline__ void store_run(T* to, const float (&value)[COUNT]) {
-  if constexpr (sizeof(T) == 4) {
-    if constexpr (COUNT == 4) {
-      *reinterpret_cast<float4*>(to) = make_float4(value[0], value[1], value[2], value[3]);
-    } else {
-      *reinterpret_cast<float2*>(to) = make_float2(value[0], value[1]);
-    }
-  } else {
-    uint32_t word[COUNT / 2];
-#pragma unroll
-    for (int i = 0; i < COUNT / 2; ++i) word[i] = pack<T>(value[2 * i], value[2 * i + 1]);
-    if constexpr (COUNT == 8) {
-      *reinterpret_cast<uint4*>(to) = make_uint4(word[0], word[1], word[2], word[3]);
-    } else if constexpr (COUNT == 4) {
-      *reinterpret_cast<uint2*>(to) = make_uint2(word[0], word[1]);
-    } else {
-      *reinterpret_cast<uint32_t*>(to) = word[0];
-    }
-  }
 }
 
 template <int COLUMNS, int SLOTS>
@@ -131,8 +71,8 @@ __device__ __forceinline__ void store_vectors(const GatherParams& p, const Scope
       for (int v = 0; v < COLUMNS / 8; v += kTiles)
         for (int j = 0; j < kRun; ++j)
           if (const int channel = channel0 + v * 8 + j; channel < p.columns)
-            repair_nan<M>(&p, pixel + channel, at.group_h, at.group_w, at.group, channel, sh, sw,
-                          position, tile);
+            repair_nan(&p, pixel + channel, at.group_h, at.group_w, at.group, channel, sh, sw,
+                       position_of(p, tile, position));
     }
   }
 }
@@ -148,7 +88,7 @@ __device__ __forceinline__ void store_rows(const GatherParams& p, const Scope& a
   constexpr int kPitch = staging_pitch(SLOTS);
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   staging += warp * 8 * kPitch;
-  const uint32_t slots_magic = magic_of(p.w.slots);
+  const uint32_t slots_magic = device_magic_of(p.w.slots);
 
   const auto offset_of = [&](int item, int& position, int& sh, int& sw) {
     const int rest = divide(item, slots_magic);
@@ -225,8 +165,8 @@ __device__ __forceinline__ void store_rows(const GatherParams& p, const Scope& a
     const int to = offset_of(i / 2 * 64 + lane * 2 + i % 2, position, sh, sw);
     if (to < 0) continue;
     for (int channel = first; channel < min(first + COLUMNS, p.columns); ++channel)
-      repair_nan<M>(&p, base + channel * p.destination_stride[1] + to, at.group_h, at.group_w,
-                    at.group, channel, sh, sw, position, tile);
+      repair_nan(&p, base + channel * p.destination_stride[1] + to, at.group_h, at.group_w,
+                 at.group, channel, sh, sw, position_of(p, tile, position));
   }
 }
 

@@ -1,0 +1,120 @@
+// Device code that the gather kernels on tensor cores share: small divisions, wide stores, the NaN rule.
+// `Params` is a family's GatherParams; the fields used here have the same names in all.
+#pragma once
+
+#include "cuda/device/mma.cuh"
+#include "cuda/device/numeric.cuh"
+#include "cuda/gather_axes.h"
+
+namespace convt2d::cuda {
+
+// u / d for u, d < 2^16 with magic = ceil(2^32 / d), or 0 for d = 1. The planner keeps every u small.
+__device__ __forceinline__ int divide(int u, uint32_t magic) {
+  return magic ? static_cast<int>(__umulhi(static_cast<uint32_t>(u), magic)) : u;
+}
+
+__device__ __forceinline__ uint32_t device_magic_of(int d) {
+  return d == 1 ? 0u : 0xffffffffu / d + 1;
+}
+
+// Image, row and column of a position or of a tile's first one.
+struct TileOrigin {
+  int n, h, w;
+};
+
+// Tensor-core tiles multiply zero-filled borders too, and 0 * inf is NaN. So an element that came out
+// NaN is computed again, tap by tap, with nothing multiplied that has no business there. `element` is
+// where it has been stored already. Rare, slow, exact.
+template <class T, class Params>
+__device__ __noinline__ void repair_nan(const Params* params, T* element, int group_h, int group_w,
+                                        int group, int channel, int sh, int sw, TileOrigin at) {
+  const Params& p = *params;
+  const float stored = Numeric<T>::widen(*element);
+  if (stored == stored) return;
+  const AxisGroup &gh = p.h.group[group_h], &gw = p.w.group[group_w];
+  const T* source = static_cast<const T*>(p.source) + at.n * p.source_stride[0] +
+                    group * p.reduce * p.source_stride[1];
+  const T* weight =
+      static_cast<const T*>(p.weight) + group * p.weight_group + channel * p.weight_column;
+  float sum = 0.f;
+  for (int i = gh.first; i < gh.first + gh.count; ++i) {
+    const AxisStep& h = p.h.step[i];
+    const int y = at.h * p.h.source_step + h.offset;
+    if (h.rank[sh] < 0 || y < 0 || y >= p.h.source_extent) continue;
+    for (int j = gw.first; j < gw.first + gw.count; ++j) {
+      const AxisStep& w = p.w.step[j];
+      const int x = at.w * p.w.source_step + w.offset;
+      if (w.rank[sw] < 0 || x < 0 || x >= p.w.source_extent) continue;
+      const T* s = source + y * p.source_stride[2] + x * p.source_stride[3];
+      const T* k = weight + (gh.first_tap[sh] + h.rank[sh] * p.h.tap_step) * p.weight_h +
+                   (gw.first_tap[sw] + w.rank[sw] * p.w.tap_step) * p.weight_w;
+      for (int c = 0; c < p.reduce; ++c)
+        sum += load(s + c * p.source_stride[1]) * load(k + c * p.weight_reduce);
+    }
+  }
+  if (p.bias) sum += load(static_cast<const T*>(p.bias) + group * p.columns + channel);
+  *element = Numeric<T>::narrow(sum);
+}
+
+// By hand, because the compiler breaks vector stores up where a narrower store stands beside them in
+// another branch; and 32 bytes that arrive in pieces cost L2 a read, a merge and a write each.
+__device__ __forceinline__ void store_words(void* to, uint32_t a, uint32_t b) {
+  asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(a), "r"(b));
+}
+__device__ __forceinline__ void store_words(void* to, uint32_t a, uint32_t b, uint32_t c,
+                                            uint32_t d) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(a), "r"(b), "r"(c),
+               "r"(d));
+}
+
+// The same if `key` is not negative, without a branch.
+template <int WORDS>
+__device__ __forceinline__ void store_words_if(int key, void* to, uint32_t a, uint32_t b,
+                                               uint32_t c, uint32_t d) {
+  if constexpr (WORDS == 4) {
+    asm volatile(
+        "{ .reg .pred there; setp.ge.s32 there, %5, 0;\n\t"
+        "@there st.global.v4.b32 [%0], {%1, %2, %3, %4}; }" ::"l"(to),
+        "r"(a), "r"(b), "r"(c), "r"(d), "r"(key));
+  } else if constexpr (WORDS == 2) {
+    asm volatile(
+        "{ .reg .pred there; setp.ge.s32 there, %3, 0;\n\t"
+        "@there st.global.v2.b32 [%0], {%1, %2}; }" ::"l"(to),
+        "r"(a), "r"(b), "r"(key));
+  } else {
+    asm volatile(
+        "{ .reg .pred there; setp.ge.s32 there, %2, 0;\n\t"
+        "@there st.global.b32 [%0], %1; }" ::"l"(to),
+        "r"(a), "r"(key));
+  }
+}
+__device__ __forceinline__ void store_half_if(int key, void* to, unsigned short a) {
+  asm volatile(
+      "{ .reg .pred there; setp.ge.s32 there, %2, 0;\n\t"
+      "@there st.global.b16 [%0], %1; }" ::"l"(to),
+      "h"(a), "r"(key));
+}
+
+// Stores a run of 4 to 16 bytes at an address that is a multiple of them.
+template <class T, int COUNT>
+__device__ __forceinline__ void store_run(T* to, const float (&value)[COUNT]) {
+  constexpr int kWords = COUNT * int(sizeof(T)) / 4;
+  uint32_t word[kWords];
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) {
+    if constexpr (sizeof(T) == 4) {
+      word[i] = __float_as_uint(value[i]);
+    } else {
+      word[i] = pack<T>(value[2 * i], value[2 * i + 1]);
+    }
+  }
+  if constexpr (kWords == 4) {
+    store_words(to, word[0], word[1], word[2], word[3]);
+  } else if constexpr (kWords == 2) {
+    store_words(to, word[0], word[1]);
+  } else {
+    *reinterpret_cast<uint32_t*>(to) = word[0];
+  }
+}
+
+}  // namespace convt2d::cuda
