@@ -74,7 +74,7 @@ void launch(const Problem& problem, const Args& args) {
     const planes::GradWeightParams p{g, t, paired(args.x, problem.w.in, problem.dtype),
                                      bias_parts(t.split)};
     sum.split = t.split, sum.bias_split = t.split * t.phase_groups, sum.bias_parts = p.bias_parts;
-    visit_number<kPlaneTaps>(plane_taps(g.h, g.v), [&](auto taps) {
+    visit_number<kPlaneTaps>(plane_taps(problem, g.h, g.v), [&](auto taps) {
       if (paired(args.y, problem.w.out, problem.dtype)) {
         planes::convt2d_depthwise_grad_weight_kernel<T, decltype(taps)::value, true>
             <<<t.blocks, kThreads, t.shared_bytes, stream>>>(p);

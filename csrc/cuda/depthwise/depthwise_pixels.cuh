@@ -6,19 +6,20 @@
 
 namespace convt2d::cuda::depthwise {
 
-// Rows first, first + step, ... of w for a slice of channels, zeros beyond the kernel and the channels.
+// Rows first, first + step, ... of w for a slice of channels, zeros beyond `exist` rows, the kernel and
+// the channels.
 // `filter_of` maps a channel of the slice to its first element in w. Returns whether this thread saw
 // only finite weights.
 template <typename T, typename FilterOf>
 __device__ bool stage_slice(const Geometry& g, const StagedSlice& staged, int first, int step,
-                            int rows, int channels, FilterOf filter_of, float* weights) {
+                            int rows, int exist, int channels, FilterOf filter_of, float* weights) {
   bool finite = true;
   for (int index = threadIdx.x; index < rows * staged.columns * staged.channels;
        index += blockDim.x) {
     const int line = staged.by_columns.quotient(index), column = index - line * staged.columns;
     const int row = staged.by_channels.quotient(line), local = line - row * staged.channels;
     float value = 0;
-    if (column < g.v.kernel && local < channels) {
+    if (row < exist && column < g.v.kernel && local < channels) {
       value = load(static_cast<const T*>(g.w) + filter_of(local) +
                    (first + row * step) * g.w_stride[2] + column * g.w_stride[3]);
       finite &= is_finite(value);
@@ -26,6 +27,20 @@ __device__ bool stage_slice(const Geometry& g, const StagedSlice& staged, int fi
     weights[(row * staged.columns + column) * staged.pitch + local] = value;
   }
   return finite;
+}
+
+// The x under `vector` neighbouring output channels: as many input channels, or half of them twice.
+template <typename T, int kVector, bool kDoubled>
+__device__ __forceinline__ Pack<T, kVector> load_pixel(const T* from, bool inside) {
+  if constexpr (kDoubled) {
+    const auto half = load_pack<T, kVector / 2>(from, inside);
+    Pack<T, kVector> pack;
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) pack.value[i] = half.value[i / 2];
+    return pack;
+  } else {
+    return load_pack<T, kVector>(from, inside);
+  }
 }
 
 template <int kVector>

@@ -13,7 +13,7 @@ constexpr int kPixels = 4;
 constexpr int kPixelTaps = 3;  // widest tap block
 
 // Channels a thread owns when pointers are aligned: 16 bytes; fewer in grad_weight, whose registers go to
-// the taps. 1 where the channels do not divide, or a group has several outputs.
+// the taps. 1 where the channels do not divide, or a group has several outputs (forward: more than two).
 constexpr int wide_vector(bool gather, int64_t element_bytes) {
   return gather ? int(16 / element_bytes) : 4;
 }
@@ -21,12 +21,18 @@ constexpr int wide_vector(bool gather, int64_t element_bytes) {
 inline int pixel_vector(const Problem& problem) {
   const int wide =
       wide_vector(problem.direction != Direction::grad_weight, element_size(problem.dtype));
-  return problem.group_out() == 1 && problem.in_channels % wide == 0 ? wide : 1;
+  const int most = problem.direction == Direction::fwd ? 2 : 1;  // outputs a channel
+  return problem.group_out() <= most && problem.out_channels % wide == 0 ? wide : 1;
+}
+
+// Kernel rows that the forward sums at once: what its registers hold.
+CONVT2D_HOST_DEVICE constexpr int pixel_rows(int taps, int vector) {
+  return taps == kPixelTaps && vector > 1 ? 1 : taps;
 }
 
 // Single channels always take the widest block: they are the fallback, not worth three kernels.
 inline int pixel_taps(const Problem& problem, const ClassAxis& h, const ClassAxis& v, int vector) {
-  const int taps = problem.direction == Direction::grad_weight ? std::max(h.taps, v.taps) : v.taps;
+  const int taps = problem.direction == Direction::grad_input ? v.taps : std::max(h.taps, v.taps);
   return vector == 1 ? kPixelTaps : std::min(taps, kPixelTaps);
 }
 
@@ -44,6 +50,7 @@ struct PixelForwardTile {
   int runs, items;  // of a class; (vector, run) pairs of one row
   int row_slots;    // rows at once
   int tap_blocks;
+  int tap_rows;     // of a class, in whole groups of what is summed at once
   int padded_taps;  // 1 if some classes have fewer taps along w than the tap blocks
   StagedSlice w;
   int shared_bytes;

@@ -26,6 +26,134 @@ __device__ __noinline__ void exact_run(const Geometry& g, int64_t n, int channel
 
 // A block owns a slice of channels and some output rows of one row phase, so the weights it needs are
 // few. Reads x through the cache, each row once a row phase; writes y. One barrier.
+template <typename T, int kVector, int kTaps, bool kDoubled>
+__device__ __forceinline__ void gather_rows(const ForwardParams& p, const float* weights,
+                                            bool careful, int64_t n, int phase_h, int first_q,
+                                            int first_channel) {
+  constexpr int kWindow = kPixels + kTaps - 1, kAtOnce = pixel_rows(kTaps, kVector);
+  const Geometry& g = p.g;
+  const PixelForwardTile& t = p.t;
+  const int last_q = min(first_q + t.rows, (g.h.out - phase_h - 1) / g.h.stride + 1);
+  const Phase row_phase = g.h.phases[phase_h];
+  const T* x = static_cast<const T*>(g.x) + n * (int64_t{g.h.in} * g.v.in * g.in_channels);
+  T* y = static_cast<T*>(g.result) + n * (int64_t{g.h.out} * g.v.out * g.out_channels);
+  const int x_pitch = g.v.in * g.in_channels, y_pitch = g.v.out * g.out_channels;
+  const int x_step = g.v.reach * g.in_channels, y_step = g.v.period * g.out_channels;
+  const int w_pitch = t.w.columns * t.w.pitch, w_step = g.v.step * t.w.pitch;
+
+  bool spoiled = false;
+  for (int item = threadIdx.x; item < t.items * t.row_slots; item += kThreads) {
+    const int row_slot = t.by_items.quotient(item), place = item - row_slot * t.items;
+    const int pixel = t.by_lanes.quotient(place), lane = place - pixel * t.lanes;
+    const int run = t.by_period.quotient(pixel);
+    const int column0 = pixel - run * g.v.period + run * kPixels * g.v.period;
+    const int channel = first_channel + lane * kVector;
+    if (channel >= g.out_channels || column0 >= g.v.out) continue;
+    const int start = g.v.by_stride.quotient(column0);
+    const Phase phase = g.v.phases[column0 - start * g.v.stride];
+    float bias[kVector];
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) {
+      bias[i] = g.bias ? load(static_cast<const T*>(g.bias) + channel + i) : 0.f;
+    }
+    // Window u holds the input of output m through tap m + kTaps - 1 - u of the first tap block.
+    const int first_ix = start + phase.offset - (kTaps - 1) * g.v.reach;
+    const T* x_first = x + (int64_t{first_ix} * g.in_channels + g.by_multiplier.quotient(channel));
+    const float* first_weights = weights + phase.first * t.w.pitch + lane * kVector;
+    T* y_first = y + (int64_t{column0} * g.out_channels + channel);
+    const int row_taps = phase.taps > 0 ? row_phase.taps : 0;
+
+    for (int q = first_q + row_slot; q < last_q; q += t.row_slots) {
+      const int oy = phase_h + q * g.h.stride;
+      float acc[kPixels][kVector];
+#pragma unroll
+      for (int m = 0; m < kPixels; ++m) {
+#pragma unroll
+        for (int i = 0; i < kVector; ++i) acc[m][i] = bias[i];
+      }
+
+      // Small tap blocks are made for small kernels: then there is only one.
+      const int rows_of_taps = kTaps < kPixelTaps ? kAtOnce : row_taps;
+      const int tap_blocks = kTaps < kPixelTaps ? 1 : t.tap_blocks;
+      for (int j0 = 0; j0 < rows_of_taps; j0 += kAtOnce) {
+        int ix0 = first_ix;
+        const T* x_block = x_first;
+        const float* tap_weights = first_weights + j0 * w_pitch;
+        for (int block = 0; block < tap_blocks; ++block) {
+          Pack<T, kVector> window[kAtOnce][kWindow];
+#pragma unroll
+          for (int j = 0; j < kAtOnce; ++j) {
+            const int iy = q + row_phase.offset - (j0 + j) * g.h.reach;
+            const bool row = (unsigned(iy) < unsigned(g.h.in)) & (j0 + j < row_taps);
+            const T* from = x_block + int64_t{iy} * x_pitch;
+#pragma unroll
+            for (int u = 0; u < kWindow; ++u) {
+              window[j][u] = load_pixel<T, kVector, kDoubled>(
+                  from + u * x_step, row & (unsigned(ix0 + u * g.v.reach) < unsigned(g.v.in)));
+            }
+          }
+#pragma unroll
+          for (int j = 0; j < kAtOnce; ++j) {
+#pragma unroll
+            for (int tap = 0; tap < kTaps; ++tap) {
+              float weight[kVector];
+              load_channels<kVector>(tap_weights + j * w_pitch + tap * w_step, weight);
+#pragma unroll
+              for (int m = 0; m < kPixels; ++m) {
+#pragma unroll
+                for (int i = 0; i < kVector; ++i) {
+                  acc[m][i] = fmaf(Numeric<T>::widen(window[j][m + kTaps - 1 - tap].value[i]),
+                                   weight[i], acc[m][i]);
+                }
+              }
+            }
+          }
+          ix0 -= kTaps * g.v.reach;
+          x_block -= kTaps * x_step;
+          tap_weights += kTaps * w_step;
+        }
+      }
+
+      T* to = y_first + int64_t{oy} * y_pitch;
+#pragma unroll
+      for (int m = 0; m < kPixels; ++m) {
+        Pack<T, kVector> narrow;
+#pragma unroll
+        for (int i = 0; i < kVector; ++i) {
+          narrow.value[i] = Numeric<T>::narrow(acc[m][i]);
+        }
+        if (column0 + m * g.v.period < g.v.out) {
+          *reinterpret_cast<Pack<T, kVector>*>(to + m * y_step) = narrow;
+        }
+      }
+      if (careful) {
+        float sum = 0;
+#pragma unroll
+        for (int m = 0; m < kPixels; ++m) {
+#pragma unroll
+          for (int i = 0; i < kVector; ++i) sum += acc[m][i];
+        }
+        spoiled |= !is_finite(sum);
+      }
+    }
+  }
+  if (!spoiled) return;
+#pragma unroll 1
+  for (int item = threadIdx.x; item < t.items * t.row_slots; item += kThreads) {
+    const int row_slot = t.by_items.quotient(item), place = item - row_slot * t.items;
+    const int pixel = t.by_lanes.quotient(place), lane = place - pixel * t.lanes;
+    const int run = t.by_period.quotient(pixel);
+    const int column0 = pixel - run * g.v.period + run * kPixels * g.v.period;
+    const int channel = first_channel + lane * kVector;
+    if (channel >= g.out_channels) continue;
+#pragma unroll 1
+    for (int q = first_q + row_slot; q < last_q; q += t.row_slots) {
+      exact_run<T, kVector>(g, n, channel, phase_h + q * g.h.stride, column0, g.v.period,
+                            y + channel);
+    }
+  }
+}
+
 template <typename T, int kVector, int kTaps>
 __global__ void __launch_bounds__(kThreads, 2)
     convt2d_depthwise_fwd_kernel(const __grid_constant__ ForwardParams p) {
@@ -38,104 +166,23 @@ __global__ void __launch_bounds__(kThreads, 2)
   const int phase_h = t.by_phases.split(n);
   const int first_q = t.by_row_groups.split(n) * t.rows;
   const int first_channel = t.by_slices.split(n) * t.w.channels;
-  const int last_q = min(first_q + t.rows, (g.h.out - phase_h - 1) / g.h.stride + 1);
   const Phase row_phase = g.h.phases[phase_h];
 
   const auto filter_of = [&](int local) {
     const int co = first_channel + local, c = g.by_multiplier.quotient(co);
     return c * g.w_stride[0] + (co - c * g.multiplier) * g.w_stride[1];
   };
-  const bool finite = stage_slice<T>(g, t.w, row_phase.first, g.h.step, row_phase.taps,
+  const bool finite = stage_slice<T>(g, t.w, row_phase.first, g.h.step, t.tap_rows, row_phase.taps,
                                      g.out_channels - first_channel, filter_of, weights);
   // As in the NCHW kernel: where a zero pad could spoil a sum, results are looked at.
   const bool careful = __syncthreads_or(!finite) || t.padded_taps;
-
-  const T* x = static_cast<const T*>(g.x) + n * (int64_t{g.h.in} * g.v.in * g.in_channels);
-  T* y = static_cast<T*>(g.result) + n * (int64_t{g.h.out} * g.v.out * g.out_channels);
-  for (int item = threadIdx.x; item < t.items * t.row_slots; item += kThreads) {
-    const int row_slot = t.by_items.quotient(item), place = item - row_slot * t.items;
-    const int pixel = t.by_lanes.quotient(place), lane = place - pixel * t.lanes;
-    const int run = t.by_period.quotient(pixel);
-    const int column0 = pixel - run * g.v.period + run * kPixels * g.v.period;
-    const int channel = first_channel + lane * kVector;
-    if (channel >= g.out_channels || column0 >= g.v.out) continue;
-    const int start = g.v.by_stride.quotient(column0);
-    const Phase phase = g.v.phases[column0 - start * g.v.stride];
-    const int x_channel = kVector == 1 ? int(g.by_multiplier.quotient(channel)) : channel;
-    float bias[kVector];
-#pragma unroll
-    for (int i = 0; i < kVector; ++i) {
-      bias[i] = g.bias ? load(static_cast<const T*>(g.bias) + channel + i) : 0.f;
-    }
-
-    for (int q = first_q + row_slot; q < last_q; q += t.row_slots) {
-      const int oy = phase_h + q * g.h.stride;
-      float acc[kPixels][kVector];
-#pragma unroll
-      for (int m = 0; m < kPixels; ++m) {
-#pragma unroll
-        for (int i = 0; i < kVector; ++i) acc[m][i] = bias[i];
-      }
-
-      for (int j = 0; j < row_phase.taps && phase.taps > 0; ++j) {
-        const int iy = q + row_phase.offset - j * g.h.reach;
-        if (unsigned(iy) >= unsigned(g.h.in)) continue;
-        const T* x_row = x + (iy * g.v.in) * g.in_channels + x_channel;
-        for (int block = 0; block < t.tap_blocks; ++block) {
-          // Window u holds the input of output m through tap m + kTaps - 1 - u.
-          constexpr int kWindow = kPixels + kTaps - 1;
-          Pack<T, kVector> window[kWindow];
-          const int ix0 = start + phase.offset - (block * kTaps + kTaps - 1) * g.v.reach;
-#pragma unroll
-          for (int u = 0; u < kWindow; ++u) {
-            const int ix = ix0 + u * g.v.reach;
-            window[u] =
-                load_pack<T, kVector>(x_row + ix * g.in_channels, unsigned(ix) < unsigned(g.v.in));
-          }
-          const float* tap_weights =
-              weights + (j * t.w.columns + phase.first + block * kTaps * g.v.step) * t.w.pitch +
-              lane * kVector;
-#pragma unroll
-          for (int tap = 0; tap < kTaps; ++tap) {
-            float weight[kVector];
-            load_channels<kVector>(tap_weights + tap * g.v.step * t.w.pitch, weight);
-#pragma unroll
-            for (int m = 0; m < kPixels; ++m) {
-#pragma unroll
-              for (int i = 0; i < kVector; ++i) {
-                acc[m][i] = fmaf(Numeric<T>::widen(window[m + kTaps - 1 - tap].value[i]), weight[i],
-                                 acc[m][i]);
-              }
-            }
-          }
-        }
-      }
-
-      T* to = y + oy * g.v.out * g.out_channels + channel;
-#pragma unroll
-      for (int m = 0; m < kPixels; ++m) {
-        const int column = column0 + m * g.v.period;
-        if (column >= g.v.out) continue;
-        Pack<T, kVector> narrow;
-#pragma unroll
-        for (int i = 0; i < kVector; ++i) {
-          narrow.value[i] = Numeric<T>::narrow(acc[m][i]);
-        }
-        *reinterpret_cast<Pack<T, kVector>*>(to + column * g.out_channels) = narrow;
-      }
-      if (careful) {
-        float sum = 0;
-#pragma unroll
-        for (int m = 0; m < kPixels; ++m) {
-#pragma unroll
-          for (int i = 0; i < kVector; ++i) sum += acc[m][i];
-        }
-        if (!is_finite(sum)) {
-          exact_run<T, kVector>(g, n, channel, oy, column0, g.v.period, y + channel);
-        }
-      }
+  if constexpr (kVector > 1) {
+    if (g.multiplier == 2) {
+      return gather_rows<T, kVector, kTaps, true>(p, weights, careful, n, phase_h, first_q,
+                                                  first_channel);
     }
   }
+  gather_rows<T, kVector, kTaps, false>(p, weights, careful, n, phase_h, first_q, first_channel);
 }
 
 struct GradInputParams {
@@ -179,7 +226,8 @@ __global__ void __launch_bounds__(kThreads, 2)
       const auto filter_of = [&](int local) {
         return (first_channel + local) * g.w_stride[0] + copy * g.w_stride[1];
       };
-      stage_slice<T>(g, t.w, first_row, 1, rows, g.in_channels - first_channel, filter_of, weights);
+      stage_slice<T>(g, t.w, first_row, 1, rows, rows, g.in_channels - first_channel, filter_of,
+                     weights);
       __syncthreads();
       if (!active) continue;
 

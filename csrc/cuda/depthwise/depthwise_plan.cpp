@@ -1,11 +1,13 @@
 // When the family serves a problem, and how long it should take.
 #include <algorithm>
+#include <optional>
 #include <sstream>
 #include <utility>
 
 #include "core/phases.h"
 #include "cuda/depthwise/depthwise.h"
 #include "cuda/depthwise/depthwise_launch.h"
+#include "cuda/depthwise/depthwise_strips.h"
 
 namespace convt2d::cuda {
 namespace depthwise {
@@ -134,9 +136,18 @@ Launch launch_of(const Problem& problem, int vector) {
   }
 }
 
+// The kernel that holds x in registers, if one does; the alignment of pointers is taken for granted.
+std::optional<StripKernel> strips_of(const Problem& problem, const ClassAxis& h,
+                                     const ClassAxis& v) {
+  const int bytes = int(element_size(problem.dtype));
+  const int index = strip_kernel(problem, h, v, 16 / bytes);
+  if (index < 0) return std::nullopt;
+  return bytes == 4 ? strip_kernels<4>()[index] : strip_kernels<2>()[index];
+}
+
 // Issue slots of one y element, in units of a multiply-add. Measured on an H200 in f16, where issue and
-// not memory is the limit (2026-11-21; 12 layers with kernels 2 to 64, strides 1 to 32): within 1.5x for
-// most; planes of 8x8 and strides of 32 take up to twice as long in the backward.
+// not memory is the limit (2026-11-21; 12 layers with kernels 2 to 64, strides 1 to 32; strips: 27
+// layers): within 1.5x for most; planes of 8x8 and strides of 32 take up to twice as long in the backward.
 double slots_per_output(const Problem& problem) {
   const ClassAxis h = class_axis(problem.h), v = class_axis(problem.w);
   const bool back = problem.direction == Direction::grad_weight;
@@ -145,7 +156,7 @@ double slots_per_output(const Problem& problem) {
       (double(problem.h.out) * double(problem.w.out) * double(problem.group_out()));
   const double far = std::max(0, std::max(h.stride, v.stride) - 8);
   if (problem.y_layout == Layout::nchw) {
-    const int taps = plane_taps(h, v);
+    const int taps = plane_taps(problem, h, v);
     const double blocks_h = double(blocks_of(h.taps, taps)),
                  blocks_v = double(blocks_of(v.taps, taps));
     const double macs = double(taps) * taps;
@@ -154,7 +165,12 @@ double slots_per_output(const Problem& problem) {
     if (problem.direction == Direction::grad_input) {
       return blocks_v * unpaired * (20 + 3 * macs * blocks_h + 60 * share + 4 * far);
     }
-    return unpaired * (14 + 2.5 * macs * blocks_h * blocks_v + 47 * share);
+    if (const auto strips = strips_of(problem, h, v)) {
+      const double products = double(strips->taps) * strips->taps;
+      return strips->run == 1 ? 25 + 8 * products : 14 + 2.2 * products;
+    }
+    const double narrow = v.out < 32 ? 1.7 : 1;  // too few columns for a block
+    return narrow * unpaired * (14 + 2.5 * macs * blocks_h * blocks_v + 47 * share);
   }
   const int vector = pixel_vector(problem), taps = pixel_taps(problem, h, v, vector);
   const double blocks_h = double(blocks_of(h.taps, taps)),
@@ -168,12 +184,13 @@ double slots_per_output(const Problem& problem) {
 
 double predicted_us(const Problem& problem, const Device& device) {
   if (is_flipped_forward(problem)) return predicted_us(flipped_forward(problem), device);
-  // 0.7 of the copy rate: dla_up2 f32 at 58 us, dla_up8 f32 at 48 us (floors 39.5 and 32), same day.
-  const double memory = tensor_bytes(problem) / (0.7 * device.copy_bytes_per_us);
+  // Of the copy rate: forward 0.85 (dla_up2 f32 50 us, k3 s1 f32 61 us, floors 39.8 and 48.8), else 0.7.
+  const bool forward = problem.direction == Direction::fwd;
+  const double memory = tensor_bytes(problem) / ((forward ? 0.85 : 0.7) * device.copy_bytes_per_us);
   const double outputs = double(problem.batch) * double(problem.out_channels) *
                          double(problem.h.out) * double(problem.w.out);
   const double issue = outputs * slots_per_output(problem) / device.fma_f32_per_us;
-  const double launches = problem.direction == Direction::grad_weight ? 8 : 4;
+  const double launches = problem.direction == Direction::grad_weight ? 8 : forward ? 5 : 4;
   return launches + std::max(memory, issue);
 }
 
@@ -236,6 +253,12 @@ Decision plan(const Problem& problem, const Device& device) {
   }
   plan.predicted_us = predicted_us(problem, device);
   std::ostringstream note;
+  const ClassAxis h = class_axis(problem.h), v = class_axis(problem.w);
+  if (const auto strips = strips_of(problem, h, v)) {
+    note << "strips of " << strips->run << ", " << strips->taps << " taps";
+    plan.note = note.str();
+    return Decision::accept(plan);
+  }
   note << (planes ? "planes, " : "pixels, ") << launch.blocks << " blocks, " << launch.shared_bytes
        << " bytes of shared memory";
   if (launch.split > 1) note << ", split " << launch.split;

@@ -1,9 +1,13 @@
 #include "cuda/depthwise/depthwise_planes.h"
 
+#include "cuda/depthwise/depthwise_strips.h"
+
 namespace convt2d::cuda::depthwise {
 namespace {
 
 constexpr int kMostColumns = 256;
+constexpr int64_t kStripRounds = 8;     // strips that a thread does one after the other, at most
+constexpr int64_t kStripBlocks = 2048;  // fewer strips a thread while there are fewer blocks of 128
 
 // Splits `extent` into equal tiles of at most `most`, each a multiple of `unit`.
 int even_tile(int64_t extent, int64_t most, int unit) {
@@ -42,7 +46,7 @@ int clamped(int64_t bytes) { return int(std::min<int64_t>(bytes, INT32_MAX)); }
 
 PlaneForwardTile plane_forward_tile(const Problem& problem, const ClassAxis& h,
                                     const ClassAxis& v) {
-  const int taps = plane_taps(h, v);
+  const int taps = plane_taps(problem, h, v);
   const int64_t planes = problem.batch * problem.out_channels;
   const int class_rows = int(blocks_of(h.out, h.period));
 
@@ -96,7 +100,7 @@ PlaneForwardTile plane_forward_tile(const Problem& problem, const ClassAxis& h,
 
 PlaneGradInputTile plane_grad_input_tile(const Problem& problem, const ClassAxis& h,
                                          const ClassAxis& v) {
-  const int taps = plane_taps(h, v);
+  const int taps = plane_taps(problem, h, v);
   const int64_t planes = problem.batch * problem.in_channels;
   const int class_rows = int(blocks_of(h.in, h.reach));
 
@@ -157,7 +161,7 @@ PlaneGradInputTile plane_grad_input_tile(const Problem& problem, const ClassAxis
 
 PlaneGradWeightTile plane_grad_weight_tile(const Problem& problem, const ClassAxis& h,
                                            const ClassAxis& v) {
-  const int taps = plane_taps(h, v);
+  const int taps = plane_taps(problem, h, v);
   const int class_rows = int(blocks_of(h.out, h.period));
 
   PlaneGradWeightTile t{};
@@ -213,6 +217,82 @@ PlaneGradWeightTile plane_grad_weight_tile(const Problem& problem, const ClassAx
   t.by_phase_slots = FastDivide(t.phase_slots);
   t.by_runs = FastDivide(t.runs);
   t.by_kernel_v = FastDivide(v.kernel);
+  return t;
+}
+
+int strip_kernel(const Problem& problem, const ClassAxis& h, const ClassAxis& v, int largest_run) {
+  const int taps = std::max(h.taps, v.taps);
+  const auto serves = [&](const StripKernel& kernel) {
+    if (kernel.taps < taps) return false;
+    if (kernel.run == 1) return kernel.taps == 2 || v.stride <= 2;
+    if (kernel.run > largest_run || v.out % kernel.run != 0 || v.reach != 1) return false;
+    // Beyond span == run, a run may cross from one input to the next only once.
+    return kernel.span == v.stride || (kernel.span == kernel.run && v.stride >= kernel.run - 1);
+  };
+  const bool strips = problem.direction == Direction::fwd && problem.y_layout == Layout::nchw &&
+                      problem.batch * blocks_of(h.out, h.period) < INT32_MAX / 2;
+  if (!strips) return -1;
+  const auto find = [&](const auto& kernels) {
+    int best = -1, index = 0;
+    for (const StripKernel& kernel : kernels) {
+      if (serves(kernel) && (best < 0 || kernel.run > kernels[best].run)) best = index;
+      ++index;
+    }
+    return best;
+  };
+  return element_size(problem.dtype) == 4 ? find(strip_kernels<4>()) : find(strip_kernels<2>());
+}
+
+bool strip_centred(const ClassAxis& h, const ClassAxis& v, const StripKernel& kernel, int x_unit) {
+  const int past = strip_past(kernel.span, kernel.taps), wide = kernel.run / kernel.span;
+  const auto fits = [&](const ClassAxis& a) {
+    return a.stride == kernel.span && a.reach == 1 && (a.near_pad - past) % kernel.span == 0;
+  };
+  // Threads start `wide` columns apart, so the first one tells for all.
+  const int lead = wide > 1 ? kernel.taps / 2 : 0;
+  const int middle = (v.near_pad - past) / kernel.span - (kernel.taps - 1) + lead;
+  return kernel.run > 1 && fits(v) && (kernel.span != 2 || fits(h)) && middle % wide == 0 &&
+         v.in % wide == 0 && x_unit % wide == 0;
+}
+
+StripTile strip_tile(const Problem& problem, const ClassAxis& h, const ClassAxis& v,
+                     const StripKernel& kernel, bool centred) {
+  StripTile t{};
+  const int at_once = centred && kernel.span == 2 ? 2 : 1;
+  const int all_groups = int(blocks_of(v.out, kernel.run)), all_classes = h.period / at_once;
+  const int64_t tiles = blocks_of(all_groups, kStripThreads);
+  t.groups = int(blocks_of(all_groups, tiles));
+  t.table_pitch = kernel.taps * v.stride * (kernel.taps + 2);  // of one class
+  const int most = kStripThreads / t.groups;
+  t.classes =
+      std::max(1, std::min({most, all_classes, kSharedTarget / 4 / at_once / t.table_pitch}));
+  const int64_t class_groups = blocks_of(all_classes, t.classes);
+  t.classes = int(blocks_of(all_classes, class_groups));
+
+  t.strips = int(blocks_of(blocks_of(h.out, h.period), strip_rows(kernel.run)));
+  t.units = int(problem.batch * t.strips);
+  t.slots = int(std::min<int64_t>(most / t.classes, t.units));
+  // Half a block of threads is enough where it wastes no more.
+  const int half = kStripThreads / 2 / (t.groups * t.classes);
+  if (half > 0 && t.slots > half && 2 * half >= most / t.classes) t.slots = half;
+  t.threads = int(round_up(int64_t{t.groups} * t.classes * t.slots, 32));
+
+  const int64_t base = tiles * class_groups * problem.out_channels;
+  const int64_t rounds = blocks_of(t.units, t.slots);
+  // Measured: with 4 outputs a thread, shorter walks.
+  const bool narrow = kernel.run == 4;
+  const int64_t blocks = narrow ? 2 * kStripBlocks : kStripBlocks;
+  const int64_t few = std::max<int64_t>(1, base * rounds * t.threads / (blocks * 128));
+  const int64_t most_rounds = narrow ? kStripRounds / 2 : kStripRounds;
+  t.units_a_block = int(std::min({few, most_rounds, rounds}) * t.slots);
+  t.shared_bytes = clamped(int64_t{t.classes} * at_once * t.table_pitch * 4);
+  t.blocks = base * blocks_of(t.units, t.units_a_block);
+  t.by_columns = FastDivide(tiles);
+  t.by_class_groups = FastDivide(class_groups);
+  t.by_channels = FastDivide(problem.out_channels);
+  t.by_groups = FastDivide(t.groups);
+  t.by_classes = FastDivide(t.classes);
+  t.by_strips = FastDivide(t.strips);
   return t;
 }
 

@@ -13,9 +13,12 @@ constexpr int kRun = 8;
 constexpr int kPair = 2;
 constexpr int kPlaneTaps = 4;  // widest tap block; kernels with more taps a class loop over blocks
 
-// Tap block of the kernels: rows and columns share it, so that four kernels are enough.
-inline int plane_taps(const ClassAxis& h, const ClassAxis& v) {
-  return std::min(std::max(h.taps, v.taps), kPlaneTaps);
+// Tap block of the kernels: rows and columns share it, so that four kernels are enough. Forward needs
+// fewer still: what it would win with small blocks goes through registers, depthwise_strips.h.
+inline int plane_taps(const Problem& problem, const ClassAxis& h, const ClassAxis& v) {
+  const bool forward = problem.direction == Direction::fwd;
+  const int least = !forward ? 1 : element_size(problem.dtype) == 4 ? 3 : 2;
+  return std::clamp(std::max(h.taps, v.taps), least, kPlaneTaps);
 }
 
 // The part of x that a tile of y reads, staged as columns of positions.
