@@ -91,6 +91,38 @@ def test_must_not_refuse(row):
         assert chosen(text) == family, text
 
 
+# Which family serves which regime: (layer, dtypes, directions, layouts, boards, family). Sizes of
+# ordinary layers, none of them one that the planners were fitted to.
+MANY = Case("many_channels", 16, 192, 96, (40, 56), (4, 4), (2, 2), (1, 1))
+SAME = Case("stride_1", 8, 48, 48, (200, 300), (3, 3), (1, 1), (1, 1))
+SHUFFLE = Case("k_is_s", 8, 96, 48, (100, 120), (2, 2), (2, 2))
+BILINEAR = Case("depthwise", 8, 96, 96, (40, 48), (4, 4), (2, 2), (1, 1), groups=96)
+FEW = Case("two_channels", 4, 2, 2, (64, 80), (4, 4), (2, 2), (1, 1))
+# Elsewhere fp32 multiply-adds are as fast as TF32 or nearly, and `direct` may win.
+DATA_CENTRE = ("a100", "h100", "h200", "b200")
+REGIMES = (
+    (BILINEAR, ("f16", "bf16", "f32", "tf32"), EVERY_DIRECTION, DENSE, DATA_CENTRE, "depthwise"),
+    (MANY, ("f16", "bf16", "tf32"), ("forward",), DENSE, DATA_CENTRE, "igemm"),
+    (SAME, ("f16", "bf16", "tf32"), ("forward", "grad_input"), DENSE, DATA_CENTRE, "igemm"),
+    (SHUFFLE, ("f16", "bf16", "tf32"), ("forward",), DENSE, DATA_CENTRE, "igemm"),
+    (SAME, ("f32",), ("forward",), ("nchw",), ("h200", "h100"), "igemm"),  # three tf32 products
+    (SHUFFLE, ("f32",), ("forward",), ("nchw",), BOARDS, "direct"),  # sums too short for them
+    (FEW, ("f32", "f64"), ("forward",), ("nchw",), BOARDS, "direct"),
+    (MANY, ("f64",), EVERY_DIRECTION, EVERY_LAYOUT, BOARDS, "direct"),
+    (MANY, ("f16", "f32"), EVERY_DIRECTION, EVERY_LAYOUT, ("t4",), "direct"),
+    (MANY, EVERY_DTYPE, ("grad_weight",), EVERY_LAYOUT, BOARDS, "direct"),
+)
+
+
+@needs_cuda_room
+@pytest.mark.parametrize("row", REGIMES, ids=lambda row: f"{row[0].name}-{row[1][0]}-{row[-1]}")
+def test_who_serves_what(row):
+    case, dtypes, directions, layouts, boards, family = row
+    for direction, dtype, layout, board in itertools.product(directions, dtypes, layouts, boards):
+        text = explain(case, direction, dtype, layout, board)
+        assert chosen(text) == family, text
+
+
 @needs_cuda_room
 @pytest.mark.parametrize("board", BOARDS)
 def test_every_problem_has_a_plan_and_every_refusal_a_reason(board):
