@@ -1,0 +1,273 @@
+// The families' kernels beside each other, without torch: right to the bit on integers, and how fast.
+//
+//   kernel_bench check LAYERS MODES DIRECTIONS FAMILY [NAMES]   every tile's best plan, and some at random
+//   kernel_bench time  LAYERS MODES DIRECTIONS FAMILY [NAMES]   the chosen plan, predicted and measured
+//   kernel_bench sweep LAYERS MODES DIRECTIONS FAMILY [NAMES]   the plans that promise most, best first
+//
+// LAYERS is a file of lines "name N Cin Cout H W kh kw sh sw ph pw oph opw dh dw groups bias"; MODES like
+// fp16:nchw,tf32:nhwc; DIRECTIONS of fwd,grad_input; NAMES keeps the layers that contain one of them.
+// `check` compares with `direct` on outputs that were filled with NaN before. Times are medians of cold
+// calls: 256 MiB are written before each. benchmarks/kernels/build.sh builds it.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <random>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/floor.h"
+#include "cuda/cuda_check.h"
+#include "cuda/cuda_families.h"
+#include "cuda/direct/direct.h"
+#include "cuda/hopper/hopper.h"
+#include "cuda/hopper/hopper_plan.h"
+#include "cuda/igemm/igemm.h"
+#include "cuda/igemm/igemm_plan.h"
+
+namespace {
+
+using namespace convt2d;
+
+struct Layer {
+  std::string name;
+  int64_t batch, in, out, h, w, kh, kw, sh, sw, ph, pw, oph, opw, dh, dw, groups, bias;
+};
+
+std::vector<std::string> words(const std::string& text) {
+  std::vector<std::string> found;
+  std::stringstream stream(text);
+  for (std::string word; std::getline(stream, word, ',');) found.push_back(word);
+  return found;
+}
+
+std::vector<Layer> read_layers(const char* file, const std::vector<std::string>& names) {
+  std::vector<Layer> layers;
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream from(line);
+    Layer l;
+    if (!(from >> l.name >> l.batch >> l.in >> l.out >> l.h >> l.w >> l.kh >> l.kw >> l.sh >>
+          l.sw >> l.ph >> l.pw >> l.oph >> l.opw >> l.dh >> l.dw >> l.groups >> l.bias))
+      continue;
+    const auto wanted = [&](const std::string& part) {
+      return l.name.find(part) != std::string::npos;
+    };
+    if (names.empty() || std::any_of(names.begin(), names.end(), wanted)) layers.push_back(l);
+  }
+  return layers;
+}
+
+Problem problem_of(const Layer& l, const std::string& mode, const std::string& direction) {
+  const std::string type = mode.substr(0, mode.find(':'));
+  const Layout layout = mode.substr(mode.find(':') + 1) == "nhwc" ? Layout::nhwc : Layout::nchw;
+  Problem p;
+  std::memset(&p, 0, sizeof p);
+  p.batch = l.batch, p.in_channels = l.in, p.out_channels = l.out, p.groups = l.groups;
+  p.h = {l.h, output_extent(l.h, l.kh, l.sh, l.ph, l.oph, l.dh), l.kh, l.sh, l.ph, l.dh};
+  p.w = {l.w, output_extent(l.w, l.kw, l.sw, l.pw, l.opw, l.dw), l.kw, l.sw, l.pw, l.dw};
+  p.direction = direction == "fwd" ? Direction::fwd : Direction::grad_input;
+  p.dtype = type == "fp16" ? DType::f16 : type == "bf16" ? DType::bf16 : DType::f32;
+  p.precision = type == "tf32" ? Precision::tf32 : Precision::ieee;
+  p.x_layout = p.w_layout = p.y_layout = layout;
+  p.has_bias = l.bias && p.direction == Direction::fwd;
+  return p;
+}
+
+// A reproducible integer of [-range, range], or a fraction of [-1, 1] where the range is 0.
+template <class T>
+__global__ void fill_kernel(T* data, size_t count, uint32_t seed, int range) {
+  const size_t step = size_t(gridDim.x) * blockDim.x;
+  for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < count; i += step) {
+    uint32_t h = uint32_t(i) * 2654435761u ^ seed;
+    h = (h ^ h >> 15) * 2246822519u;
+    h = (h ^ h >> 13) * 3266489917u;
+    h ^= h >> 16;
+    data[i] = T(range ? float(int(h % (2 * range + 1)) - range) : (h & 0xffff) / 32768.f - 1.f);
+  }
+}
+
+__global__ void count_differences(const uint16_t* a, const uint16_t* b, size_t count,
+                                  unsigned long long* differences) {
+  const size_t step = size_t(gridDim.x) * blockDim.x;
+  for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < count; i += step)
+    if (a[i] != b[i]) atomicAdd(differences, 1ull);
+}
+
+struct Buffer {
+  void* data = nullptr;
+  size_t bytes = 0;
+
+  Buffer(int64_t elements, DType dtype, uint32_t seed, int range)
+      : bytes(elements * element_size(dtype)) {
+    CONVT2D_CUDA_CHECK(cudaMalloc(&data, bytes + 64));
+    if (dtype == DType::f16) {
+      fill_kernel<<<1024, 256>>>(static_cast<__half*>(data), elements, seed, range);
+    } else if (dtype == DType::bf16) {
+      fill_kernel<<<1024, 256>>>(static_cast<__nv_bfloat16*>(data), elements, seed, range);
+    } else {
+      fill_kernel<<<1024, 256>>>(static_cast<float*>(data), elements, seed, range);
+    }
+  }
+  Buffer(const Buffer&) = delete;
+  ~Buffer() { cudaFree(data); }
+};
+
+TensorRef tensor(void* data, int64_t channels, int64_t h, int64_t w, Layout layout) {
+  if (layout == Layout::nhwc) return {data, {h * w * channels, 1, w * channels, channels}};
+  return {data, {channels * h * w, h * w, w, 1}};
+}
+
+// A problem with its tensors on the GPU.
+struct Setting {
+  Problem problem;
+  Buffer x, w, y, bias;
+  Args args;
+
+  Setting(const Problem& p, int range)
+      : problem(p),
+        x(p.batch * p.in_channels * p.h.in * p.w.in, p.dtype, 1, range),
+        w(p.in_channels * p.group_out() * p.h.kernel * p.w.kernel, p.dtype, 2, range),
+        y(p.batch * p.out_channels * p.h.out * p.w.out, p.dtype, 3, range),
+        bias(p.out_channels, p.dtype, 4, range) {
+    args.x = tensor(x.data, p.in_channels, p.h.in, p.w.in, p.x_layout);
+    args.w = tensor(w.data, p.group_out(), p.h.kernel, p.w.kernel, p.w_layout);
+    args.y = tensor(y.data, p.out_channels, p.h.out, p.w.out, p.y_layout);
+    args.bias = p.has_bias ? bias.data : nullptr;
+  }
+  const Buffer& result() const { return problem.direction == Direction::fwd ? y : x; }
+};
+
+// The plans of a family, the most promising first, each with the tile it uses.
+std::vector<Plan> plans_of(const Family& family, const Problem& problem, const Device& device) {
+  std::vector<Plan> plans;
+  std::string reason;
+  const std::string name = family.name;
+  if (name == "hopper" && family.plan(problem, device).accepted) {
+    for (const auto& candidate : cuda::hopper::gather_candidates(problem, device, reason))
+      plans.push_back(cuda::hopper::plan_of(candidate));
+  } else if (name == "igemm" && family.plan(problem, device).accepted) {
+    for (const auto& candidate : cuda::igemm::gather_candidates(problem, device, reason))
+      plans.push_back(cuda::igemm::plan_of(candidate));
+  } else if (const Decision decision = family.plan(problem, device); decision.accepted) {
+    plans.push_back(decision.plan);
+  }
+  std::stable_sort(plans.begin(), plans.end(),
+                   [](const Plan& a, const Plan& b) { return a.predicted_us < b.predicted_us; });
+  return plans;
+}
+
+double measure(const Family& family, const Setting& at, const Plan& plan, int calls) {
+  static Buffer flush((256 << 20) / 4, DType::f32, 5, 1);
+  cudaEvent_t start, stop;
+  CONVT2D_CUDA_CHECK(cudaEventCreate(&start));
+  CONVT2D_CUDA_CHECK(cudaEventCreate(&stop));
+  std::vector<float> times;
+  for (int i = 0; i <= calls; ++i) {
+    CONVT2D_CUDA_CHECK(cudaMemsetAsync(flush.data, i, flush.bytes));
+    CONVT2D_CUDA_CHECK(cudaEventRecord(start));
+    family.launch(at.problem, plan, at.args);
+    CONVT2D_CUDA_CHECK(cudaEventRecord(stop));
+    CONVT2D_CUDA_CHECK(cudaDeviceSynchronize());
+    float ms = 0;
+    CONVT2D_CUDA_CHECK(cudaEventElapsedTime(&ms, start, stop));
+    if (i > 0) times.push_back(ms * 1e3f);
+  }
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+bool check(const Family& family, const std::string& label, const Problem& problem,
+           const Device& device) {
+  Setting at(problem, 3);
+  const Buffer& result = at.result();
+  cuda::direct_family.launch(problem, cuda::direct_family.plan(problem, device).plan, at.args);
+  Buffer expected(result.bytes / element_size(problem.dtype), problem.dtype, 6, 1);
+  CONVT2D_CUDA_CHECK(cudaMemcpy(expected.data, result.data, result.bytes, cudaMemcpyDefault));
+  unsigned long long* differences;
+  CONVT2D_CUDA_CHECK(cudaMallocManaged(&differences, sizeof *differences));
+
+  const std::vector<Plan> plans = plans_of(family, problem, device);
+  std::vector<const Plan*> tried;
+  std::set<int> rows;
+  for (const Plan& plan : plans)
+    if (rows.insert(plan.row).second) tried.push_back(&plan);
+  std::mt19937 random(7);
+  for (int i = 0; i < 4 && !plans.empty(); ++i) tried.push_back(&plans[random() % plans.size()]);
+  int wrong = 0;
+  for (const Plan* plan : tried) {
+    CONVT2D_CUDA_CHECK(cudaMemset(result.data, 0xff, result.bytes));
+    family.launch(problem, *plan, at.args);
+    CONVT2D_CUDA_CHECK(cudaDeviceSynchronize());
+    *differences = 0;
+    count_differences<<<512, 256>>>(static_cast<const uint16_t*>(result.data),
+                                    static_cast<const uint16_t*>(expected.data), result.bytes / 2,
+                                    differences);
+    CONVT2D_CUDA_CHECK(cudaDeviceSynchronize());
+    if (*differences == 0) continue;
+    ++wrong;
+    std::printf("WRONG %s: %llu of %zu halves, %s\n", label.c_str(), *differences, result.bytes / 2,
+                plan->note.c_str());
+  }
+  std::printf("%-40s %zu of %zu plans run, %d wrong\n", label.c_str(), tried.size(), plans.size(),
+              wrong);
+  CONVT2D_CUDA_CHECK(cudaFree(differences));
+  return wrong == 0;
+}
+
+void time(const Family& family, const std::string& label, const Problem& problem,
+          const Device& device, size_t most) {
+  Setting at(problem, 0);
+  const double floor = floor_of(problem, device).us();
+  std::vector<Plan> plans = plans_of(family, problem, device);
+  if (plans.size() > most) plans.resize(most);
+  std::vector<std::pair<double, const Plan*>> times;
+  for (const Plan& plan : plans)
+    times.push_back({measure(family, at, plan, most > 1 ? 3 : 7), &plan});
+  std::stable_sort(times.begin(), times.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (size_t i = 0; i < times.size() && i < 5; ++i)
+    std::printf("%-40s %9.1f us, floor %8.1f x%6.2f, predicted %8.1f  %s\n", label.c_str(),
+                times[i].first, floor, times[i].first / floor, times[i].second->predicted_us,
+                times[i].second->note.c_str());
+  if (times.empty()) std::printf("%-40s declined\n", label.c_str());
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count < 6) return std::printf("see the head of %s\n", __FILE__), 2;
+  const std::string command = arguments[1], wanted = arguments[5];
+  const Device& device = cuda::device(0);
+  const Family* family =
+      wanted == "hopper" ? &cuda::hopper_family : nullptr;  // not in the list yet
+  const FamilyList list = cuda::families();
+  for (int i = 0; i < list.count; ++i)
+    if (wanted == list.first[i].name) family = &list.first[i];
+  if (!family) return std::printf("no family %s\n", wanted.c_str()), 2;
+
+  bool good = true;
+  const auto layers = read_layers(arguments[2], count > 6 ? words(arguments[6]) : words(""));
+  for (const std::string& mode : words(arguments[3]))
+    for (const std::string& direction : words(arguments[4]))
+      for (const Layer& layer : layers) {
+        const Problem problem = problem_of(layer, mode, direction);
+        const std::string label = layer.name + " " + mode + " " + direction;
+        if (command == "check") {
+          good &= check(*family, label, problem, device);
+        } else {
+          time(*family, label, problem, device, command == "sweep" ? 24 : 1);
+        }
+        std::fflush(stdout);
+      }
+  return good ? 0 : 1;
+}

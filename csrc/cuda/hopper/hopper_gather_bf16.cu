@@ -1,0 +1,9 @@
+#include "cuda/hopper/hopper_gather_launch.cuh"
+
+namespace convt2d::cuda::hopper {
+
+void launch_gather_bf16(int row, const GatherParams& params, void* stream) {
+  launch_gather<MmaBF16>(row, params, stream);
+}
+
+}  // namespace convt2d::cuda::hopper

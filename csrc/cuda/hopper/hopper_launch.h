@@ -1,0 +1,12 @@
+// One launcher for each way of multiplying; they live in files of their own to compile side by side.
+#pragma once
+
+#include "cuda/hopper/hopper_config.h"
+
+namespace convt2d::cuda::hopper {
+
+void launch_gather_f16(int row, const GatherParams& params, void* stream);
+void launch_gather_bf16(int row, const GatherParams& params, void* stream);
+void launch_gather_tf32(int row, const GatherParams& params, void* stream);
+
+}  // namespace convt2d::cuda::hopper

@@ -1,0 +1,326 @@
+#include "cuda/hopper/hopper_plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/phases.h"
+#include "cuda/hopper/hopper.h"
+
+namespace convt2d::cuda::hopper {
+namespace {
+
+int64_t combinations(const GatherParams& p) {
+  return static_cast<int64_t>(p.groups) * p.column_tiles * p.h.groups * p.w.groups;
+}
+
+int64_t tiles_of(const GatherParams& p) {
+  return static_cast<int64_t>(p.tiles_n) * p.tiles_h * p.tiles_w;
+}
+
+// Taps of all phases and source offsets of all groups of an axis.
+struct AxisTotals {
+  double taps = 0, steps = 0;
+};
+
+AxisTotals totals(const AxisTable& table) {
+  AxisTotals sum;
+  for (int g = 0; g < table.groups; ++g) {
+    sum.steps += table.group[g].count;
+    for (int s = 0; s < table.group[g].phases; ++s) sum.taps += table.group[g].taps[s];
+  }
+  return sum;
+}
+
+// Cycles of one multiprocessor; fitted to the forward of bench/layers.json on the H200, 2026-11-21.
+constexpr double kClock = 1700;    // cycles a microsecond
+constexpr double kLaunch = 5;      // us, empty kernel, tables, first loads, last stores
+constexpr double kPiece = 500;     // a buffer handed over and back
+constexpr double kBatch = 1000;    // a batch of loads on its way
+constexpr double kParcel = 70;     // a parcel of each thread of a producer group
+constexpr double kSector = 2;      // 32 bytes of the source from L2 or beyond
+constexpr double kProduct = 20;    // beside the multiplications of a product
+constexpr double kStored = 16;     // a sum of each consumer thread
+constexpr double kTile = 800;      // tables of a tile, first product, last product
+constexpr double kOverlap = 0.75;  // how much of the lesser work hides behind the greatest
+constexpr double kStalls = 1.7;    // what nothing above accounts for
+constexpr double kWeights = 2.5;   // filling a buffer with weights, over one with pixels
+
+// Cycles to fill a buffer, of one of two producer groups.
+double fill_cycles(double parcels) {
+  const double each = std::ceil(parcels / (kProducers / 2));
+  return (kPiece + std::ceil(each / 6) * kBatch + each * kParcel) / 2;
+}
+
+double predict(const Problem& problem, const Device& device, const GatherParams& p, TileRow tile,
+               int walkers) {
+  const bool forward = problem.direction == Direction::fwd;
+  const double size = element_size(problem.dtype);
+  const bool half = size == 2;
+  const AxisTotals h = totals(p.h), w = totals(p.w);
+  const double phase_groups = static_cast<double>(p.h.groups) * p.w.groups;
+  const double products = (tile.channel_rows ? h.taps * w.taps : h.steps * w.steps) / phase_groups;
+  const double slices = 1 << p.slice_shift, k_slices = p.chunks * slices;
+
+  // A wgmma takes as long as its multiplications, or as reading both operands, 128 bytes a cycle.
+  const double multiply = std::max(tile.width / 2.0, (64 + tile.width) / 4.0);
+  const double mma =
+      products * (k_slices * kConsumerGroups * tile.operands * multiply + p.chunks * kProduct);
+
+  const double units = static_cast<double>(p.tile_n) * p.load_h * p.load_w;
+  const double source_parcels = units * slices * (half && p.source_mode != kVectors ? 2 : 1);
+  const double weight_parcels = p.part_products * weight_rows(tile) * slices * (half ? 2 : 1);
+  const double parts = p.weight_stages ? std::ceil(products / p.part_products) : 0;
+  const double row_bytes = p.load_w * (p.source_mode == kPixelPairs ? 2 : 1) * size;
+  const double source_sectors =
+      p.source_mode == kVectors
+          ? units * k_slices
+          : p.tile_n * p.load_h * (row_bytes / 32 + 0.6) * k_slices * (kSliceBytes / size);
+  // Weights lie with their taps side by side, of which a combination may use a part only.
+  const double tap_sectors =
+      problem.w_layout == Layout::nhwc ? products : double(problem.h.kernel) * problem.w.kernel;
+  const double weight_sectors = p.weight_stages ? tap_sectors * weight_rows(tile) * k_slices : 0;
+  const double produce = std::max(
+      p.chunks * (fill_cycles(source_parcels) + parts * kWeights * fill_cycles(weight_parcels)),
+      source_sectors * kSector + weight_sectors);
+
+  // Outputs that are neighbours in memory and stored at once, by the four lanes or eight of a row.
+  const double sums = tile.width / 2.0 * tile.operands * tile.slots;
+  const double run_bytes = p.vector_stores     ? 64
+                           : tile.channel_rows ? 8 * tile.slots * size
+                                               : 8 * size * p.w.slots;
+  const double scatter =
+      forward ? std::min(4.0, double(problem.w.stride) / p.w.slots) : 1;  // phases of other blocks
+  const double store = std::max(
+      sums * kStored, sums * kConsumers * size / 32 * std::max(1.0, 32 / run_bytes) * scatter);
+
+  const double busiest = std::max({mma, produce, store});
+  const double cycles = busiest + (1 - kOverlap) * (mma + produce + store - busiest) + kTile;
+
+  const double combos = static_cast<double>(combinations(p));
+  const double tiles = static_cast<double>(tiles_of(p));
+  const double waves = std::ceil(combos * walkers / device.sm_count);
+  const double rounds = std::ceil(tiles / walkers) * waves;
+  const double prologue =
+      p.weight_stages ? 0 : p.chunks * std::ceil(weight_parcels / kConsumers) * 350 * waves;
+  const double busy_us = kStalls * (rounds * cycles + prologue) / kClock;
+
+  const double l2_bytes =
+      tensor_bytes(problem) * scatter + combos * tiles * (source_sectors + weight_sectors) * 32;
+  const double memory_us = tensor_bytes(problem) / (0.88 * device.copy_bytes_per_us);
+  const double l2_us = l2_bytes / (1.3 * device.copy_bytes_per_us);
+  return kLaunch + std::max({busy_us, memory_us, l2_us});
+}
+
+// Position tiles worth looking at for operands that are runs of pixels, and for columns of them.
+std::vector<GatherChoice> tile_shapes(const Problem& problem, int row) {
+  const TileRow tile = kTiles[row];
+  const bool forward = problem.direction == Direction::fwd;
+  const int64_t step_h = forward ? problem.h.stride : 1, step_w = forward ? problem.w.stride : 1;
+  const int64_t extent_h = ceil_div(forward ? problem.h.out : problem.h.in, step_h);
+  const int64_t extent_w = ceil_div(forward ? problem.w.out : problem.w.in, step_w);
+  const int positions = block_positions(tile), operand = operand_positions(tile);
+  const int operands = positions / operand;
+  std::vector<GatherChoice> shapes;
+  const auto add = [&](int64_t n, int64_t h, int64_t w, int columns) {
+    GatherChoice choice{};
+    choice.row = row;
+    choice.tile_n = static_cast<int>(n);
+    choice.tile_h = static_cast<int>(h);
+    choice.tile_w = static_cast<int>(w);
+    choice.operand_columns = columns;
+    shapes.push_back(choice);
+  };
+  for (int columns = 1; columns <= operands; columns *= 2) {
+    const int64_t w = columns * kGroup, h = operands / columns * (operand / kGroup);
+    add(1, std::min(h, extent_h), w, columns);
+  }
+  // Runs hold the pixels between the rows' ends too; gather_shape refuses what does not fit, so offer
+  // fewer and fewer rows.
+  const auto runs = [&](int64_t w) {
+    const int64_t most_h = std::min(extent_h, std::max<int64_t>(1, positions / w));
+    for (int64_t h = most_h; h >= std::max<int64_t>(1, most_h - 6); --h) {
+      if (h == extent_h && w == extent_w) {
+        for (int64_t n = std::min(problem.batch, std::max<int64_t>(1, positions / (w * h))); n >= 1;
+             n = n > 8 ? n * 3 / 4 : n - 1)
+          add(n, h, w, 0);
+      } else {
+        add(1, h, w, 0);
+      }
+    }
+  };
+  if (extent_w <= positions) runs(extent_w);
+  for (int64_t w : {16, 30, 32, 62, 64, 126, 128, 254, 256, 510, 512})
+    if (w < extent_w && w <= positions) runs(w);
+  for (int64_t pieces = 2; pieces <= 4; ++pieces) {
+    const int64_t w = ceil_div(ceil_div(extent_w, pieces), 2) * 2;
+    if (w >= 16 && w <= positions) runs(w);
+  }
+  return shapes;
+}
+
+// How many phases lie side by side in the columns.
+std::vector<std::pair<int, int>> stacks(const Problem& problem, TileRow tile) {
+  if (tile.channel_rows) return {{1, 1}};
+  std::vector<std::pair<int, int>> found;
+  const int most_h = static_cast<int>(std::min<int64_t>(kMaxSlots, phases_of(problem, problem.h)));
+  const int most_w = static_cast<int>(std::min<int64_t>(kMaxSlots, phases_of(problem, problem.w)));
+  for (const auto& [h, w] : {std::pair{1, 1}, {1, most_w}, {most_h, most_w}})
+    if (found.empty() || found.back() != std::pair{h, w}) found.push_back({h, w});
+  return found;
+}
+
+int walkers_for(const GatherParams& p, const Device& device) {
+  return static_cast<int>(
+      std::min(std::max<int64_t>(1, device.sm_count / combinations(p)), tiles_of(p)));
+}
+
+// The few shapes whose tiles promise most with buffers of any size, so that the search stays short.
+std::vector<GatherChoice> best_shapes(const Problem& problem, const Device& device, int row,
+                                      int stack_h, int stack_w, std::string& reason) {
+  constexpr size_t kShapes = 4;
+  const TileRow tile = kTiles[row];
+  std::vector<std::pair<double, GatherChoice>> ranked;
+  for (GatherChoice choice : tile_shapes(problem, row)) {
+    choice.stack_h = stack_h;
+    choice.stack_w = stack_w;
+    choice.source_stages = 2;
+    GatherParams params;
+    if (std::string why = gather_shape(problem, choice, params); !why.empty()) {
+      reason = why;
+      continue;
+    }
+    const int walkers = walkers_for(params, device);
+    ranked.push_back({predict(problem, device, params, tile, walkers), choice});
+  }
+  const size_t count = std::min(kShapes, ranked.size());
+  std::partial_sort(ranked.begin(), ranked.begin() + count, ranked.end(),
+                    [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<GatherChoice> best;
+  for (size_t i = 0; i < count; ++i) best.push_back(ranked[i].second);
+  return best;
+}
+
+}  // namespace
+
+std::vector<GatherCandidate> gather_candidates(const Problem& problem, const Device& device,
+                                               std::string& reason) {
+  const bool forward = problem.direction == Direction::fwd;
+  const Layout destination = forward ? problem.y_layout : problem.x_layout;
+  const int64_t columns = forward ? problem.group_out() : problem.group_in();
+  const int64_t reduce = forward ? problem.group_in() : problem.group_out();
+  const int slice = element_size(problem.dtype) == 2 ? 16 : 8;
+  std::vector<GatherCandidate> found;
+  for (int row = 0; row < kTileCount; ++row) {
+    const TileRow tile = kTiles[row];
+    const int64_t phases_w = phases_of(problem, problem.w);
+    if (tile.channel_rows && (destination == Layout::nhwc || columns <= 32 ||
+                              tile.slots != (phases_w > 2 ? 4 : phases_w)))
+      continue;
+    for (const auto& [stack_h, stack_w] : stacks(problem, tile)) {
+      // Columns that would be less than half used are left to a smaller tile.
+      const int64_t used = columns * stack_h * stack_w;
+      if (!tile.channel_rows && tile.width > 8 && used * 2 <= tile.width) continue;
+      if (!tile.channel_rows && tile.width / (stack_h * stack_w) < std::min<int64_t>(columns, 8))
+        continue;
+      for (GatherChoice choice : best_shapes(problem, device, row, stack_h, stack_w, reason)) {
+        GatherParams params;
+        gather_shape(problem, choice, params);
+        const int walkers = walkers_for(params, device);
+        for (int shift = 0; shift <= 2; ++shift) {
+          if (shift > 0 && reduce <= slice << (shift - 1)) break;
+          choice.slice_shift = shift;
+          params.chunks =
+              static_cast<int32_t>(ceil_div(reduce, static_cast<int64_t>(slice) << shift));
+          // All weights, or parts of a chunk's; then as many patches as there is room for.
+          const int products = std::max(1, params.max_products);
+          for (int part :
+               {0, products, (products + 1) / 2, (products + 3) / 4, (products + 7) / 8}) {
+            for (int weight_stages : {2, 4}) {
+              if (part == 0 && weight_stages > 2) break;
+              choice.weight_stages = part ? weight_stages : 0;
+              choice.part_products = part;
+              choice.source_stages = 1;
+              set_buffers(choice, params);
+              if ((params.part_products * weight_rows(tile) << (shift + 1)) > 60000) continue;
+              const int one = shared_map(params, tile).total;
+              const int patch = source_slice(params) << shift;
+              // An even number, so that each producer group owns half of them.
+              const int stages = std::min({kMaxStages, 1 + (device.smem_optin - 128 - one) / patch,
+                                           std::max(2, 4 * params.chunks)}) /
+                                 2 * 2;
+              if (one > device.smem_optin || stages < 2) {
+                if (found.empty())
+                  reason =
+                      "a tile needs " + std::to_string(one + patch) + " bytes of shared memory";
+                continue;
+              }
+              choice.source_stages = stages;
+              set_buffers(choice, params);
+              if (shared_map(params, tile).total > device.smem_optin) continue;
+              found.push_back({choice, walkers, predict(problem, device, params, tile, walkers)});
+            }
+          }
+        }
+      }
+    }
+  }
+  return found;
+}
+
+Plan plan_of(const GatherCandidate& candidate) {
+  const GatherChoice& c = candidate.choice;
+  const TileRow tile = kTiles[c.row];
+  Plan plan;
+  plan.row = c.row;
+  plan.predicted_us = candidate.predicted_us;
+  const int detail[] = {c.tile_n,
+                        c.tile_h,
+                        c.tile_w,
+                        c.operand_columns,
+                        c.stack_h * 256 + c.stack_w,
+                        c.slice_shift * 256 + c.source_stages,
+                        c.weight_stages * 65536 + c.part_products,
+                        candidate.walkers};
+  std::copy(std::begin(detail), std::end(detail), plan.detail);
+  plan.note =
+      (tile.channel_rows
+           ? "64 channels x " + std::to_string(tile.operands * tile.width * kConsumerGroups) +
+                 " positions x " + std::to_string(tile.slots) + " phases"
+           : std::to_string(block_positions(tile)) + " positions x " + std::to_string(tile.width) +
+                 " columns (" + std::to_string(c.stack_h * c.stack_w) + " phases)") +
+      ", tile " + std::to_string(c.tile_n) + "x" + std::to_string(c.tile_h) + "x" +
+      std::to_string(c.tile_w) + (c.operand_columns ? " in columns" : " in runs") + ", K " +
+      std::to_string(kSliceBytes << c.slice_shift) + " bytes x " + std::to_string(c.source_stages) +
+      " stages, " +
+      (c.weight_stages ? "weights " + std::to_string(c.part_products) + " products x " +
+                             std::to_string(c.weight_stages) + " stages"
+                       : "weights resident");
+  return plan;
+}
+
+GatherChoice choice_of(const Plan& plan) {
+  const int32_t* d = plan.detail;
+  return {plan.row, d[4] / 256, d[4] % 256, d[0],         d[1],        d[2],
+          d[3],     d[5] / 256, d[5] % 256, d[6] / 65536, d[6] % 65536};
+}
+
+int walkers_of(const Plan& plan) { return plan.detail[7]; }
+
+Decision plan(const Problem& problem, const Device& device) {
+  if (!device.has_wgmma) return Decision::decline("no wgmma (sm_90a)");
+  if (problem.dtype == DType::f64) return Decision::decline("fp64 is left to direct");
+  if (problem.dtype == DType::f32 && problem.precision == Precision::ieee)
+    return Decision::decline("strict fp32 is left to igemm");
+  if (problem.direction == Direction::grad_weight)
+    return Decision::decline("grad_weight is left to direct");
+  if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
+  std::string reason = "no tile fits";
+  const std::vector<GatherCandidate> found = gather_candidates(problem, device, reason);
+  if (found.empty()) return Decision::decline(reason);
+  const GatherCandidate& best = *std::min_element(
+      found.begin(), found.end(),
+      [](const auto& a, const auto& b) { return a.predicted_us < b.predicted_us; });
+  return Decision::accept(plan_of(best));
+}
+
+}  // namespace convt2d::cuda::hopper

@@ -1,0 +1,28 @@
+// Candidates of the hopper family with their predicted times. Host arithmetic only.
+#pragma once
+
+#include <vector>
+
+#include "core/plan.h"
+#include "cuda/hopper/hopper_shape.h"
+
+namespace convt2d::cuda::hopper {
+
+struct GatherCandidate {
+  GatherChoice choice;
+  int walkers;  // blocks that share a combination, so that the grid fills the device once
+  double predicted_us;
+};
+
+// Every tile that fits, in no order. `reason` says why there is none.
+std::vector<GatherCandidate> gather_candidates(const Problem& problem, const Device& device,
+                                               std::string& reason);
+
+// A candidate as a Plan, and back.
+Plan plan_of(const GatherCandidate& candidate);
+GatherChoice choice_of(const Plan& plan);
+int walkers_of(const Plan& plan);
+
+Decision plan(const Problem& problem, const Device& device);
+
+}  // namespace convt2d::cuda::hopper

@@ -1,0 +1,30 @@
+// From a Problem to the numbers of the gather kernel; shared by the planner and the launcher.
+#pragma once
+
+#include <string>
+
+#include "core/plan.h"
+#include "cuda/hopper/hopper_config.h"
+
+namespace convt2d::cuda::hopper {
+
+// A choice of tile: what Plan.row and Plan.detail carry.
+struct GatherChoice {
+  int row;                     // of kTiles
+  int stack_h, stack_w;        // phases side by side in the columns, pixel rows only
+  int tile_n, tile_h, tile_w;  // positions
+  int operand_columns;         // operands side by side in a tile; 0: operands are runs of pixels
+  int slice_shift;             // log2 of the slices in a chunk
+  int source_stages;
+  int weight_stages;  // 0: all weights stay in shared memory
+  int part_products;  // products a weight stage holds
+};
+
+// Everything of GatherParams that follows from the problem and the choice, pointers and strides aside.
+// Returns why it cannot be done, or an empty string.
+std::string gather_shape(const Problem& problem, const GatherChoice& choice, GatherParams& params);
+
+// The buffers alone, which can be chosen once the rest is known.
+void set_buffers(const GatherChoice& choice, GatherParams& params);
+
+}  // namespace convt2d::cuda::hopper

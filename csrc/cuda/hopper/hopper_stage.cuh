@@ -1,0 +1,340 @@
+// The producers: source patches and weights from global memory through registers to shared memory.
+//
+// What arrives must be turned (NCHW channels into rows of 16 bytes), rounded (tf32) or zeroed (borders), so
+// it goes through registers, as parcels of up to 32 bytes, a batch at a time: a thread has few
+// scoreboards, so a pipeline of parcels would wait for its newest load whenever it needs the oldest.
+#pragma once
+
+#include "cuda/device/async_copy.cuh"
+#include "cuda/device/barrier.cuh"
+#include "cuda/device/wgmma.cuh"
+#include "cuda/hopper/hopper_scope.cuh"
+
+namespace convt2d::cuda::hopper {
+
+// Where things lie in shared memory, by address.
+struct Places {
+  unsigned char* base;
+  const int* taps;
+  const ColumnInfo* columns;
+  bool pairs, even;                                               // of columns: see Tables
+  uint32_t full_source, empty_source, full_weight, empty_weight;  // barriers, 8 bytes a stage
+  uint32_t patch, weights;
+};
+
+struct Parcel {
+  uint32_t word[8];
+  uint32_t address;  // shared; 0: nothing to deliver
+};
+
+// One 16-bit or 32-bit load if `index < left`, else zero.
+template <int BYTES>
+__device__ __forceinline__ uint32_t load_if(const void* from, int index, int left) {
+  uint32_t word;
+  if constexpr (BYTES == 4) {
+    asm volatile(
+        "{ .reg .pred there;\n\t"
+        "setp.lt.s32 there, %2, %3;\n\t"
+        "mov.b32 %0, 0;\n\t"
+        "@there ld.global.nc.u32 %0, [%1]; }"
+        : "=r"(word)
+        : "l"(from), "r"(index), "r"(left));
+  } else {
+    asm volatile(
+        "{ .reg .pred there;\n\t"
+        "setp.lt.s32 there, %2, %3;\n\t"
+        "mov.b32 %0, 0;\n\t"
+        "@there ld.global.nc.u16 %0, [%1]; }"
+        : "=r"(word)
+        : "l"(from), "r"(index), "r"(left));
+  }
+  return word;
+}
+
+// Eight elements, or pairs of them, `stride` bytes apart, of which `left` exist; the others are zero.
+template <int BYTES>
+__device__ __forceinline__ void load_eight(uint32_t (&word)[8], const char* from, int64_t stride,
+                                           int left) {
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    word[j] = load_if<BYTES>(from, j, left);
+    from += stride;
+  }
+}
+
+// A slice of neighbours, of which `left` exist: a multiple of 16 bytes.
+template <int ELEMENTS>
+__device__ __forceinline__ void load_slice(uint32_t (&word)[8], const char* from, int left) {
+  const uint4 zero = make_uint4(0, 0, 0, 0);
+  const uint4 low = left > 0 ? __ldg(reinterpret_cast<const uint4*>(from)) : zero;
+  const uint4 high = left > ELEMENTS / 2 ? __ldg(reinterpret_cast<const uint4*>(from) + 1) : zero;
+  word[0] = low.x, word[1] = low.y, word[2] = low.z, word[3] = low.w;
+  word[4] = high.x, word[5] = high.y, word[6] = high.z, word[7] = high.w;
+}
+
+// How many parcels a chunk's patch and the weights of a part are.
+template <class M>
+__device__ __forceinline__ int source_parcels(const GatherParams& p, int units) {
+  const bool halves = sizeof(typename M::Element) == 2 && p.source_mode != kVectors;
+  return units << (p.slice_shift + halves);
+}
+template <class M>
+__device__ __forceinline__ int weight_parcels(const GatherParams& p, TileRow tile) {
+  const bool halves = sizeof(typename M::Element) == 2 && !p.weight_vectors;
+  return (p.part_products * weight_rows(tile)) << (p.slice_shift + halves);
+}
+
+template <class M, SourceMode MODE>
+__device__ __forceinline__ void pick_source(const GatherParams& p, const Scope& at, Parcel& parcel,
+                                            int index, int units, uint32_t units_magic, int chunk,
+                                            const int2* sources, uint32_t stage) {
+  using T = typename M::Element;
+  constexpr bool kHalf = sizeof(T) == 2;
+  parcel.address = 0;
+  if (index >= source_parcels<M>(p, units)) return;
+  const char* const source = static_cast<const char*>(p.source);
+  if constexpr (MODE == kVectors) {
+    const int slice = index & ((1 << p.slice_shift) - 1);
+    const int2 unit = sources[index >> p.slice_shift];
+    parcel.address = stage + slice * source_slice(p) + unit.y;
+    const int channel = ((chunk << p.slice_shift) + slice) * M::kRow;
+    const int left = unit.x < 0 ? 0 : p.reduce - channel;
+    load_slice<M::kRow>(
+        parcel.word,
+        source + (static_cast<int64_t>(unit.x) + at.group * p.reduce + channel) * int(sizeof(T)),
+        left);
+  } else {
+    const int octet = divide(index, units_magic);
+    const int2 unit = sources[index - octet * units];
+    const int slice = kHalf ? octet >> 1 : octet;
+    parcel.address =
+        stage + slice * source_slice(p) + (kHalf && octet & 1 ? source_half(p) : 0) + unit.y;
+    const int channel = (chunk << p.slice_shift) * M::kRow + octet * 8;
+    const int left = unit.x < 0 ? 0 : p.reduce - channel;
+    const int64_t stride = static_cast<int64_t>(p.source_stride[1]) * sizeof(T);
+    load_eight<MODE == kPixelPairs ? 4 : sizeof(T)>(
+        parcel.word,
+        source + (at.group * p.reduce + channel) * stride + unit.x * int64_t(sizeof(T)), stride,
+        left);
+  }
+}
+
+// Weights of one row and product: a slice of channels (fp32, or contiguous), or half a slice.
+template <class M, bool VECTORS>
+__device__ __forceinline__ void pick_weights(const GatherParams& p, const Scope& at, TileRow tile,
+                                             Parcel& parcel, int index, uint32_t products_magic,
+                                             int chunk, int first_product, const Places& places,
+                                             uint32_t stage) {
+  using T = typename M::Element;
+  const int rows = weight_rows(tile), count = p.part_products;
+  constexpr bool halves = sizeof(T) == 2 && !VECTORS;
+  parcel.address = 0;
+  if (index >= weight_parcels<M>(p, tile)) return;
+  int piece, product, row;
+  if (p.weight_columns_first) {
+    row = index % rows;
+    const int rest = index / rows;
+    piece = divide(rest, products_magic);
+    product = rest - piece * count;
+  } else {
+    const int rest = divide(index, products_magic);
+    product = index - rest * count;
+    row = rest % rows;
+    piece = rest / rows;
+  }
+  if (first_product + product >= at.products) return;
+  const int slice = halves ? piece >> 1 : piece, half = halves ? piece & 1 : 0;
+  parcel.address = stage + (slice * count + product) * product_bytes(tile) +
+                   half * rows * kHalfBytes + row * kHalfBytes;
+  const ColumnInfo column = places.columns[row];
+  const int phase = column.phase_h * p.w.slots + column.phase_w;
+  const int tap =
+      column.offset < 0 ? -1 : places.taps[(first_product + product) * stacked(p, tile) + phase];
+  const int channel = ((chunk << p.slice_shift) + slice) * M::kRow + half * 8;
+  const int left = tap < 0 ? 0 : p.reduce - channel;
+  const char* from = static_cast<const char*>(p.weight) +
+                     (static_cast<int64_t>(at.group) * p.weight_group +
+                      column.channel * p.weight_column + channel * p.weight_reduce + tap) *
+                         int(sizeof(T));
+  if constexpr (VECTORS) {
+    load_slice<M::kRow>(parcel.word, from, left);
+  } else {
+    load_eight<sizeof(T)>(parcel.word, from, p.weight_reduce * int64_t(sizeof(T)), left);
+  }
+}
+
+enum class Shape { kSlice, kHalf, kPair };
+
+// `second`: bytes from the first 16 of a slice to its other 16, or from a pixel to its neighbour.
+template <class M>
+__device__ __forceinline__ void deliver(const Parcel& parcel, Shape shape, int second) {
+  if (parcel.address == 0) return;
+  uint32_t low[4], high[4];
+  if (sizeof(typename M::Element) == 2 && shape == Shape::kHalf) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) low[j] = parcel.word[2 * j] | parcel.word[2 * j + 1] << 16;
+    store_shared_16(parcel.address, low);
+    return;
+  }
+  if (sizeof(typename M::Element) == 2 && shape == Shape::kPair) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      low[j] = __byte_perm(parcel.word[2 * j], parcel.word[2 * j + 1], 0x5410);
+      high[j] = __byte_perm(parcel.word[2 * j], parcel.word[2 * j + 1], 0x7632);
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      low[j] = M::round(parcel.word[j]);
+      high[j] = M::round(parcel.word[j + 4]);
+    }
+  }
+  store_shared_16(parcel.address, low);
+  store_shared_16(parcel.address + second, high);
+}
+
+template <class M, bool VECTORS>
+constexpr Shape kWeightShape =
+    sizeof(typename M::Element) == 2 && !VECTORS ? Shape::kHalf : Shape::kSlice;
+
+// The next buffer of a ring and the parity of its turn.
+struct Ring {
+  int stage = 0;
+  uint32_t parity = 0;
+  __device__ __forceinline__ void advance(int stages) {
+    if (++stage == stages) stage = 0, parity ^= 1;
+  }
+};
+
+// Weights that stay: the consumers bring them in before they start.
+template <class M, bool VECTORS>
+__device__ __forceinline__ void bring_all_weights(const GatherParams& p, const Scope& at,
+                                                  TileRow tile, const Places& places,
+                                                  int weight_stage) {
+  const uint32_t magic = device_magic_of(max(p.part_products, 1));
+  const int parcels = weight_parcels<M>(p, tile);
+  for (int chunk = 0; chunk < p.chunks; ++chunk)
+    for (int i = threadIdx.x; i < parcels; i += 2 * kConsumers) {
+      Parcel parcel[2];
+#pragma unroll
+      for (int k = 0; k < 2; ++k)
+        pick_weights<M, VECTORS>(p, at, tile, parcel[k], i + k * kConsumers, magic, chunk, 0,
+                                 places, places.weights + chunk * weight_stage);
+#pragma unroll
+      for (int k = 0; k < 2; ++k)
+        deliver<M>(parcel[k], kWeightShape<M, VECTORS>, weight_rows(tile) * kHalfBytes);
+    }
+}
+
+// The two producer groups fill buffers in turn: while one waits for its loads, the other stores. Within a
+// buffer, kBatch parcels a thread are on their way at once. A group owns every second stage of a ring,
+// whose stages are even in number, and nobody else fills it: a barrier knows only whether its phase is
+// odd, so whoever left a stage out could not tell a turn from the next but one.
+template <class M>
+struct Producer {
+  static constexpr int kBatch = 6, kThreadsOfGroup = 128;
+
+  const GatherParams& p;
+  const Scope& at;
+  const TileRow tile;
+  const SharedMap& map;
+  const Places& places;
+  const int group = (threadIdx.x - kConsumers) / kThreadsOfGroup;
+  const int thread = threadIdx.x % kThreadsOfGroup;
+  const int units = p.tile_n * p.load_h * p.load_w;
+  const uint32_t units_magic = device_magic_of(units);
+  const uint32_t products_magic = device_magic_of(p.part_products);
+  int2* const sources = reinterpret_cast<int2*>(places.base + map.sources) + group * units;
+  int listed = -1;  // the tile that `sources` is about
+
+  __device__ __forceinline__ void list_sources(int now) {
+    if (listed == now) return;
+    listed = now;
+    barrier_among(4 + group, kThreadsOfGroup);  // all are done with the list before
+    build_sources(p, at, now, sources, thread, kThreadsOfGroup);
+    barrier_among(4 + group, kThreadsOfGroup);
+  }
+
+  // All parcels of a buffer: loads in batches, the first of which need not wait for the buffer.
+  template <class Pick>
+  __device__ __forceinline__ void bring(int parcels, uint32_t empty, const Ring& ring, Shape shape,
+                                        int second, Pick&& pick) {
+    for (int first = thread; first - thread < parcels; first += kBatch * kThreadsOfGroup) {
+      Parcel parcel[kBatch];
+#pragma unroll
+      for (int k = 0; k < kBatch; ++k) pick(parcel[k], first + k * kThreadsOfGroup);
+      if (first == thread) barrier_wait(empty + ring.stage * 8, ring.parity ^ 1);
+#pragma unroll
+      for (int k = 0; k < kBatch; ++k) deliver<M>(parcel[k], shape, second);
+    }
+  }
+
+  template <SourceMode MODE>
+  __device__ __forceinline__ void bring_source(int chunk, const Ring& ring) {
+    constexpr bool kHalf = sizeof(typename M::Element) == 2;
+    constexpr Shape kShape = MODE == kPixelPairs        ? Shape::kPair
+                             : MODE == kPixels && kHalf ? Shape::kHalf
+                                                        : Shape::kSlice;
+    const int second = MODE != kPixelPairs ? source_half(p)
+                       : p.planes_w == 2   ? plane_pixels(p) * kHalfBytes
+                                           : kHalfBytes;
+    const uint32_t stage = places.patch + ring.stage * map.patch_stage;
+    bring(source_parcels<M>(p, units), places.empty_source, ring, kShape, second,
+          [&](Parcel& parcel, int index) {
+            pick_source<M, MODE>(p, at, parcel, index, units, units_magic, chunk, sources, stage);
+          });
+  }
+
+  template <bool VECTORS>
+  __device__ __forceinline__ void bring_weights(int chunk, int part, const Ring& ring) {
+    const uint32_t stage = places.weights + ring.stage * map.weight_stage;
+    bring(weight_parcels<M>(p, tile), places.empty_weight, ring, kWeightShape<M, VECTORS>,
+          weight_rows(tile) * kHalfBytes, [&](Parcel& parcel, int index) {
+            pick_weights<M, VECTORS>(p, at, tile, parcel, index, products_magic, chunk,
+                                     part * p.part_products, places, stage);
+          });
+  }
+
+  __device__ __forceinline__ void filled(uint32_t full) const {
+    fence_for_wgmma();
+    __syncwarp();
+    if (thread % 32 == 0) barrier_arrive(full);
+  }
+
+  __device__ __forceinline__ void run() {
+    if (at.products == 0) return;
+    const int tiles = p.tiles_n * p.tiles_h * p.tiles_w;
+    const int parts = p.weight_stages ? at.parts : 0;
+    Ring source, weight;
+    for (int now = at.walker; now < tiles; now += p.walkers)
+      for (int chunk = 0; chunk < p.chunks; ++chunk) {
+        if (source.stage % 2 == group) {
+          list_sources(now);
+          if (p.source_mode == kVectors) {
+            bring_source<kVectors>(chunk, source);
+          } else if (sizeof(typename M::Element) == 2 && p.source_mode == kPixelPairs) {
+            if constexpr (sizeof(typename M::Element) == 2)
+              bring_source<kPixelPairs>(chunk, source);
+          } else {
+            bring_source<kPixels>(chunk, source);
+          }
+          filled(places.full_source + source.stage * 8);
+        }
+        source.advance(p.source_stages);
+        for (int part = 0; part < parts; ++part) {
+          if (weight.stage % 2 !=
+              group) {  // so that a chunk's patch and its first weights are not one's
+            if (p.weight_vectors) {
+              bring_weights<true>(chunk, part, weight);
+            } else {
+              bring_weights<false>(chunk, part, weight);
+            }
+            filled(places.full_weight + weight.stage * 8);
+          }
+          weight.advance(p.weight_stages);
+        }
+      }
+  }
+};
+
+}  // namespace convt2d::cuda::hopper
