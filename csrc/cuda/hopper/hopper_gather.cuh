@@ -4,7 +4,8 @@
 // A persistent block walks tiles of positions for one combination of (group, column tile, phases).
 // Producers and consumers hand buffers to each other through barriers in shared memory: `full` when the
 // producers have filled one, `empty` when the tensor cores have read it. The two consumer groups work on
-// halves of a tile each and drift apart, so that one multiplies while the other stores.
+// halves of a tile each. Nothing makes them take turns, so they tend to multiply together and then to
+// store together; while they store, the producers fill the next tile's buffers.
 #pragma once
 
 #include "cuda/hopper/hopper_stage.cuh"

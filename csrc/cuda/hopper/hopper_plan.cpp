@@ -86,7 +86,7 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
   // Outputs that are neighbours in memory and stored at once, by the four lanes or eight of a row.
   const double sums = tile.width / 2.0 * tile.operands * tile.slots;
   const double run_bytes = p.vector_stores     ? 64
-                           : tile.channel_rows ? 8 * tile.slots * size
+                           : tile.channel_rows ? (p.operand_columns ? 8 : 16) * tile.slots * size
                                                : 8 * size * p.w.slots;
   const double scatter =
       forward ? std::min(4.0, double(problem.w.stride) / p.w.slots) : 1;  // phases of other blocks
