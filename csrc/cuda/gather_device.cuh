@@ -2,6 +2,7 @@
 // `Params` is a family's GatherParams; the fields used here have the same names in all.
 #pragma once
 
+#include "cuda/device/memory.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/numeric.cuh"
 #include "cuda/gather_axes.h"
@@ -54,45 +55,6 @@ __device__ __noinline__ void repair_nan(const Params* params, T* element, int gr
   }
   if (p.bias) sum += load(static_cast<const T*>(p.bias) + group * p.columns + channel);
   *element = Numeric<T>::narrow(sum);
-}
-
-// By hand, because the compiler breaks vector stores up where a narrower store stands beside them in
-// another branch; and 32 bytes that arrive in pieces cost L2 a read, a merge and a write each.
-__device__ __forceinline__ void store_words(void* to, uint32_t a, uint32_t b) {
-  asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(a), "r"(b));
-}
-__device__ __forceinline__ void store_words(void* to, uint32_t a, uint32_t b, uint32_t c,
-                                            uint32_t d) {
-  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(a), "r"(b), "r"(c),
-               "r"(d));
-}
-
-// The same if `key` is not negative, without a branch.
-template <int WORDS>
-__device__ __forceinline__ void store_words_if(int key, void* to, uint32_t a, uint32_t b,
-                                               uint32_t c, uint32_t d) {
-  if constexpr (WORDS == 4) {
-    asm volatile(
-        "{ .reg .pred there; setp.ge.s32 there, %5, 0;\n\t"
-        "@there st.global.v4.b32 [%0], {%1, %2, %3, %4}; }" ::"l"(to),
-        "r"(a), "r"(b), "r"(c), "r"(d), "r"(key));
-  } else if constexpr (WORDS == 2) {
-    asm volatile(
-        "{ .reg .pred there; setp.ge.s32 there, %3, 0;\n\t"
-        "@there st.global.v2.b32 [%0], {%1, %2}; }" ::"l"(to),
-        "r"(a), "r"(b), "r"(key));
-  } else {
-    asm volatile(
-        "{ .reg .pred there; setp.ge.s32 there, %2, 0;\n\t"
-        "@there st.global.b32 [%0], %1; }" ::"l"(to),
-        "r"(a), "r"(key));
-  }
-}
-__device__ __forceinline__ void store_half_if(int key, void* to, unsigned short a) {
-  asm volatile(
-      "{ .reg .pred there; setp.ge.s32 there, %2, 0;\n\t"
-      "@there st.global.b16 [%0], %1; }" ::"l"(to),
-      "h"(a), "r"(key));
 }
 
 // Stores a run of 4 to 16 bytes at an address that is a multiple of them.

@@ -7,6 +7,7 @@
 
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/barrier.cuh"
+#include "cuda/device/memory.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/hopper/hopper_scope.cuh"
 
@@ -26,30 +27,6 @@ struct Parcel {
   uint32_t word[8];
   uint32_t address;  // shared; 0: nothing to deliver
 };
-
-// One 16-bit or 32-bit load if `index < left`, else zero.
-template <int BYTES>
-__device__ __forceinline__ uint32_t load_if(const void* from, int index, int left) {
-  uint32_t word;
-  if constexpr (BYTES == 4) {
-    asm volatile(
-        "{ .reg .pred there;\n\t"
-        "setp.lt.s32 there, %2, %3;\n\t"
-        "mov.b32 %0, 0;\n\t"
-        "@there ld.global.nc.u32 %0, [%1]; }"
-        : "=r"(word)
-        : "l"(from), "r"(index), "r"(left));
-  } else {
-    asm volatile(
-        "{ .reg .pred there;\n\t"
-        "setp.lt.s32 there, %2, %3;\n\t"
-        "mov.b32 %0, 0;\n\t"
-        "@there ld.global.nc.u16 %0, [%1]; }"
-        : "=r"(word)
-        : "l"(from), "r"(index), "r"(left));
-  }
-  return word;
-}
 
 // Eight elements, or pairs of them, `stride` bytes apart, of which `left` exist; the others are zero.
 template <int BYTES>

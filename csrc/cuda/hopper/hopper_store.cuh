@@ -37,11 +37,7 @@ constexpr int kWidest = 16 / SIZE < COUNT ? 16 / SIZE : COUNT;
 template <int PIECE, class T, int COUNT>
 __device__ __forceinline__ void store_if(int key, T* to, const float (&value)[COUNT], float& nan) {
 #pragma unroll
-  for (int i = 0; i < COUNT; ++i)
-    asm("{ .reg .pred there; setp.ge.s32 there, %2, 0;\n\t"
-        "@there fma.rn.f32 %0, %1, 0f00000000, %0; }"
-        : "+f"(nan)
-        : "f"(value[i]), "r"(key));
+  for (int i = 0; i < COUNT; ++i) nan = add_zero_times_if(key, value[i], nan);
   constexpr int kBytes = PIECE * int(sizeof(T));
 #pragma unroll
   for (int i = 0; i < COUNT; i += PIECE) {

@@ -1,0 +1,18 @@
+// cuda/device/barrier.cuh on a CPU.
+#pragma once
+
+namespace convt2d::cuda {
+
+inline void barrier_init(uint32_t address, uint32_t count) {
+  emulate::barrier_init(address, count);
+}
+inline void barrier_arrive(uint32_t address) { emulate::barrier_arrive(address); }
+inline void barrier_wait(uint32_t address, uint32_t parity) {
+  emulate::barrier_wait(address, parity);
+}
+inline void barrier_among(int name, int threads) { emulate::meet(name, threads, true); }
+inline bool barrier_all(int name, int threads, bool good) {
+  return emulate::meet(name, threads, good);
+}
+
+}  // namespace convt2d::cuda

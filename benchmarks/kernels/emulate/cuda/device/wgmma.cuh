@@ -1,0 +1,71 @@
+// cuda/device/wgmma.cuh on a CPU: each thread multiplies what its registers hold, at once.
+#pragma once
+
+#include <type_traits>
+
+#define CONVT2D_HAS_WGMMA 1
+
+namespace convt2d::cuda {
+
+inline uint64_t operand_layout(uint32_t half, uint32_t group) {
+  return uint64_t(half >> 4 & 0x3fff) << 16 | uint64_t(group >> 4 & 0x3fff) << 32;
+}
+inline uint64_t operand(uint64_t layout, uint32_t address) {
+  return layout | (address >> 4 & 0x3fff);
+}
+inline void wgmma_fence() {}
+inline void wgmma_commit() {}
+template <int OPEN>
+void wgmma_wait() {}
+inline void fence_for_wgmma() {}
+template <int COUNT>
+void more_registers() {}
+template <int COUNT>
+void fewer_registers() {}
+
+template <class T>
+float element(const unsigned char* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  if constexpr (std::is_same_v<T, __half>) {
+    return __half2float(value);
+  } else if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    return __bfloat162float(value);
+  } else {  // the tensor core sees the upper 19 bits
+    return __uint_as_float(__float_as_uint(value) & 0xffffe000u);
+  }
+}
+
+// The 32 bytes along K of one row of an operand.
+template <class T>
+void read_row(uint64_t descriptor, int row, float* out) {
+  constexpr int kElements = 16 / sizeof(T);
+  const uint32_t start = (descriptor & 0x3fff) << 4, half = (descriptor >> 16 & 0x3fff) << 4,
+                 group = (descriptor >> 32 & 0x3fff) << 4;
+  for (int h = 0; h < 2; ++h) {
+    const unsigned char* from =
+        emulate::shared(start + h * half + row / 8 * group + row % 8 * 16, 16);
+    for (int i = 0; i < kElements; ++i) *out++ = element<T>(from + i * sizeof(T));
+  }
+}
+
+template <class T, int WIDTH, bool TURNED = false>
+struct Wgmma {
+  static_assert(!TURNED, "not emulated");
+  static void add(float (&sum)[WIDTH / 2], uint64_t a, uint64_t b) {
+    constexpr int kDepth = 32 / sizeof(T);
+    const int thread = threadIdx.x % 128, row = 16 * (thread / 32) + thread % 32 / 4;
+    float rows[2][kDepth], column[kDepth];
+    read_row<T>(a, row, rows[0]);
+    read_row<T>(a, row + 8, rows[1]);
+    for (int i = 0; i < WIDTH / 8; ++i)
+      for (int j = 0; j < 2; ++j) {
+        read_row<T>(b, 8 * i + thread % 4 * 2 + j, column);
+        for (int half = 0; half < 2; ++half)
+          for (int k = 0; k < kDepth; ++k) sum[4 * i + 2 * half + j] += rows[half][k] * column[k];
+      }
+    emulate::give_way();
+  }
+};
+
+}  // namespace convt2d::cuda

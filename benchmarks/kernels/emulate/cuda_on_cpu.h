@@ -1,0 +1,88 @@
+// The words of CUDA that the kernels use, for a host compiler: included before everything else. A block
+// runs as one fiber a thread; whoever must wait gives way (see emulate.cpp).
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime_api.h>
+#include <vector_functions.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#undef __device__
+#undef __global__
+#undef __forceinline__
+#undef __noinline__
+#undef __launch_bounds__
+#undef __grid_constant__
+#undef __shared__
+#undef __align__
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __noinline__
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __shared__
+#define __align__(x)
+
+namespace emulate {
+
+struct Index {
+  unsigned x;
+};
+extern Index thread_index, block_index;
+constexpr int kThreads = 512;  // of every block
+
+void give_way();
+// Barriers by name; of a warp; and those in shared memory, by address.
+bool meet(int name, int threads, bool good);
+bool all_of_warp(bool good);
+uint32_t trade(uint32_t value, int mask);
+void barrier_init(uint32_t address, uint32_t count);
+void barrier_arrive(uint32_t address);
+void barrier_wait(uint32_t address, uint32_t parity);
+// `bytes` of shared memory at an address; ends the program if the block has no such memory.
+unsigned char* shared(uint32_t address, uint32_t bytes);
+uint32_t shared_address(const void* pointer);
+
+template <class To, class From>
+To bits(From from) {
+  To to;
+  static_assert(sizeof to == sizeof from);
+  std::memcpy(&to, &from, sizeof to);
+  return to;
+}
+
+}  // namespace emulate
+
+#define threadIdx emulate::thread_index
+#define blockIdx emulate::block_index
+
+inline void __syncthreads() { emulate::meet(0, emulate::kThreads, true); }
+inline bool __syncthreads_and(bool good) { return emulate::meet(0, emulate::kThreads, good); }
+inline void __syncwarp() { emulate::all_of_warp(true); }
+inline bool __all_sync(unsigned, bool good) { return emulate::all_of_warp(good); }
+template <class T>
+T __shfl_xor_sync(unsigned, T value, int mask) {
+  return emulate::bits<T>(emulate::trade(emulate::bits<uint32_t>(value), mask));
+}
+template <class T>
+T __ldg(const T* pointer) {
+  return *pointer;
+}
+inline uint32_t __umulhi(uint32_t a, uint32_t b) { return uint32_t(uint64_t(a) * b >> 32); }
+inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t selector) {
+  const uint64_t both = uint64_t(b) << 32 | a;
+  uint32_t result = 0;
+  for (int i = 0; i < 4; ++i)
+    result |= uint32_t(both >> 8 * (selector >> 4 * i & 7) & 0xff) << 8 * i;
+  return result;
+}
+inline float __uint_as_float(uint32_t value) { return emulate::bits<float>(value); }
+inline uint32_t __float_as_uint(float value) { return emulate::bits<uint32_t>(value); }
+using std::max;
+using std::min;
