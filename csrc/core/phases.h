@@ -31,6 +31,19 @@ CONVT2D_HOST_DEVICE int64_t gcd(int64_t a, int64_t b) {
   return a;
 }
 
+// With a single input position the stride of an axis has no effect on the result. A stride that
+// reaches past every tap makes each output its own phase with at most one tap, at offset 0: no
+// padding is multiplied, and stacking the phases gives one dense GEMM.
+inline Axis canonical(Axis axis) {
+  if (axis.in == 1) {
+    const int64_t above = axis.out + axis.near_pad;
+    const int64_t below = (axis.kernel - 1) * axis.dilation - axis.near_pad + 1;
+    axis.stride = above > below ? above : below;
+    if (axis.stride < 1) axis.stride = 1;
+  }
+  return axis;
+}
+
 // How destination index q of one phase gathers from the source along one axis:
 //   for j in [0, taps):  source = q * source_step + first_offset + j * offset_step
 //                        tap    = first_tap + j * tap_step

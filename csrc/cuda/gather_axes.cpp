@@ -1,7 +1,6 @@
 #include "cuda/gather_axes.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "core/phases.h"
 
@@ -14,23 +13,19 @@ AxisWalk walk_of(const Problem& problem, const Axis& axis, int64_t phase) {
   return problem.direction == Direction::fwd ? forward_walk(axis, phase) : grad_input_walk(axis);
 }
 
-// With a single input, the stride says nothing. A large one gives each output a phase of its own with
-// the one tap that reaches it, where stride 1 would multiply every tap with padding.
-Axis canonical(const Problem& problem, Axis axis) {
-  if (problem.direction == Direction::fwd && axis.in == 1)
-    axis.stride = axis.out + std::abs(axis.near_pad) + axis.dilation * (axis.kernel - 1) + 1;
-  return axis;
+// The axis whose phases are walked: forward alone has phases.
+Axis walked(const Problem& problem, const Axis& axis) {
+  return problem.direction == Direction::fwd ? canonical(axis) : axis;
 }
 
 }  // namespace
 
 int64_t phases_of(const Problem& problem, const Axis& axis) {
-  return problem.direction == Direction::fwd ? std::min(canonical(problem, axis).stride, axis.out)
-                                             : 1;
+  return problem.direction == Direction::fwd ? std::min(canonical(axis).stride, axis.out) : 1;
 }
 
 std::string build_axis(const Problem& problem, const Axis& given, int slots, AxisTable& table) {
-  const Axis axis = canonical(problem, given);
+  const Axis axis = walked(problem, given);
   const int64_t phases = phases_of(problem, axis);
   const int64_t groups = ceil_div(phases, slots);
   if (groups > kMaxAxisGroups)
@@ -91,8 +86,13 @@ int64_t position_extent(const AxisTable& table) {
   return ceil_div(table.destination_extent, table.destination_step);
 }
 
-uint32_t magic_of(int64_t divisor) {
-  return divisor == 1 ? 0u : static_cast<uint32_t>(0xffffffffu / divisor + 1);
+AxisTotals totals(const AxisTable& table) {
+  AxisTotals sum;
+  for (int g = 0; g < table.groups; ++g) {
+    sum.steps += table.group[g].count;
+    for (int s = 0; s < table.group[g].phases; ++s) sum.taps += table.group[g].taps[s];
+  }
+  return sum;
 }
 
 }  // namespace convt2d::cuda

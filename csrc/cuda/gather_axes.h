@@ -49,7 +49,15 @@ int span_of(const AxisTable& table);
 // Positions of an axis: the longest phase.
 int64_t position_extent(const AxisTable& table);
 
-// ceil(2^32 / divisor), 0 for 1: what divide() of gather_index.cuh multiplies by.
-uint32_t magic_of(int64_t divisor);
+// Taps of all phases and source offsets of all groups of an axis.
+struct AxisTotals {
+  double taps = 0, steps = 0;
+};
+AxisTotals totals(const AxisTable& table);
+
+// ceil(2^32 / divisor), 0 for 1: what divide() of gather_device.cuh multiplies by.
+CONVT2D_HOST_DEVICE uint32_t magic_of(int32_t divisor) {
+  return divisor == 1 ? 0u : 0xffffffffu / static_cast<uint32_t>(divisor) + 1;
+}
 
 }  // namespace convt2d::cuda

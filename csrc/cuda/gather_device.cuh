@@ -14,14 +14,34 @@ __device__ __forceinline__ int divide(int u, uint32_t magic) {
   return magic ? static_cast<int>(__umulhi(static_cast<uint32_t>(u), magic)) : u;
 }
 
-__device__ __forceinline__ uint32_t device_magic_of(int d) {
-  return d == 1 ? 0u : 0xffffffffu / d + 1;
-}
-
 // Image, row and column of a position or of a tile's first one.
 struct TileOrigin {
   int n, h, w;
 };
+
+template <class Params>
+__device__ __forceinline__ TileOrigin tile_origin(const Params& p, int tile) {
+  const int tw = tile % p.tiles_w;
+  const int rest = tile / p.tiles_w;
+  const int th = rest % p.tiles_h;
+  return {rest / p.tiles_h * p.tile_n, th * p.tile_h, tw * p.tile_w};
+}
+
+// Which combination of (group, column tile, phases) this block works on, and which of its walkers it is.
+template <class Params, class Scope>
+__device__ __forceinline__ void read_combination(const Params& p, Scope& at) {
+  int rest = blockIdx.x;
+  at.group_w = rest % p.w.groups;
+  rest /= p.w.groups;
+  at.group_h = rest % p.h.groups;
+  rest /= p.h.groups;
+  at.column_tile = rest % p.column_tiles;
+  rest /= p.column_tiles;
+  at.group = rest % p.groups;
+  at.walker = rest / p.groups;
+  at.phases_h = p.h.group[at.group_h].phases;
+  at.phases_w = p.w.group[at.group_w].phases;
+}
 
 // Tensor-core tiles multiply zero-filled borders too, and 0 * inf is NaN. So an element that came out
 // NaN is computed again, tap by tap, with nothing multiplied that has no business there. `element` is

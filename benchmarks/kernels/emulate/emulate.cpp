@@ -27,6 +27,7 @@ alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
 
 #include "core/phases.h"
 #include "cuda/cuda_families.h"
+#include "cuda/gather_params.h"
 #include "cuda/hopper/hopper_gather.cuh"
 #include "cuda/hopper/hopper_plan.h"
 
@@ -299,7 +300,7 @@ bool check(const Case& one, Direction direction) {
     hopper::GatherParams params;
     hopper::gather_shape(p, candidates[i].choice, params);
     params.walkers = std::min(candidates[i].walkers, 3);  // so that blocks have several tiles
-    hopper::set_operands(p, a, params);
+    set_operands(p, a, params);
     run<M>(plan.row, params, std::make_integer_sequence<int, hopper::kTileCount>());
     int64_t differ = 0;
     for (size_t k = 0; k < result.size(); ++k) {

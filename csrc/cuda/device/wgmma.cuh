@@ -3,10 +3,8 @@
 // matrix, is eight rows of 16 bytes, 128 bytes in all. That is the one layout in which an operand may
 // start at any row: shifting a patch of pixels by a tap is adding 16 bytes to an address.
 //
-//   as rows of the reduction ("K-major"): a row is 16 bytes along K; `group` bytes from eight rows to
-//     the next eight, `half` bytes from the first 16 bytes of K to the second
-//   turned ("MN-major", 16-bit only): a row is eight positions at one K; `group` bytes from eight
-//     positions to the next, `half` bytes from eight rows of K to the next
+// A row is 16 bytes along K; `group` bytes lie between eight rows and the next eight, `half` bytes between the
+// first 16 bytes of K and the second.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -73,7 +71,7 @@ __device__ __forceinline__ void fewer_registers() {
 // sum[64 x WIDTH] += a[64 x 32 bytes of K] * b[WIDTH x 32 bytes of K]^T. Thread t of the warpgroup holds,
 // with g = t % 32 / 4, rows 16 * (t / 32) + g (registers 4 i, 4 i + 1) and + g + 8 (4 i + 2, 4 i + 3),
 // columns 8 i + t % 4 * 2 and the next.
-template <class T, int WIDTH, bool TURNED = false>
+template <class T, int WIDTH>
 struct Wgmma;
 
 // The register lists of the instruction: names in the text, operands behind it.
@@ -89,25 +87,16 @@ struct Wgmma;
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43" \
   ", %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55" \
   ", %56, %57, %58, %59, %60, %61, %62, %63"
-#define CONVT2D_NAMES_128                                                    \
-  CONVT2D_NAMES_64                                                           \
-  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75"             \
-  ", %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87"             \
-  ", %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99"             \
-  ", %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111" \
-  ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123" \
-  ", %124, %125, %126, %127"
 #define CONVT2D_SUMS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define CONVT2D_SUMS_8(i) CONVT2D_SUMS_4(i), CONVT2D_SUMS_4(i + 4)
 #define CONVT2D_SUMS_16(i) CONVT2D_SUMS_8(i), CONVT2D_SUMS_8(i + 8)
 #define CONVT2D_SUMS_32(i) CONVT2D_SUMS_16(i), CONVT2D_SUMS_16(i + 16)
 #define CONVT2D_SUMS_64(i) CONVT2D_SUMS_32(i), CONVT2D_SUMS_32(i + 32)
-#define CONVT2D_SUMS_128(i) CONVT2D_SUMS_64(i), CONVT2D_SUMS_64(i + 64)
 
 #ifdef CONVT2D_HAS_WGMMA
-#define CONVT2D_WGMMA(TYPE, TURNED, SHAPE, NAME, WIDTH, COUNT, TAIL, A, B)                  \
+#define CONVT2D_WGMMA(TYPE, SHAPE, NAME, WIDTH, COUNT, TAIL, A, B)                          \
   template <>                                                                               \
-  struct Wgmma<TYPE, WIDTH, TURNED> {                                                       \
+  struct Wgmma<TYPE, WIDTH> {                                                               \
     static __device__ __forceinline__ void add(float (&d)[COUNT], uint64_t a, uint64_t b) { \
       asm volatile("wgmma.mma_async.sync.aligned.m64n" #WIDTH SHAPE NAME                    \
                    " {" CONVT2D_NAMES_##COUNT "}, %" A ", %" B ", 1, 1, 1" TAIL ";"         \
@@ -116,26 +105,23 @@ struct Wgmma;
     }                                                                                       \
   };
 #else
-#define CONVT2D_WGMMA(TYPE, TURNED, SHAPE, NAME, WIDTH, COUNT, TAIL, A, B)              \
+#define CONVT2D_WGMMA(TYPE, SHAPE, NAME, WIDTH, COUNT, TAIL, A, B)                      \
   template <>                                                                           \
-  struct Wgmma<TYPE, WIDTH, TURNED> {                                                   \
+  struct Wgmma<TYPE, WIDTH> {                                                           \
     static __device__ __forceinline__ void add(float (&)[COUNT], uint64_t, uint64_t) {} \
   };
 #endif
 
-#define CONVT2D_WGMMA_WIDTHS(TYPE, TURNED, SHAPE, NAME, TAIL)         \
-  CONVT2D_WGMMA(TYPE, TURNED, SHAPE, NAME, 8, 4, TAIL, "4", "5")      \
-  CONVT2D_WGMMA(TYPE, TURNED, SHAPE, NAME, 16, 8, TAIL, "8", "9")     \
-  CONVT2D_WGMMA(TYPE, TURNED, SHAPE, NAME, 32, 16, TAIL, "16", "17")  \
-  CONVT2D_WGMMA(TYPE, TURNED, SHAPE, NAME, 64, 32, TAIL, "32", "33")  \
-  CONVT2D_WGMMA(TYPE, TURNED, SHAPE, NAME, 128, 64, TAIL, "64", "65") \
-  CONVT2D_WGMMA(TYPE, TURNED, SHAPE, NAME, 256, 128, TAIL, "128", "129")
+#define CONVT2D_WGMMA_WIDTHS(TYPE, SHAPE, NAME, TAIL)        \
+  CONVT2D_WGMMA(TYPE, SHAPE, NAME, 8, 4, TAIL, "4", "5")     \
+  CONVT2D_WGMMA(TYPE, SHAPE, NAME, 16, 8, TAIL, "8", "9")    \
+  CONVT2D_WGMMA(TYPE, SHAPE, NAME, 32, 16, TAIL, "16", "17") \
+  CONVT2D_WGMMA(TYPE, SHAPE, NAME, 64, 32, TAIL, "32", "33") \
+  CONVT2D_WGMMA(TYPE, SHAPE, NAME, 128, 64, TAIL, "64", "65")
 
-CONVT2D_WGMMA_WIDTHS(__half, false, "k16", ".f32.f16.f16", ", 0, 0")
-CONVT2D_WGMMA_WIDTHS(__half, true, "k16", ".f32.f16.f16", ", 1, 1")
-CONVT2D_WGMMA_WIDTHS(__nv_bfloat16, false, "k16", ".f32.bf16.bf16", ", 0, 0")
-CONVT2D_WGMMA_WIDTHS(__nv_bfloat16, true, "k16", ".f32.bf16.bf16", ", 1, 1")
-CONVT2D_WGMMA_WIDTHS(float, false, "k8", ".f32.tf32.tf32", "")
+CONVT2D_WGMMA_WIDTHS(__half, "k16", ".f32.f16.f16", ", 0, 0")
+CONVT2D_WGMMA_WIDTHS(__nv_bfloat16, "k16", ".f32.bf16.bf16", ", 0, 0")
+CONVT2D_WGMMA_WIDTHS(float, "k8", ".f32.tf32.tf32", "")
 
 #undef CONVT2D_WGMMA_WIDTHS
 #undef CONVT2D_WGMMA

@@ -124,19 +124,6 @@ constexpr int64_t looped_bytes(const Tile& tile, int64_t phases, bool wide) {
   return tile.columns * phases * (tile.rows * size + 16);
 }
 
-// With a single input position the stride of an axis has no effect on the result. A stride that
-// reaches past every tap makes each output its own phase with at most one tap, at offset 0: no
-// padding is multiplied, and stacking the phases gives one dense GEMM.
-inline Axis canonical(Axis axis) {
-  if (axis.in == 1) {
-    const int64_t above = axis.out + axis.near_pad;
-    const int64_t below = (axis.kernel - 1) * axis.dilation - axis.near_pad + 1;
-    axis.stride = above > below ? above : below;
-    if (axis.stride < 1) axis.stride = 1;
-  }
-  return axis;
-}
-
 // Source offsets that any output of the axis needs: first, first + 1, ..., first + count - 1.
 struct OffsetRange {
   int64_t first, count;

@@ -42,7 +42,6 @@ constexpr int kHalfBytes = 16;                                    // of a row
 constexpr int kSliceBytes = 32;                                   // of a row
 constexpr int kChannelRows = 64;  // channels a tile of channel rows has
 constexpr int kMaxStages = 8;
-constexpr int kMaxStack = kMaxSlots * kMaxSlots;
 
 // Sums of a consumer thread: width / 2 x operands x slots, at most 128.
 struct TileRow {

@@ -1,6 +1,7 @@
 // Problem + Plan + Args → GatherParams → the launcher of the dtype.
 #include "cuda/hopper/hopper_launch.h"
 
+#include "cuda/gather_params.h"
 #include "cuda/hopper/hopper.h"
 #include "cuda/hopper/hopper_plan.h"
 

@@ -18,18 +18,8 @@ struct Scope {
 
 __device__ __forceinline__ Scope scope_of(const GatherParams& p, TileRow tile) {
   Scope at;
-  int rest = blockIdx.x;
-  at.group_w = rest % p.w.groups;
-  rest /= p.w.groups;
-  at.group_h = rest % p.h.groups;
-  rest /= p.h.groups;
-  at.column_tile = rest % p.column_tiles;
-  rest /= p.column_tiles;
-  at.group = rest % p.groups;
-  at.walker = rest / p.groups;
+  read_combination(p, at);
   const AxisGroup &gh = p.h.group[at.group_h], &gw = p.w.group[at.group_w];
-  at.phases_h = gh.phases;
-  at.phases_w = gw.phases;
   at.low_h = gh.offset_low;
   // Pairs of pixels start on even columns; tiles do too, so the first offset decides.
   at.low_w = gw.offset_low - (p.source_mode == kPixelPairs ? gw.offset_low & 1 : 0);
@@ -47,13 +37,6 @@ __device__ __forceinline__ Scope scope_of(const GatherParams& p, TileRow tile) {
 // Channel rows: products of slot s, a column phase; they come after those of the slots before it.
 __device__ __forceinline__ int products_of(const GatherParams& p, const Scope& at, int s) {
   return s < at.phases_w ? p.h.group[at.group_h].taps[0] * p.w.group[at.group_w].taps[s] : 0;
-}
-
-__device__ __forceinline__ TileOrigin tile_origin(const GatherParams& p, int tile) {
-  const int tw = tile % p.tiles_w;
-  const int rest = tile / p.tiles_w;
-  const int th = rest % p.tiles_h;
-  return {rest / p.tiles_h * p.tile_n, th * p.tile_h, tw * p.tile_w};
 }
 
 // The pixel of a plane that position 0 of an operand reads, shifts aside.

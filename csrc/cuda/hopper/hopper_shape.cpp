@@ -1,7 +1,6 @@
 #include "cuda/hopper/hopper_shape.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include "core/phases.h"
 
@@ -16,10 +15,6 @@ struct Planes {
 };
 Planes planes_of(const AxisTable& axis, int tile, int span) {
   return {std::min(axis.source_step, span + 1), tile + span / axis.source_step};
-}
-
-bool aligned(const void* pointer, size_t bytes) {
-  return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
 }
 
 }  // namespace
@@ -140,32 +135,6 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
   if (source_half(params) >= 1 << 18 || patch_pixels(params) > kMostParcels)
     return "the source patch is too large";
   return {};
-}
-
-void set_operands(const Problem& problem, const Args& args, GatherParams& params) {
-  const bool forward = problem.direction == Direction::fwd;
-  const TensorRef& source = forward ? args.x : args.y;
-  const TensorRef& destination = forward ? args.y : args.x;
-  params.source = source.data;
-  params.destination = destination.data;
-  params.weight = args.w.data;
-  params.bias = forward && problem.has_bias ? args.bias : nullptr;
-  for (int i = 0; i < 4; ++i) {
-    params.source_stride[i] = static_cast<int32_t>(source.stride[i]);
-    params.destination_stride[i] = static_cast<int32_t>(destination.stride[i]);
-  }
-  params.weight_group = static_cast<int32_t>(args.w.stride[0] * problem.group_in());
-  params.weight_reduce = static_cast<int32_t>(args.w.stride[forward ? 0 : 1]);
-  params.weight_column = static_cast<int32_t>(args.w.stride[forward ? 1 : 0]);
-  params.weight_h = static_cast<int32_t>(args.w.stride[2]);
-  params.weight_w = static_cast<int32_t>(args.w.stride[3]);
-
-  // Weights may have any strides; wide loads where they allow them.
-  const int64_t vector = 16 / element_size(problem.dtype);
-  params.weight_vectors = args.w.stride[1] == 1 && !forward && params.reduce % vector == 0 &&
-                          args.w.stride[0] % vector == 0 && args.w.stride[2] % vector == 0 &&
-                          args.w.stride[3] % vector == 0 && aligned(args.w.data, 16);
-  params.weight_columns_first = params.weight_vectors || params.weight_column <= params.weight_w;
 }
 
 }  // namespace convt2d::cuda::hopper

@@ -27,7 +27,4 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
 // The buffers alone, which can be chosen once the rest is known.
 void set_buffers(const GatherChoice& choice, GatherParams& params);
 
-// The pointers and strides.
-void set_operands(const Problem& problem, const Args& args, GatherParams& params);
-
 }  // namespace convt2d::cuda::hopper

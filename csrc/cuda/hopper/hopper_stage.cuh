@@ -188,7 +188,7 @@ template <class M, bool VECTORS>
 __device__ __forceinline__ void bring_all_weights(const GatherParams& p, const Scope& at,
                                                   TileRow tile, const Places& places,
                                                   int weight_stage) {
-  const uint32_t magic = device_magic_of(max(p.part_products, 1));
+  const uint32_t magic = magic_of(max(p.part_products, 1));
   const int parcels = weight_parcels<M>(p, tile);
   for (int chunk = 0; chunk < p.chunks; ++chunk)
     for (int i = threadIdx.x; i < parcels; i += 2 * kConsumers) {
@@ -219,8 +219,8 @@ struct Producer {
   const int group = (threadIdx.x - kConsumers) / kThreadsOfGroup;
   const int thread = threadIdx.x % kThreadsOfGroup;
   const int units = p.tile_n * p.load_h * p.load_w;
-  const uint32_t units_magic = device_magic_of(units);
-  const uint32_t products_magic = device_magic_of(p.part_products);
+  const uint32_t units_magic = magic_of(units);
+  const uint32_t products_magic = magic_of(p.part_products);
   int2* const sources = reinterpret_cast<int2*>(places.base + map.sources) + group * units;
   int listed = -1;  // the tile that `sources` is about
 

@@ -2,12 +2,12 @@
 // this for one way of multiplying.
 #pragma once
 
-#include <utility>
-
 #include "cuda/cuda_check.h"
+#include "cuda/gather_params.h"
 #include "cuda/igemm/igemm_gather.cuh"
 #include "cuda/igemm/igemm_launch.h"
 #include "cuda/shared_memory.h"
+#include "cuda/visit_row.h"
 
 namespace convt2d::cuda::igemm {
 
@@ -16,8 +16,7 @@ void launch_kernel(const GatherParams& params, cudaStream_t stream) {
   constexpr TileRow tile = kTiles[M::kSplit && ROW < kFirstSplitTile ? kFirstSplitTile : ROW];
   constexpr auto kernel = convt2d_igemm_gather_kernel<M, tile.columns, tile.slots, PLANES>;
   const int bytes = shared_map(params, tile.columns, tile.slots).total;
-  const int64_t blocks = static_cast<int64_t>(params.groups) * params.column_tiles *
-                         params.h.groups * params.w.groups * params.walkers;
+  const int64_t blocks = combinations(params) * params.walkers;
   allow_shared_memory<kernel>(bytes);
   kernel<<<static_cast<unsigned>(blocks), 32 * params.warps, bytes, stream>>>(params);
   check_launch("convt2d_igemm_gather_kernel");
@@ -31,17 +30,11 @@ void launch_tile(const GatherParams& params, cudaStream_t stream) {
   launch_kernel<M, ROW, false>(params, stream);
 }
 
-template <class M, int... ROWS>
-void visit_tile(int row, const GatherParams& params, cudaStream_t stream,
-                std::integer_sequence<int, ROWS...>) {
-  constexpr void (*table[])(const GatherParams&, cudaStream_t) = {launch_tile<M, ROWS>...};
-  table[row](params, stream);
-}
-
 template <class M>
 void launch_gather(int row, const GatherParams& params, void* stream) {
-  visit_tile<M>(row, params, static_cast<cudaStream_t>(stream),
-                std::make_integer_sequence<int, kTileCount>());
+  visit_row<kTileCount>(row, [&](auto index) {
+    launch_tile<M, decltype(index)::value>(params, static_cast<cudaStream_t>(stream));
+  });
 }
 
 }  // namespace convt2d::cuda::igemm

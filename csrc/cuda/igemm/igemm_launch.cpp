@@ -1,8 +1,7 @@
 // Problem + Plan + Args → GatherParams → the launcher of the dtype.
 #include "cuda/igemm/igemm_launch.h"
 
-#include <cstdint>
-
+#include "cuda/gather_params.h"
 #include "cuda/igemm/igemm.h"
 #include "cuda/igemm/igemm_plan.h"
 
@@ -10,39 +9,15 @@ namespace convt2d::cuda {
 namespace igemm {
 namespace {
 
-bool aligned(const void* pointer, size_t bytes) {
-  return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
-}
-
 void fill(GatherParams& params, const Problem& problem, const Plan& plan, const Args& args) {
-  const bool forward = problem.direction == Direction::fwd;
-  const TensorRef& source = forward ? args.x : args.y;
-  const TensorRef& destination = forward ? args.y : args.x;
-  params.source = source.data;
-  params.destination = destination.data;
-  params.weight = args.w.data;
-  params.bias = forward && problem.has_bias ? args.bias : nullptr;
-  for (int i = 0; i < 4; ++i) {
-    params.source_stride[i] = static_cast<int32_t>(source.stride[i]);
-    params.destination_stride[i] = static_cast<int32_t>(destination.stride[i]);
-  }
-  params.weight_group = static_cast<int32_t>(args.w.stride[0] * problem.group_in());
-  params.weight_reduce = static_cast<int32_t>(args.w.stride[forward ? 0 : 1]);
-  params.weight_column = static_cast<int32_t>(args.w.stride[forward ? 1 : 0]);
-  params.weight_h = static_cast<int32_t>(args.w.stride[2]);
-  params.weight_w = static_cast<int32_t>(args.w.stride[3]);
+  set_operands(problem, args, params);
   params.walkers = plan.detail[7];
 
   // Wide accesses where addresses allow them; the tile itself does not depend on it.
-  const int64_t size = element_size(problem.dtype);
-  const int64_t vector = 16 / size;
-  const SourceMode plain = size == 2 ? kGather : kPlanes;
-  if (!aligned(source.data, params.source_mode == kPixelPairs ? 4 : 16)) params.source_mode = plain;
-  params.weight_vectors = args.w.stride[1] == 1 && !forward && params.reduce % vector == 0 &&
-                          args.w.stride[0] % vector == 0 && args.w.stride[2] % vector == 0 &&
-                          args.w.stride[3] % vector == 0 && aligned(args.w.data, 16);
-  params.weight_columns_first = params.weight_vectors || params.weight_column <= params.weight_w;
-  if (params.vector_stores == 2 && !aligned(destination.data, 16)) params.vector_stores = 1;
+  const SourceMode plain = element_size(problem.dtype) == 2 ? kGather : kPlanes;
+  if (!aligned(params.source, params.source_mode == kPixelPairs ? 4 : 16))
+    params.source_mode = plain;
+  if (params.vector_stores == 2 && !aligned(params.destination, 16)) params.vector_stores = 1;
 }
 
 void launch(const Problem& problem, const Plan& plan, const Args& args) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/phases.h"
+#include "cuda/gather_params.h"
 #include "cuda/igemm/igemm.h"
 
 namespace convt2d::cuda::igemm {
@@ -29,28 +30,6 @@ int64_t shortest_sum(const Problem& problem) {
   };
   return fewest(problem.h) * fewest(problem.w) *
          (forward ? problem.group_in() : problem.group_out());
-}
-
-int64_t combinations(const GatherParams& p) {
-  return static_cast<int64_t>(p.groups) * p.column_tiles * p.h.groups * p.w.groups;
-}
-
-int64_t tiles_of(const GatherParams& p) {
-  return static_cast<int64_t>(p.tiles_n) * p.tiles_h * p.tiles_w;
-}
-
-// Taps of all phases and source offsets of all groups of an axis.
-struct AxisTotals {
-  double taps = 0, steps = 0;
-};
-
-AxisTotals totals(const AxisTable& table) {
-  AxisTotals sum;
-  for (int g = 0; g < table.groups; ++g) {
-    sum.steps += table.group[g].count;
-    for (int s = 0; s < table.group[g].phases; ++s) sum.taps += table.group[g].taps[s];
-  }
-  return sum;
 }
 
 // Rates of one multiprocessor, in wavefronts (one 128-byte shared-memory or L1 access) a microsecond.

@@ -18,18 +18,8 @@ struct Scope {
 
 __device__ __forceinline__ Scope scope_of(const GatherParams& p) {
   Scope at;
-  int rest = blockIdx.x;
-  at.group_w = rest % p.w.groups;
-  rest /= p.w.groups;
-  at.group_h = rest % p.h.groups;
-  rest /= p.h.groups;
-  at.column_tile = rest % p.column_tiles;
-  rest /= p.column_tiles;
-  at.group = rest % p.groups;
-  at.walker = rest / p.groups;
+  read_combination(p, at);
   const AxisGroup &gh = p.h.group[at.group_h], &gw = p.w.group[at.group_w];
-  at.phases_h = gh.phases;
-  at.phases_w = gw.phases;
   at.patch_pixels = patch_pixels(p);
   // Loads of several pixels start on whole runs; tiles do too, so the first offset decides.
   const int run = p.source_mode == kPixelPairs ? 2 : p.source_mode == kWidePlanes ? 4 : 1;
@@ -47,13 +37,6 @@ __device__ __forceinline__ int slot_h(const GatherParams& p, int s) {
 }
 __device__ __forceinline__ int slot_w(const GatherParams& p, int s) {
   return s - slot_h(p, s) * p.w.slots;
-}
-
-__device__ __forceinline__ TileOrigin tile_origin(const GatherParams& p, int tile) {
-  const int tw = tile % p.tiles_w;
-  const int rest = tile / p.tiles_w;
-  const int th = rest % p.tiles_h;
-  return {rest / p.tiles_h * p.tile_n, th * p.tile_h, tw * p.tile_w};
 }
 
 // Image, row and column of a position inside its tile.

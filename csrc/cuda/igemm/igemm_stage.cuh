@@ -24,11 +24,11 @@ __device__ __forceinline__ Pieces pieces_of(const GatherParams& p, const Scope& 
   Pieces n;
   const int units = p.source_mode == kPixelPairs ? at.patch_pixels / 2 : at.patch_pixels;
   n.source = p.source_mode <= kPixelPairs ? ((units << (p.slice_shift + 1)) + 31) & ~31 : 0;
-  n.source_magic = device_magic_of(units);
+  n.source_magic = magic_of(units);
   const int rows = at.entries * COLUMNS;
   n.weight = ((rows << (p.slice_shift + (kHalf && !p.weight_vectors))) + 31) & ~31;
-  n.rows_magic = device_magic_of(max(rows, 1));
-  n.entries_magic = device_magic_of(max(at.entries, 1));
+  n.rows_magic = magic_of(max(rows, 1));
+  n.entries_magic = magic_of(max(at.entries, 1));
   return n;
 }
 

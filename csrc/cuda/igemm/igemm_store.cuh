@@ -88,7 +88,7 @@ __device__ __forceinline__ void store_rows(const GatherParams& p, const Scope& a
   constexpr int kPitch = staging_pitch(SLOTS);
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   staging += warp * 8 * kPitch;
-  const uint32_t slots_magic = device_magic_of(p.w.slots);
+  const uint32_t slots_magic = magic_of(p.w.slots);
 
   const auto offset_of = [&](int item, int& position, int& sh, int& sw) {
     const int rest = divide(item, slots_magic);

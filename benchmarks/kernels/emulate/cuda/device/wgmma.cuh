@@ -49,9 +49,8 @@ void read_row(uint64_t descriptor, int row, float* out) {
   }
 }
 
-template <class T, int WIDTH, bool TURNED = false>
+template <class T, int WIDTH>
 struct Wgmma {
-  static_assert(!TURNED, "not emulated");
   static void add(float (&sum)[WIDTH / 2], uint64_t a, uint64_t b) {
     constexpr int kDepth = 32 / sizeof(T);
     const int thread = threadIdx.x % 128, row = 16 * (thread / 32) + thread % 32 / 4;
