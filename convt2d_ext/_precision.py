@@ -28,7 +28,7 @@ def precision_of(tensor: Tensor) -> int:
     """The `precision` to call an inner op with."""
     if tensor.dtype is not torch.float32 or not tensor.is_cuda:
         return IEEE
-    # A dispatch mode may be recording the call (compile, export, make_fx).
-    if torch._C._len_torch_dispatch_stack():
+    # Dynamo may be tracing us (compiled autograd) or a dispatch mode recording (compile, export, make_fx).
+    if torch.compiler.is_dynamo_compiling() or torch._C._len_torch_dispatch_stack():
         return ASK_WHEN_RUN
     return ambient_precision()

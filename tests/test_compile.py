@@ -84,7 +84,7 @@ def test_inductor(order, device):
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_compiled_autograd(backend, device):
+def test_compiled_autograd(backend, device, strict_fp32):
     """Dynamo traces our backward, and finds nothing there that it cannot trace."""
     given, again = (tensors(device, requires_grad=True) for _ in range(2))
     function = ENTRANCES["function"]

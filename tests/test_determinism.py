@@ -102,17 +102,3 @@ def test_graph_replay(name):
             result.detach().fill_(float("nan"))
         graph.replay()
         assert all(torch.equal(mine, its) for mine, its in zip(captured, expected))
-
-
-def test_a_layer_alone_and_in_a_batch(device):
-    """A sample's forward does not depend on what else is in its batch.
-
-    (True of one family; the planner may choose another for another batch, so the family is pinned.)
-    """
-    case = BY_NAME["k3s2p1op1"]
-    x, w, bias = (tensor.detach() for tensor in tensors_of(case, device, torch.float32))
-    x = x.repeat(3, 1, 1, 1)
-    whole = calls.conv(x, w, bias, algorithm="direct", **case.arguments)
-    for index, image in enumerate(x):
-        alone = calls.conv(image[None], w, bias, algorithm="direct", **case.arguments)
-        assert torch.equal(whole[index], alone[0])

@@ -47,7 +47,7 @@ def positional(case):
 
 @pytest.mark.parametrize("name", FORWARD_CASES)
 @pytest.mark.parametrize("requires_grad", [False, True])
-def test_opcheck_of_the_public_op(name, requires_grad, device):
+def test_opcheck_of_the_public_op(name, requires_grad, device, strict_fp32):
     case = BY_NAME[name]
     x, w, bias = tensors_of(case, device, requires_grad=requires_grad)
     op = torch.ops.convt2d.conv_transpose2d.default
@@ -57,7 +57,7 @@ def test_opcheck_of_the_public_op(name, requires_grad, device):
 
 @pytest.mark.parametrize("name", FORWARD_CASES)
 @pytest.mark.parametrize("channels_last", [False, True])
-def test_opcheck_of_the_inner_ops(name, channels_last, device):
+def test_opcheck_of_the_inner_ops(name, channels_last, device, strict_fp32):
     case = BY_NAME[name]
     x, w, bias = tensors_of(case, device)
     grad_y = torch.randn(case.y_shape, device=device)
@@ -94,8 +94,7 @@ def test_samples_are_many(op_info):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_opinfo_values_and_strides(op_info, device, dtype):
-    torch.backends.cudnn.conv.fp32_precision = "ieee"
+def test_opinfo_values_and_strides(op_info, device, dtype, strict_fp32):
     for x, w, bias, arguments in samples(op_info, device, dtype):
         exact = [None if each is None else each.double() for each in (x, w, bias)]
         expected = F.conv_transpose2d(*exact, **arguments)
@@ -115,12 +114,12 @@ def test_opinfo_of_unserved_dtypes(op_info, device):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_opinfo_noncontiguous(op_info, device, dtype):
+def test_opinfo_noncontiguous(op_info, device, dtype, strict_fp32):
     from torch.testing._internal.common_utils import noncontiguous_like
 
     for x, w, bias, arguments in samples(op_info, device, dtype):
         strange = [None if each is None else noncontiguous_like(each) for each in (x, w, bias)]
-        assert torch.equal(conv(*strange, **arguments), conv(x, w, bias, **arguments))
+        torch.testing.assert_close(conv(*strange, **arguments), conv(x, w, bias, **arguments))
 
 
 def test_opinfo_gradients(op_info, device):

@@ -79,6 +79,7 @@ MUST_SERVE = (
     ("direct", EVERY_CASE, EVERY_DIRECTION, EVERY_DTYPE, EVERY_LAYOUT, BOARDS),
     ("depthwise", DEPTHWISE, EVERY_DIRECTION, ("f16", "bf16", "f32", "tf32"), DENSE, BOARDS),
     ("igemm", EVERY_CASE, ("forward",), TENSOR_CORES, EVERY_LAYOUT, ("h200", "h100", "b200")),
+    ("hopper", EVERY_CASE, ("forward",), TENSOR_CORES, EVERY_LAYOUT, ("h200", "h100")),
 )
 
 
@@ -99,12 +100,16 @@ SHUFFLE = Case("k_is_s", 8, 96, 48, (100, 120), (2, 2), (2, 2))
 BILINEAR = Case("depthwise", 8, 96, 96, (40, 48), (4, 4), (2, 2), (1, 1), groups=96)
 FEW = Case("two_channels", 4, 2, 2, (64, 80), (4, 4), (2, 2), (1, 1))
 # Elsewhere fp32 multiply-adds are as fast as TF32 or nearly, and `direct` may win.
-DATA_CENTRE = ("a100", "h100", "h200", "b200")
+DATA_CENTRE, HOPPER = ("a100", "h100", "h200", "b200"), ("h100", "h200")
+NOT_HOPPER = ("a100", "b200")
 REGIMES = (
     (BILINEAR, ("f16", "bf16", "f32", "tf32"), EVERY_DIRECTION, DENSE, DATA_CENTRE, "depthwise"),
-    (MANY, ("f16", "bf16", "tf32"), ("forward",), DENSE, DATA_CENTRE, "igemm"),
-    (SAME, ("f16", "bf16", "tf32"), ("forward", "grad_input"), DENSE, DATA_CENTRE, "igemm"),
-    (SHUFFLE, ("f16", "bf16", "tf32"), ("forward",), DENSE, DATA_CENTRE, "igemm"),
+    (MANY, TENSOR_CORES, ("forward",), DENSE, NOT_HOPPER, "igemm"),
+    (MANY, TENSOR_CORES, ("forward",), DENSE, HOPPER, "hopper"),
+    (SAME, TENSOR_CORES, ("forward", "grad_input"), DENSE, NOT_HOPPER, "igemm"),
+    (SAME, TENSOR_CORES, ("forward", "grad_input"), DENSE, HOPPER, "hopper"),
+    (SHUFFLE, TENSOR_CORES, ("forward",), DENSE, NOT_HOPPER, "igemm"),
+    (SHUFFLE, ("f16", "bf16"), ("forward",), DENSE, HOPPER, "hopper"),
     (SAME, ("f32",), ("forward",), ("nchw",), ("h200", "h100"), "igemm"),  # three tf32 products
     (SHUFFLE, ("f32",), ("forward",), ("nchw",), BOARDS, "direct"),  # sums too short for them
     (FEW, ("f32", "f64"), ("forward",), ("nchw",), BOARDS, "direct"),

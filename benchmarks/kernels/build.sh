@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds kernel_bench for sm_90a into build/kernels, with the hopper family, which the wheel does not have
-# yet, and writes the bench's layers beside it. JOBS compilers at once.
+# Builds kernel_bench for sm_90a into build/kernels and writes the bench's layers beside it. JOBS compilers at
+# once.
 set -eu
 cd "$(dirname "$0")/../.."
 out=build/kernels

@@ -2,7 +2,7 @@
 //
 //   kernel_bench check LAYERS MODES DIRECTIONS FAMILY [NAMES]   every tile's best plan, and some at random
 //   kernel_bench time  LAYERS MODES DIRECTIONS FAMILY [NAMES]   the chosen plan, predicted and measured
-//   kernel_bench sweep LAYERS MODES DIRECTIONS FAMILY [NAMES]   the plans that promise most, best first
+//   kernel_bench sweep LAYERS MODES DIRECTIONS FAMILY [NAMES]   twelve plans that promise most, twelve others
 //
 // LAYERS is a file of lines "name N Cin Cout H W kh kw sh sw ph pw oph opw dh dw groups bias"; MODES like
 // fp16:nchw,tf32:nhwc; DIRECTIONS of fwd,grad_input; NAMES keeps the layers that contain one of them.
@@ -29,7 +29,6 @@
 #include "cuda/cuda_check.h"
 #include "cuda/cuda_families.h"
 #include "cuda/direct/direct.h"
-#include "cuda/hopper/hopper.h"
 #include "cuda/hopper/hopper_plan.h"
 #include "cuda/igemm/igemm.h"
 #include "cuda/igemm/igemm_plan.h"
@@ -229,16 +228,21 @@ void time(const Family& family, const std::string& label, const Problem& problem
   Setting at(problem, 0);
   const double floor = floor_of(problem, device).us();
   std::vector<Plan> plans = plans_of(family, problem, device);
+  std::mt19937 random(1);  // a sweep: half of them promising, half of them any
+  for (size_t i = most / 2; most > 1 && i < most && i < plans.size(); ++i)
+    std::swap(plans[i], plans[i + random() % (plans.size() - i)]);
   if (plans.size() > most) plans.resize(most);
   std::vector<std::pair<double, const Plan*>> times;
   for (const Plan& plan : plans)
     times.push_back({measure(family, at, plan, most > 1 ? 3 : 7), &plan});
   std::stable_sort(times.begin(), times.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
-  for (size_t i = 0; i < times.size() && i < 5; ++i)
-    std::printf("%-40s %9.1f us, floor %8.1f x%6.2f, predicted %8.1f  %s\n", label.c_str(),
-                times[i].first, floor, times[i].first / floor, times[i].second->predicted_us,
-                times[i].second->note.c_str());
+  for (const auto& [us, plan] : times) {
+    std::printf("%-40s %9.1f us, floor %8.1f x%6.2f, predicted %8.1f  %s; row %d", label.c_str(), us,
+                floor, us / floor, plan->predicted_us, plan->note.c_str(), plan->row);
+    for (int number : plan->detail) std::printf(" %d", number);
+    std::printf("\n");
+  }
   if (times.empty()) std::printf("%-40s declined\n", label.c_str());
 }
 
@@ -248,8 +252,7 @@ int main(int count, char** arguments) {
   if (count < 6) return std::printf("see the head of %s\n", __FILE__), 2;
   const std::string command = arguments[1], wanted = arguments[5];
   const Device& device = cuda::device(0);
-  const Family* family =
-      wanted == "hopper" ? &cuda::hopper_family : nullptr;  // not in the list yet
+  const Family* family = nullptr;
   const FamilyList list = cuda::families();
   for (int i = 0; i < list.count; ++i)
     if (wanted == list.first[i].name) family = &list.first[i];

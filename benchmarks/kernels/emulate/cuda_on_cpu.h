@@ -42,6 +42,8 @@ void give_way();
 bool meet(int name, int threads, bool good);
 bool all_of_warp(bool good);
 uint32_t trade(uint32_t value, int mask);
+uint32_t of_lane(uint32_t value, int lane);
+[[noreturn]] void fail(const char* what);
 void barrier_init(uint32_t address, uint32_t count);
 void barrier_arrive(uint32_t address);
 void barrier_wait(uint32_t address, uint32_t parity);
@@ -66,6 +68,7 @@ inline void __syncthreads() { emulate::meet(0, emulate::kThreads, true); }
 inline bool __syncthreads_and(bool good) { return emulate::meet(0, emulate::kThreads, good); }
 inline void __syncwarp() { emulate::all_of_warp(true); }
 inline bool __all_sync(unsigned, bool good) { return emulate::all_of_warp(good); }
+inline bool __any_sync(unsigned, bool good) { return !emulate::all_of_warp(!good); }
 template <class T>
 T __shfl_xor_sync(unsigned, T value, int mask) {
   return emulate::bits<T>(emulate::trade(emulate::bits<uint32_t>(value), mask));

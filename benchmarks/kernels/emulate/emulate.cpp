@@ -69,11 +69,6 @@ long progress;  // counts what somebody may wait for
 std::mt19937 random;
 std::function<void()> kernel;
 
-[[noreturn]] void fail(const char* what) {
-  std::printf("%s (block %u, thread %u)\n", what, block_index.x, thread_index.x);
-  std::exit(1);
-}
-
 long show(uint32_t value) {
   Warp& warp = warps[thread_index.x / 32];
   const long generation = warp.generation;
@@ -132,6 +127,11 @@ void run_block(uint32_t block) {
 
 }  // namespace
 
+[[noreturn]] void fail(const char* what) {
+  std::printf("%s (block %u, thread %u)\n", what, block_index.x, thread_index.x);
+  std::exit(1);
+}
+
 void give_way() {
   const unsigned thread = thread_index.x;
   swapcontext(&fibers[thread].context, &scheduler);
@@ -153,6 +153,11 @@ bool meet(int name, int threads, bool good) {
 uint32_t trade(uint32_t value, int mask) {
   const long turn = show(value);
   return warps[thread_index.x / 32].value[turn][(thread_index.x % 32) ^ mask];
+}
+
+uint32_t of_lane(uint32_t value, int lane) {
+  const long turn = show(value);
+  return warps[thread_index.x / 32].value[turn][lane];
 }
 
 bool all_of_warp(bool good) {

@@ -47,6 +47,26 @@ __device__ __forceinline__ void load_shared_16(uint32_t shared, uint32_t (&word)
                : "memory");
 }
 
+// By the type of what is there.
+template <class T>
+__device__ __forceinline__ T load_shared(uint32_t shared);
+template <>
+__device__ __forceinline__ float load_shared<float>(uint32_t shared) {
+  float value;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(shared) : "memory");
+  return value;
+}
+template <>
+__device__ __forceinline__ uint32_t load_shared<uint32_t>(uint32_t shared) {
+  return load_shared_4(shared);
+}
+template <>
+__device__ __forceinline__ unsigned short load_shared<unsigned short>(uint32_t shared) {
+  unsigned short value;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(shared) : "memory");
+  return value;
+}
+
 __device__ __forceinline__ void store_shared_4(uint32_t shared, uint32_t word) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(shared), "r"(word) : "memory");
 }
@@ -55,6 +75,31 @@ __device__ __forceinline__ void store_shared_16(uint32_t shared, const uint32_t 
   asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(shared), "r"(word[0]), "r"(word[1]),
                "r"(word[2]), "r"(word[3])
                : "memory");
+}
+
+// As many words as there are, at a multiple of their size or of 16 bytes.
+template <int WORDS>
+__device__ __forceinline__ void store_shared(uint32_t shared, const uint32_t (&word)[WORDS]) {
+  if constexpr (WORDS == 1) {
+    store_shared_4(shared, word[0]);
+  } else if constexpr (WORDS == 2) {
+    asm volatile("st.shared.v2.b32 [%0], {%1,%2};" ::"r"(shared), "r"(word[0]), "r"(word[1])
+                 : "memory");
+  } else {
+#pragma unroll
+    for (int i = 0; i < WORDS; i += 4)
+      store_shared_16(shared + i * 4, {word[i], word[i + 1], word[i + 2], word[i + 3]});
+  }
+}
+
+// Four tiles of 8 x 8 16-bit numbers, turned. Of tile i, lane l has numbers 2 (l % 4) and the next of row
+// l / 4; they end up in column l / 4 of the rows of 16 bytes whose addresses lanes 8 i to 8 i + 7 give.
+__device__ __forceinline__ void store_turned(uint32_t shared, const uint32_t (&word)[4]) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(shared),
+               "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3])
+               : "memory");
+#endif
 }
 
 }  // namespace convt2d::cuda

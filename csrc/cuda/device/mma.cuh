@@ -8,6 +8,7 @@
 #include <cuda_fp16.h>
 
 #include <cstdint>
+#include <type_traits>
 
 namespace convt2d::cuda {
 
@@ -39,6 +40,23 @@ template <>
 __device__ __forceinline__ uint32_t pack<__nv_bfloat16>(float low, float high) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
   return *reinterpret_cast<const uint32_t*>(&pair);
+}
+
+// sum + 0 * value, pair by pair: NaN from then on where a value is not finite; and the two added.
+template <class T>
+__device__ __forceinline__ uint32_t add_zero_times_pair(uint32_t value, uint32_t sum) {
+  using Pair =
+      std::conditional_t<sizeof(T) == 2 && std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
+  const uint32_t zero = 0;
+  const Pair result =
+      __hfma2(*reinterpret_cast<const Pair*>(&value), *reinterpret_cast<const Pair*>(&zero),
+              *reinterpret_cast<const Pair*>(&sum));
+  return *reinterpret_cast<const uint32_t*>(&result);
+}
+template <class T>
+__device__ __forceinline__ float add_pair(uint32_t pair) {
+  const T* const numbers = reinterpret_cast<const T*>(&pair);
+  return static_cast<float>(numbers[0]) + static_cast<float>(numbers[1]);
 }
 
 // To nearest, in two ordinary instructions: the tensor core ignores the low 13 bits itself, so adding

@@ -36,12 +36,13 @@ namespace convt2d::cuda::hopper {
 constexpr int kProducers = 256, kConsumers = 256;  // threads
 constexpr int kThreads = kProducers + kConsumers;
 constexpr int kConsumerGroups = 2;
-constexpr int kProducerRegisters = 88, kConsumerRegisters = 168;  // 256 x each fill the file
+constexpr int kProducerRegisters = 96, kConsumerRegisters = 160;  // 256 x each fill the file
 constexpr int kGroup = 8;                                         // pixels of a core matrix
 constexpr int kHalfBytes = 16;                                    // of a row
 constexpr int kSliceBytes = 32;                                   // of a row
 constexpr int kChannelRows = 64;  // channels a tile of channel rows has
 constexpr int kMaxStages = 8;
+constexpr int kMaxKernelTaps = 64;  // of turned kernels
 
 // Sums of a consumer thread: width / 2 x operands x slots, at most 128.
 struct TileRow {
@@ -75,11 +76,22 @@ CONVT2D_HOST_DEVICE constexpr int product_bytes(TileRow tile) {
   return weight_rows(tile) * kSliceBytes + 16;
 }
 
-// How a thread loads the source: 8 channels of a pixel or of two neighbours, or whole slices.
+// How a thread loads the source: 8 channels of a pixel, whole slices, or vectors across K.
 enum SourceMode : int32_t {
-  kPixels = 0,      // any strides
-  kPixelPairs = 1,  // 16-bit, even rows of contiguous pixels
-  kVectors = 2,     // contiguous channels
+  kPixels = 0,       // any strides
+  kVectors = 1,      // contiguous channels
+  kTurned = 2,       // 16 bytes of neighbouring pixels, turned on their way (hopper_turn.cuh)
+  kTurnedWords = 3,  // the same, word by word: rows are not made of whole vectors
+};
+
+// The same of the weights. Turned kernels come with pixels and turned pixels, the vectors and columns with
+// vectors of channels.
+enum WeightMode : int32_t {
+  kResident = -1,      // not the producers' business
+  kElements = 0,       // any strides
+  kWeightVectors = 1,  // contiguous along K
+  kTurnedKernels = 2,  // [columns][taps] contiguous: NCHW forward
+  kTurnedColumns = 3,  // columns of a tap contiguous: NHWC forward
 };
 
 // Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.
@@ -91,6 +103,7 @@ struct GatherParams {
   int32_t source_stride[4], destination_stride[4];                         // n, c, h, w
   int32_t weight_group, weight_reduce, weight_column, weight_h, weight_w;  // strides
   int32_t batch, groups, reduce, columns;                                  // channels a group
+  int32_t element_bytes;
   AxisTable h, w;
   int32_t tile_n, tile_h, tile_w;     // positions of a tile that are used
   int32_t tiles_n, tiles_h, tiles_w;  // tiles of the position grid
@@ -105,7 +118,12 @@ struct GatherParams {
   int32_t source_stages, weight_stages;  // buffers, an even number; 0 weight stages: all stay
   int32_t part_products, parts;  // products whose weights a stage holds; such parts of a chunk
   int32_t walkers;               // blocks that share one (group, columns, phases) combination
-  int32_t source_mode, weight_vectors, weight_columns_first;
+  int32_t source_mode, weight_mode;
+  int32_t whole_weight_mode;     // if a stage holds all products of a chunk
+  int32_t weight_columns_first;  // of elements: neighbouring threads load neighbouring columns
+  int32_t weight_vectors;        // what set_operands finds; weight_mode decides
+  int32_t kernel_taps;           // of turned kernels, else 0
+  uint32_t kernel_taps_magic;
   int32_t vector_stores;  // NHWC: runs of neighbouring channels, aligned
   int32_t max_products;   // of any combination
   int32_t overrun;        // pixels an operand may reach beyond the patch
@@ -132,6 +150,25 @@ CONVT2D_HOST_DEVICE int stacked(const GatherParams& p, TileRow tile) {
   return tile.channel_rows ? 1 : p.h.slots * p.w.slots;
 }
 
+// Units of a tile that a producer loads by: pixels or vectors of them.
+CONVT2D_HOST_DEVICE int source_units(const GatherParams& p) {
+  return p.tile_n * p.load_h * p.load_w;
+}
+
+// Channel rows go to memory through a buffer of each consumer warp: 128 bytes of each of its 16 rows, and
+// between them what spreads the lanes' runs of two positions over the banks.
+constexpr int kStagedRow = 128, kStagedRows = 16;
+CONVT2D_HOST_DEVICE constexpr int staging_pitch(TileRow tile, int element_bytes) {
+  const int run = 2 * tile.slots * element_bytes;
+  return kStagedRow + (run > 16 ? 16 : 4 * run);
+}
+CONVT2D_HOST_DEVICE constexpr int staging_bytes(TileRow tile, int element_bytes) {
+  return kStagedRows * staging_pitch(tile, element_bytes);
+}
+
+// Where turned rows go that nobody wants: one a lane.
+constexpr int kDumpBytes = 32 * kHalfBytes;
+
 // A row or column of the sum that stands for a channel (and a phase).
 struct ColumnInfo {
   int32_t offset;            // elements from phase (0, 0) of channel 0 of the tensor; -1: nothing
@@ -142,8 +179,8 @@ struct ColumnInfo {
 
 // Byte offsets in a block's dynamic shared memory; the planner and the kernel share this.
 struct SharedMap {
-  int32_t barriers, shifts, taps, columns, destinations, sources, patch, patch_stage, weights,
-      weight_stage, total;
+  int32_t barriers, shifts, taps, kernel, dump, columns, positions, destinations, staging, sources,
+      patch, patch_stage, weights, weight_stage, total;
 };
 
 CONVT2D_HOST_DEVICE SharedMap shared_map(const GatherParams& p, TileRow tile) {
@@ -155,13 +192,21 @@ CONVT2D_HOST_DEVICE SharedMap shared_map(const GatherParams& p, TileRow tile) {
   at += p.max_products * 4;
   map.taps = at;
   at += p.max_products * stacked(p, tile) * 4;
+  map.kernel = at;
+  at += p.kernel_taps * 4;
   at = (at + 15) / 16 * 16;
+  map.dump = at;
+  at += kDumpBytes;
   map.columns = at;
   at += weight_rows(tile) * 16;
+  map.positions = at;
+  at += block_positions(tile) * 4;
   map.destinations = at;
   at += tile.channel_rows ? block_positions(tile) * 8 : 0;
+  map.staging = at;
+  at += tile.channel_rows ? kConsumers / 32 * staging_bytes(tile, p.element_bytes) : 0;
   map.sources = at;  // a list for each producer group
-  at += 2 * p.tile_n * p.load_h * p.load_w * 8;
+  at += 2 * (source_units(p) + 3) * 8;
   at = (at + 127) / 128 * 128;
   map.patch = at;
   map.patch_stage = source_slice(p) << p.slice_shift;

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "cuda/hopper/hopper_stage.cuh"
-#include "cuda/hopper/hopper_store.cuh"
+#include "cuda/hopper/hopper_store_rows.cuh"
 
 namespace convt2d::cuda::hopper {
 
@@ -28,7 +28,10 @@ __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at,
   const int* const shifts = reinterpret_cast<const int*>(places.base + map.shifts);
   int2* const destinations =
       reinterpret_cast<int2*>(places.base + map.destinations) + group * kPositions;
-  Tables tables = {places.columns, places.pairs, places.even, destinations, kBroken};
+  const Tables tables = {
+      places.columns, reinterpret_cast<const int*>(places.base + map.positions),
+      places.pairs,   places.even,
+      destinations,   places.staging + threadIdx.x / 32 * staging_bytes(tile, sizeof(T))};
   const uint64_t source_layout = operand_layout(source_half(p), group_pixels(p) * kHalfBytes);
   const uint64_t weight_layout =
       operand_layout(weight_rows(tile) * kHalfBytes, kGroup * kHalfBytes);
@@ -38,11 +41,7 @@ __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at,
     first_pixel[o] = operand_pixel(p, tile, group * tile.operands + o) * kHalfBytes;
 
   if (!p.weight_stages) {
-    if (p.weight_vectors) {
-      bring_all_weights<M, true>(p, at, tile, places, map.weight_stage);
-    } else {
-      bring_all_weights<M, false>(p, at, tile, places, map.weight_stage);
-    }
+    bring_all_weights<M>(p, at, tile, places, map.weight_stage);
     fence_for_wgmma();
     barrier_among(kAllConsumers, kConsumers);
   }
@@ -52,12 +51,11 @@ __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at,
   const int slice_stride = source_slice(p);
   const int weight_slice = p.part_products * product_bytes(tile);
   Ring source, weight;
-  for (int now = at.walker; now < tiles; now += p.walkers) {
-    const TileOrigin origin = tile_origin(p, now);
-    if constexpr (tile.channel_rows) {
-      barrier_among(kGroup0 + group, 128);  // all have stored the tile before
-      tables.runs = list_destinations<T, ROW>(p, at, origin, destinations, group, kGroup0 + group);
-    }
+  TileWalk walk(p, at.walker);
+  for (int now = at.walker; now < tiles; now += p.walkers, walk.advance(p)) {
+    const TileOrigin origin = walk.origin(p);
+    if constexpr (tile.channel_rows)
+      list_destinations<ROW>(p, at, origin, tables.positions, destinations, group, kGroup0 + group);
     Sums<ROW> sum;
 #pragma unroll
     for (int o = 0; o < tile.operands; ++o)
@@ -148,6 +146,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   ColumnInfo* const columns = reinterpret_cast<ColumnInfo*>(smem + map.columns);
   build_products(p, at, tile, reinterpret_cast<int*>(smem + map.shifts), taps);
   build_columns<typename M::Element>(p, at, tile, columns);
+  build_positions(p, tile, reinterpret_cast<int*>(smem + map.positions));
 
   Places places;
   places.base = smem;
@@ -158,6 +157,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   places.empty_source = barriers + kMaxStages * 8;
   places.full_weight = barriers + kMaxStages * 16;
   places.empty_weight = barriers + kMaxStages * 24;
+  places.staging = shared_address(smem + map.staging);
+  places.dump = shared_address(smem + map.dump);
+  places.kernel = reinterpret_cast<int*>(smem + map.kernel);
   places.patch = shared_address(smem + map.patch);
   places.weights = shared_address(smem + map.weights);
   if (threadIdx.x < kMaxStages) {  // a lane of each warp arrives; one producer group fills a buffer
@@ -167,6 +169,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     barrier_init(places.empty_weight + threadIdx.x * 8, kConsumers / 32);
   }
   __syncthreads();
+  build_kernel(p, at, tile, taps, reinterpret_cast<int*>(smem + map.kernel));
   const bool one = threadIdx.x * 2 < weight_rows(tile);
   const ColumnInfo *const first = columns + (one ? threadIdx.x * 2 : 0), *const second = first + 1;
   places.pairs = __syncthreads_and(first->offset < 0 ? second->offset < 0
@@ -177,7 +180,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   if (threadIdx.x >= kConsumers) {
     fewer_registers<kProducerRegisters>();
-    Producer<M>{p, at, tile, map, places}.run();
+    produce<M>(p, at, tile, map, places);
   } else {
     more_registers<kConsumerRegisters>();
     consume<M, ROW>(p, at, map, places);

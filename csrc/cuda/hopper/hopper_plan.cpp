@@ -10,24 +10,49 @@
 namespace convt2d::cuda::hopper {
 namespace {
 
-// Cycles of one multiprocessor; fitted to the forward of bench/layers.json on the H200, 2026-11-21.
-constexpr double kClock = 1700;    // cycles a microsecond
-constexpr double kLaunch = 5;      // us, empty kernel, tables, first loads, last stores
-constexpr double kPiece = 500;     // a buffer handed over and back
-constexpr double kBatch = 1000;    // a batch of loads on its way
-constexpr double kParcel = 70;     // a parcel of each thread of a producer group
-constexpr double kSector = 2;      // 32 bytes of the source from L2 or beyond
-constexpr double kProduct = 20;    // beside the multiplications of a product
-constexpr double kStored = 16;     // a sum of each consumer thread
-constexpr double kTile = 800;      // tables of a tile, first product, last product
-constexpr double kOverlap = 0.75;  // how much of the lesser work hides behind the greatest
-constexpr double kStalls = 1.7;    // what nothing above accounts for
-constexpr double kWeights = 2.5;   // filling a buffer with weights, over one with pixels
+// Cycles of one multiprocessor; fitted to 8016 plans of bench/layers.json on the H200 (kernel_bench sweep, fp16
+// and tf32, both layouts, forward and grad_input; 2026-11-21).
+constexpr double kClock = 1700;        // cycles a microsecond
+constexpr double kLaunch = 12;         // us, empty kernel, tables, first loads, last stores
+constexpr double kPiece = 520;         // a buffer handed over and back
+constexpr double kBatch = 1100;        // a batch of loads on its way
+constexpr double kParcel = 45;         // a parcel of each thread of a producer group
+constexpr double kSector = 0.35;       // 32 bytes of the source from L2 or beyond
+constexpr double kProduct = 40;        // beside the multiplications of a product
+constexpr double kTurnedHalf = 83;     // of turned ones
+constexpr double kStored = 7.8;        // a sum of each consumer thread
+constexpr double kStaged = 8.3;        // a byte of it where rows are staged
+constexpr double kSectorStored = 0.8;  // 32 bytes on their way to L2
+constexpr double kRagged = 0.6;        // what the ends of a run add, in sectors
+constexpr double kTile = 1600;         // tables of a tile, first product, last product
+constexpr double kOverlap = 0.5;       // how much of the lesser work hides behind the greatest
+constexpr double kStalls = 1.55;       // what nothing above accounts for
+constexpr double kWeights = 3.8;       // filling a buffer with weights, over one with pixels
+
+// What brings a buffer: parcels, how many of them a thread has on their way, and cycles each.
+struct Load {
+  double parcels, batch, each;
+};
 
 // Cycles to fill a buffer, of one of two producer groups.
-double fill_cycles(double parcels) {
-  const double each = std::ceil(parcels / (kProducers / 2));
-  return (kPiece + std::ceil(each / 6) * kBatch + each * kParcel) / 2;
+double fill_cycles(const Load& load) {
+  const double of_thread = std::ceil(load.parcels / (kProducers / 2));
+  return (kPiece + std::ceil(of_thread / load.batch) * kBatch + of_thread * load.each) / 2;
+}
+
+Load source_load(const GatherParams& p, bool half) {
+  const double slices = 1 << p.slice_shift, units = source_units(p);
+  if (p.source_mode >= kTurned) return {std::ceil(units / 4) * 64 * slices, 8, kTurnedHalf};
+  return {units * slices * (half && p.source_mode != kVectors ? 2 : 1), 6, kParcel};
+}
+
+Load weight_load(const GatherParams& p, TileRow tile, bool half) {
+  const double slices = 1 << p.slice_shift;
+  if (p.weight_mode < kTurnedKernels)
+    return {p.part_products * weight_rows(tile) * slices * (half ? 2 : 1), 6, kParcel * kWeights};
+  const double units = p.kernel_taps ? 1 : p.part_products * stacked(p, tile);
+  const double neighbours = p.tile_channels * std::max(p.kernel_taps, 1);
+  return {std::ceil(neighbours / 32) * units * 64 * slices, 8, kTurnedHalf};
 }
 
 double predict(const Problem& problem, const Device& device, const GatherParams& p, TileRow tile,
@@ -45,11 +70,11 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
   const double mma =
       products * (k_slices * kConsumerGroups * tile.operands * multiply + p.chunks * kProduct);
 
-  const double units = static_cast<double>(p.tile_n) * p.load_h * p.load_w;
-  const double source_parcels = units * slices * (half && p.source_mode != kVectors ? 2 : 1);
-  const double weight_parcels = p.part_products * weight_rows(tile) * slices * (half ? 2 : 1);
+  const double units = source_units(p);
+  const double source_fill = fill_cycles(source_load(p, half)),
+               weight_fill = fill_cycles(weight_load(p, tile, half));
   const double parts = p.weight_stages ? std::ceil(products / p.part_products) : 0;
-  const double row_bytes = p.load_w * (p.source_mode == kPixelPairs ? 2 : 1) * size;
+  const double row_bytes = p.load_w * (p.source_mode >= kTurned ? 16 : size);
   const double source_sectors =
       p.source_mode == kVectors
           ? units * k_slices
@@ -58,19 +83,25 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
   const double tap_sectors =
       problem.w_layout == Layout::nhwc ? products : double(problem.h.kernel) * problem.w.kernel;
   const double weight_sectors = p.weight_stages ? tap_sectors * weight_rows(tile) * k_slices : 0;
-  const double produce = std::max(
-      p.chunks * (fill_cycles(source_parcels) + parts * kWeights * fill_cycles(weight_parcels)),
-      source_sectors * kSector + weight_sectors);
+  const double produce = std::max(p.chunks * (source_fill + parts * weight_fill),
+                                  source_sectors * kSector + weight_sectors);
 
-  // Outputs that are neighbours in memory and stored at once, by the four lanes or eight of a row.
+  // Outputs that are neighbours in memory: a row of channel rows goes as pieces of 128 bytes; otherwise what
+  // the lanes of a row or column hold: channels in NHWC, unless phases stand between them, or positions.
   const double sums = tile.width / 2.0 * tile.operands * tile.slots;
-  const double run_bytes = p.vector_stores     ? 64
-                           : tile.channel_rows ? (p.operand_columns ? 8 : 16) * tile.slots * size
-                                               : 8 * size * p.w.slots;
+  const double staged_bytes = (p.operand_columns ? 8 : p.tile_w) * tile.slots * size;
+  const bool channels_last = (forward ? problem.y_layout : problem.x_layout) == Layout::nhwc;
+  const double run_bytes = p.vector_stores         ? 64
+                           : tile.channel_rows     ? std::min(128.0, staged_bytes)
+                           : !channels_last        ? 8 * size * p.w.slots
+                           : stacked(p, tile) == 1 ? 8 * size
+                                                   : size;
   const double scatter =
       forward ? std::min(4.0, double(problem.w.stride) / p.w.slots) : 1;  // phases of other blocks
-  const double store = std::max(
-      sums * kStored, sums * kConsumers * size / 32 * std::max(1.0, 32 / run_bytes) * scatter);
+  const bool whole = !half || (forward ? problem.w.out : problem.w.in) % 2 == 0;
+  const double each = !tile.channel_rows ? kStored : kStaged * size * (whole ? 1 : 1.7);
+  const double sectors = sums * kConsumers * size / 32 * (1 + kRagged * 32 / run_bytes) * scatter;
+  const double store = std::max(sums * each, sectors * kSectorStored);
 
   const double busiest = std::max({mma, produce, store});
   const double cycles = busiest + (1 - kOverlap) * (mma + produce + store - busiest) + kTile;
@@ -79,8 +110,7 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
   const double tiles = static_cast<double>(tiles_of(p));
   const double waves = std::ceil(combos * walkers / device.sm_count);
   const double rounds = std::ceil(tiles / walkers) * waves;
-  const double prologue =
-      p.weight_stages ? 0 : p.chunks * std::ceil(weight_parcels / kConsumers) * 350 * waves;
+  const double prologue = p.weight_stages ? 0 : 2 * p.chunks * weight_fill * waves;
   const double busy_us = kStalls * (rounds * cycles + prologue) / kClock;
 
   const double l2_bytes =

@@ -21,8 +21,7 @@ __device__ __forceinline__ Scope scope_of(const GatherParams& p, TileRow tile) {
   read_combination(p, at);
   const AxisGroup &gh = p.h.group[at.group_h], &gw = p.w.group[at.group_w];
   at.low_h = gh.offset_low;
-  // Pairs of pixels start on even columns; tiles do too, so the first offset decides.
-  at.low_w = gw.offset_low - (p.source_mode == kPixelPairs ? gw.offset_low & 1 : 0);
+  at.low_w = gw.offset_low;
   at.products = 0;
   if (tile.channel_rows) {
     for (int i = 0; i < gh.phases; ++i)
@@ -46,15 +45,51 @@ __device__ __forceinline__ int operand_pixel(const GatherParams& p, TileRow tile
   return row * (operand_positions(tile) / kGroup) * p.plane_w + column * kGroup;
 }
 
-// Image, row and column of a position; n is negative where the tile has no such position.
-__device__ __forceinline__ TileOrigin position_of(const GatherParams& p, TileRow tile,
-                                                  TileOrigin origin, int position) {
-  const int operand = position / operand_positions(tile), i = position % operand_positions(tile);
-  const int pixel = operand_pixel(p, tile, operand) + i / kGroup * group_pixels(p) + i % kGroup;
-  const int row = divide(pixel, p.plane_w_magic), image = divide(row, p.plane_h_magic);
-  const int h = row - image * p.plane_h, w = pixel - row * p.plane_w;
-  const bool inside = image < p.tile_n && h < p.tile_h && w < p.tile_w;
-  return {inside ? origin.n + image : -1, origin.h + h, origin.w + w};
+// The tiles of a block, one after the other, without a division for each.
+class TileWalk {
+ public:
+  __device__ __forceinline__ TileWalk(const GatherParams& p, int first)
+      : first_(split(p, first)), step_(split(p, p.walkers)) {}
+  __device__ __forceinline__ void advance(const GatherParams& p) {
+    first_.w += step_.w;
+    const bool next_row = first_.w >= p.tiles_w;
+    if (next_row) first_.w -= p.tiles_w;
+    first_.h += step_.h + next_row;
+    const bool next_image = first_.h >= p.tiles_h;
+    if (next_image) first_.h -= p.tiles_h;
+    first_.n += step_.n + next_image;
+  }
+  __device__ __forceinline__ TileOrigin origin(const GatherParams& p) const {
+    return {first_.n * p.tile_n, first_.h * p.tile_h, first_.w * p.tile_w};
+  }
+
+ private:
+  static __device__ __forceinline__ TileOrigin split(const GatherParams& p, int tile) {
+    const int rest = tile / p.tiles_w;
+    return {rest / p.tiles_h, rest % p.tiles_h, tile % p.tiles_w};
+  }
+  TileOrigin first_, step_;  // in tiles
+};
+
+// Image, row and column of each position from its tile's first one, packed; -1 where the tile has no such
+// position. A table, since a tile's epilogue must not divide.
+__device__ __forceinline__ void build_positions(const GatherParams& p, TileRow tile,
+                                                int* positions) {
+  for (int i = threadIdx.x; i < block_positions(tile); i += kThreads) {
+    const int operand = i / operand_positions(tile), inner = i % operand_positions(tile);
+    const int pixel =
+        operand_pixel(p, tile, operand) + inner / kGroup * group_pixels(p) + inner % kGroup;
+    const int row = divide(pixel, p.plane_w_magic), image = divide(row, p.plane_h_magic);
+    const int h = row - image * p.plane_h, w = pixel - row * p.plane_w;
+    const bool inside = image < p.tile_n && h < p.tile_h && w < p.tile_w;
+    positions[i] = inside ? image << 20 | h << 10 | w : -1;
+  }
+}
+
+// n is negative where the tile has no such position.
+__device__ __forceinline__ TileOrigin position_of(TileOrigin origin, int packed) {
+  return {packed < 0 ? -1 : origin.n + (packed >> 20), origin.h + (packed >> 10 & 1023),
+          origin.w + (packed & 1023)};
 }
 
 // Where a position goes: element offset of phase (0, 0), or -1; and how many more rows and columns the
@@ -126,6 +161,19 @@ __device__ __forceinline__ int2 channel_and_phase(const GatherParams& p, TileRow
                    phase);
 }
 
+// The same the other way round: the first row of a phase, and from there the row of a channel.
+__device__ __forceinline__ int first_row(const GatherParams& p, TileRow tile, int phase) {
+  return p.vector_stores ? phase * p.tile_channels : phase;
+}
+template <class T>
+__device__ __forceinline__ int row_of(const GatherParams& p, TileRow tile, int channel) {
+  if (tile.channel_rows) return channel;
+  if (!p.vector_stores) return channel * stacked(p, tile);
+  constexpr int kRun = 16 / int(sizeof(T));
+  const int run = channel / kRun, inner = channel % kRun;
+  return (run / 4 * (kRun / 2) + inner / 2) * 8 + run % 4 * 2 + inner % 2;
+}
+
 template <class T>
 __device__ __forceinline__ void build_columns(const GatherParams& p, const Scope& at, TileRow tile,
                                               ColumnInfo* columns) {
@@ -149,19 +197,72 @@ __device__ __forceinline__ void build_columns(const GatherParams& p, const Scope
   }
 }
 
+// A vector of pixels in a list: element offset of its first pixel in channel 0; and, packed, its base in the
+// patch, in pixels (+ 8), which of its words exist, and which of its pixels are of the patch.
+__device__ __forceinline__ int2 turned_unit(int offset, int base, int mask, int from, int to) {
+  return make_int2(offset, (base + 8) << 16 | mask << 8 | to << 4 | from);
+}
+__device__ __forceinline__ int turned_mask(int packed) { return packed >> 8 & 15; }
+__device__ __forceinline__ bool turned_wanted(int packed, int i) {
+  return i >= (packed & 15) && i < (packed >> 4 & 15);
+}
+__device__ __forceinline__ int turned_base(int packed) { return ((packed >> 16) - 8) * kHalfBytes; }
+// From a vector's base to its `i`-th pixel, in bytes of a half. The planes of an axis take turns; `shift` is the
+// plane of pixel 0.
+__device__ __forceinline__ int turned_row(const GatherParams& p, int shift, int i) {
+  const int x = divide(shift + i, p.planes_w_magic), plane = shift + i - x * p.planes_w;
+  return (plane * plane_pixels(p) + x) * kHalfBytes;
+}
+
+// How many pixels before a patch's first column its vectors start: at a multiple of their length or, where
+// rows are not made of whole ones, of a word's.
+__device__ __forceinline__ int turned_lead(const GatherParams& p, const Scope& at, TileOrigin o) {
+  const int w0 = o.w * p.w.source_step + at.low_w;
+  return w0 & (p.source_mode == kTurned ? 7 : 1);
+}
+__device__ __forceinline__ int turned_shift(const GatherParams& p, int lead) {
+  return -lead & (p.planes_w - 1);
+}
+
+__device__ __forceinline__ void build_turned_sources(const GatherParams& p, const Scope& at,
+                                                     TileOrigin o, int2* sources, int thread,
+                                                     int threads) {
+  constexpr int kVector = 8, kWord = 2;  // pixels
+  const int h0 = o.h * p.h.source_step + at.low_h, w0 = o.w * p.w.source_step + at.low_w;
+  const int lead = turned_lead(p, at, o), shift = turned_shift(p, lead);
+  const int units = source_units(p), columns = p.plane_w * p.planes_w;
+  for (int i = thread; i < units + 3; i += threads) {
+    const int load_row = divide(i, p.load_w_magic);
+    const int image = divide(load_row, p.load_h_magic);
+    const int row = load_row - image * p.load_h;
+    const int column = (i - load_row * p.load_w) * kVector - lead;
+    const int y = divide(row, p.planes_h_magic), plane_y = row - y * p.planes_h;
+    const int n = o.n + image, h = h0 + y * p.h.source_step + plane_y, w = w0 + column;
+    const bool wanted = i < units && column < columns;
+    int mask = 0;
+    if (wanted && n < p.batch && h >= 0 && h < p.h.source_extent)
+#pragma unroll
+      for (int k = 0; k < 4; ++k)
+        mask |= (w + k * kWord >= 0 && w + k * kWord < p.w.source_extent) << k;
+    const int pixel = ((plane_y * p.planes_w * p.tile_n + image) * p.plane_h + y) * p.plane_w;
+    const int x = (column - shift) / p.planes_w;  // without a remainder
+    sources[i] =
+        turned_unit(n * p.source_stride[0] + h * p.source_stride[2] + w, wanted ? pixel + x : 0,
+                    mask, max(-column, 0), wanted ? min(columns - column, kVector) : 0);
+  }
+}
+
 // Where the pixels of a tile come from (element offset of channel 0, or -1 outside) and go to (bytes in
 // a half). In the order of the source, so that lanes load neighbours.
-__device__ __forceinline__ void build_sources(const GatherParams& p, const Scope& at, int tile,
+__device__ __forceinline__ void build_sources(const GatherParams& p, const Scope& at, TileOrigin o,
                                               int2* sources, int thread, int threads) {
-  const TileOrigin o = tile_origin(p, tile);
   const int h0 = o.h * p.h.source_step + at.low_h, w0 = o.w * p.w.source_step + at.low_w;
-  const bool pairs = p.source_mode == kPixelPairs;
   const int units = p.tile_n * p.load_h * p.load_w;
   for (int i = thread; i < units; i += threads) {
     const int load_row = divide(i, p.load_w_magic);
     const int image = divide(load_row, p.load_h_magic);
     const int row = load_row - image * p.load_h;
-    const int column = (i - load_row * p.load_w) << pairs;
+    const int column = i - load_row * p.load_w;
     const int x = divide(column, p.planes_w_magic), plane_x = column - x * p.planes_w;
     const int y = divide(row, p.planes_h_magic), plane_y = row - y * p.planes_h;
     const int n = o.n + image, h = h0 + y * p.h.source_step + plane_y,

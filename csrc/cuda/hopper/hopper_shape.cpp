@@ -19,6 +19,54 @@ Planes planes_of(const AxisTable& axis, int tile, int span) {
 
 }  // namespace
 
+namespace {
+
+// How many elements before the first column of a patch its vectors start, at most, if they start on
+// multiples of `piece`.
+int lead_of(const GatherParams& p, int piece) {
+  if (p.tile_w * p.w.source_step % piece != 0 && p.tiles_w > 1) return piece - 1;
+  int lead = 0;
+  for (int i = 0; i < p.w.groups; ++i)
+    lead = std::max(lead, ((p.w.group[i].offset_low % piece) + piece) % piece);
+  return lead;
+}
+
+// Whether every phase of a combination has a tap at every source offset of it: then no row of the weights
+// is left out by those who walk the taps.
+bool all_tapped(const GatherParams& p) {
+  for (int i = 0; i < p.h.groups; ++i)
+    for (int j = 0; j < p.w.groups; ++j) {
+      const AxisGroup &h = p.h.group[i], &w = p.w.group[j];
+      int taps_h = 0, taps_w = 0;
+      for (int a = 0; a < h.phases; ++a) taps_h += h.taps[a];
+      for (int a = 0; a < w.phases; ++a) taps_w += w.taps[a];
+      if (taps_h * taps_w != h.count * h.phases * w.count * w.phases) return false;
+    }
+  return true;
+}
+
+// How weights come if a stage holds all products of a chunk.
+WeightMode whole_weight_mode(const Problem& problem, TileRow tile, const GatherParams& p,
+                             int vector) {
+  const int64_t taps = problem.h.kernel * problem.w.kernel;
+  const bool forward = problem.direction == Direction::fwd;
+  const auto even = [&](int64_t each) {  // vectors do not straddle column tiles
+    return p.columns * each % vector == 0 &&
+           (p.column_tiles == 1 || p.tile_channels * each % vector == 0);
+  };
+  const bool half = element_size(problem.dtype) == 2;
+  if (p.source_mode == kVectors) {
+    if (problem.w_layout != Layout::nhwc) return kElements;
+    if (!forward) return kWeightVectors;
+    return half && even(1) ? kTurnedColumns : kElements;
+  }
+  const bool turned = half && forward && problem.w_layout == Layout::nchw && even(taps) &&
+                      taps <= kMaxKernelTaps && (tile.channel_rows || all_tapped(p));
+  return turned ? kTurnedKernels : kElements;
+}
+
+}  // namespace
+
 void set_buffers(const GatherChoice& choice, GatherParams& params) {
   params.slice_shift = choice.slice_shift;
   params.source_stages = choice.source_stages;
@@ -27,6 +75,8 @@ void set_buffers(const GatherChoice& choice, GatherParams& params) {
       std::max(1, choice.weight_stages ? choice.part_products : params.max_products);
   params.parts =
       std::max<int>(1, static_cast<int>(ceil_div(params.max_products, params.part_products)));
+  const bool turned = params.whole_weight_mode >= kTurnedKernels;
+  params.weight_mode = turned && params.parts > 1 ? kElements : params.whole_weight_mode;
 }
 
 std::string gather_shape(const Problem& problem, const GatherChoice& choice, GatherParams& params) {
@@ -38,6 +88,7 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
   params = {};
   params.batch = static_cast<int32_t>(problem.batch);
   params.groups = static_cast<int32_t>(problem.groups);
+  params.element_bytes = static_cast<int32_t>(element_size(problem.dtype));
   params.reduce = static_cast<int32_t>(forward ? problem.group_in() : problem.group_out());
   params.columns = static_cast<int32_t>(forward ? problem.group_out() : problem.group_in());
 
@@ -72,21 +123,25 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
 
   const Layout source = forward ? problem.x_layout : problem.y_layout;
   const int step = params.w.source_step;
-  const bool pairs = half && source == Layout::nchw && params.w.source_extent % 2 == 0 &&
-                     step <= 2 && (choice.tile_w * step % 2 == 0 || params.tiles_w == 1);
+  const int planes = std::min(step, span_of(params.w) + 1);
+  const bool turned = half && source == Layout::nchw && params.w.source_extent % 2 == 0 &&
+                      planes == step && vector % planes == 0;
   params.source_mode = source == Layout::nhwc && params.reduce % vector == 0 ? kVectors
-                       : pairs                                               ? kPixelPairs
-                                                                             : kPixels;
-  const bool in_pairs = params.source_mode == kPixelPairs;
+                       : !turned                                             ? kPixels
+                       : params.w.source_extent % vector == 0                ? kTurned
+                                                                             : kTurnedWords;
   const Planes h = planes_of(params.h, choice.tile_h, span_of(params.h));
-  Planes w = planes_of(params.w, choice.tile_w, span_of(params.w) + in_pairs);
-  if (in_pairs) w = {step, step == 1 ? (w.extent + 1) / 2 * 2 : w.extent};
+  const Planes w = planes_of(params.w, choice.tile_w, span_of(params.w));
   params.plane_h = h.extent;
   params.plane_w = w.extent;
   params.planes_h = h.count;
   params.planes_w = w.count;
   params.load_h = h.extent * h.count;
-  params.load_w = w.extent * w.count / (in_pairs ? 2 : 1);
+  params.load_w = w.extent * w.count;
+  if (params.source_mode >= kTurned) {
+    const int lead = lead_of(params, params.source_mode == kTurned ? vector : 2);
+    params.load_w = static_cast<int32_t>(ceil_div(lead + w.extent * w.count, vector));
+  }
   params.plane_h_magic = magic_of(params.plane_h);
   params.plane_w_magic = magic_of(params.plane_w);
   params.load_h_magic = magic_of(params.load_h);
@@ -112,7 +167,7 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
                                           : operands * positions;
   const int farthest = last + (patch_pixels(params) - plane_pixels(params)) +
                        span_of(params.h) / params.h.source_step * w.extent +
-                       (span_of(params.w) + in_pairs) / step;
+                       span_of(params.w) / step;
   params.overrun = std::max(0, farthest - patch_pixels(params));
 
   for (int i = 0; i < params.h.groups; ++i)
@@ -126,10 +181,18 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
     }
   params.chunks = static_cast<int32_t>(
       ceil_div(params.reduce, static_cast<int64_t>(slice) << choice.slice_shift));
+  params.whole_weight_mode = whole_weight_mode(problem, tile, params, vector);
+  params.kernel_taps = params.whole_weight_mode == kTurnedKernels
+                           ? static_cast<int32_t>(problem.h.kernel * problem.w.kernel)
+                           : 0;
+  params.kernel_taps_magic = magic_of(std::max(params.kernel_taps, 1));
   set_buffers(choice, params);
+  if (std::max({params.tile_n, params.tile_h, params.tile_w}) > 1023) return "a tile is too long";
   const int64_t units = static_cast<int64_t>(params.tile_n) * params.load_h * params.load_w;
-  const int64_t parcels = std::max<int64_t>(units, params.part_products * weight_rows(tile))
-                          << (choice.slice_shift + 1);
+  const int64_t neighbours = static_cast<int64_t>(params.tile_channels) * params.kernel_taps;
+  const int64_t parcels =
+      std::max<int64_t>({8 * units, params.part_products * weight_rows(tile), neighbours + 32})
+      << (choice.slice_shift + 1);
   if (parcels > kMostParcels)
     return "a chunk has too many pieces (" + std::to_string(parcels) + ")";
   if (source_half(params) >= 1 << 18 || patch_pixels(params) > kMostParcels)

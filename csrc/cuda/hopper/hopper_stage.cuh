@@ -5,30 +5,22 @@
 // scoreboards, so a pipeline of parcels would wait for its newest load whenever it needs the oldest.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/barrier.cuh"
 #include "cuda/device/memory.cuh"
 #include "cuda/device/wgmma.cuh"
-#include "cuda/hopper/hopper_scope.cuh"
+#include "cuda/hopper/hopper_turn.cuh"
 
 namespace convt2d::cuda::hopper {
-
-// Where things lie in shared memory, by address.
-struct Places {
-  unsigned char* base;
-  const int* taps;
-  const ColumnInfo* columns;
-  bool pairs, even;                                               // of columns: see Tables
-  uint32_t full_source, empty_source, full_weight, empty_weight;  // barriers, 8 bytes a stage
-  uint32_t patch, weights;
-};
 
 struct Parcel {
   uint32_t word[8];
   uint32_t address;  // shared; 0: nothing to deliver
 };
 
-// Eight elements, or pairs of them, `stride` bytes apart, of which `left` exist; the others are zero.
+// Eight elements, `stride` bytes apart, of which `left` exist; the others are zero.
 template <int BYTES>
 __device__ __forceinline__ void load_eight(uint32_t (&word)[8], const char* from, int64_t stride,
                                            int left) {
@@ -57,7 +49,7 @@ __device__ __forceinline__ int source_parcels(const GatherParams& p, int units) 
 }
 template <class M>
 __device__ __forceinline__ int weight_parcels(const GatherParams& p, TileRow tile) {
-  const bool halves = sizeof(typename M::Element) == 2 && !p.weight_vectors;
+  const bool halves = sizeof(typename M::Element) == 2 && p.weight_mode != kWeightVectors;
   return (p.part_products * weight_rows(tile)) << (p.slice_shift + halves);
 }
 
@@ -89,7 +81,7 @@ __device__ __forceinline__ void pick_source(const GatherParams& p, const Scope& 
     const int channel = (chunk << p.slice_shift) * M::kRow + octet * 8;
     const int left = unit.x < 0 ? 0 : p.reduce - channel;
     const int64_t stride = static_cast<int64_t>(p.source_stride[1]) * sizeof(T);
-    load_eight<MODE == kPixelPairs ? 4 : sizeof(T)>(
+    load_eight<sizeof(T)>(
         parcel.word,
         source + (at.group * p.reduce + channel) * stride + unit.x * int64_t(sizeof(T)), stride,
         left);
@@ -140,9 +132,9 @@ __device__ __forceinline__ void pick_weights(const GatherParams& p, const Scope&
   }
 }
 
-enum class Shape { kSlice, kHalf, kPair };
+enum class Shape { kSlice, kHalf };
 
-// `second`: bytes from the first 16 of a slice to its other 16, or from a pixel to its neighbour.
+// `second`: bytes from the first 16 of a slice to its other 16.
 template <class M>
 __device__ __forceinline__ void deliver(const Parcel& parcel, Shape shape, int second) {
   if (parcel.address == 0) return;
@@ -153,21 +145,37 @@ __device__ __forceinline__ void deliver(const Parcel& parcel, Shape shape, int s
     store_shared_16(parcel.address, low);
     return;
   }
-  if (sizeof(typename M::Element) == 2 && shape == Shape::kPair) {
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      low[j] = __byte_perm(parcel.word[2 * j], parcel.word[2 * j + 1], 0x5410);
-      high[j] = __byte_perm(parcel.word[2 * j], parcel.word[2 * j + 1], 0x7632);
-    }
-  } else {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      low[j] = M::round(parcel.word[j]);
-      high[j] = M::round(parcel.word[j + 4]);
-    }
+  for (int j = 0; j < 4; ++j) {
+    low[j] = M::round(parcel.word[j]);
+    high[j] = M::round(parcel.word[j + 4]);
   }
   store_shared_16(parcel.address, low);
   store_shared_16(parcel.address + second, high);
+}
+
+// Calls `visit` with the weights' mode as a type: one that goes with the element and the source.
+template <class T, SourceMode SOURCE, class Visit>
+__device__ __forceinline__ void visit_weight_mode(int mode, Visit&& visit) {
+  constexpr bool kTurns = sizeof(T) == 2;
+  if constexpr (SOURCE == kVectors) {
+    if (mode == kWeightVectors) return visit(std::integral_constant<WeightMode, kWeightVectors>());
+    if constexpr (kTurns)
+      if (mode == kTurnedColumns)
+        return visit(std::integral_constant<WeightMode, kTurnedColumns>());
+  } else if constexpr (kTurns) {
+    if (mode == kTurnedKernels) return visit(std::integral_constant<WeightMode, kTurnedKernels>());
+  }
+  visit(std::integral_constant<WeightMode, kElements>());
+}
+template <class T, class Visit>
+__device__ __forceinline__ void visit_source_mode(int mode, Visit&& visit) {
+  if (mode == kVectors) return visit(std::integral_constant<SourceMode, kVectors>());
+  if constexpr (sizeof(T) == 2) {
+    if (mode == kTurned) return visit(std::integral_constant<SourceMode, kTurned>());
+    if (mode == kTurnedWords) return visit(std::integral_constant<SourceMode, kTurnedWords>());
+  }
+  visit(std::integral_constant<SourceMode, kPixels>());
 }
 
 template <class M, bool VECTORS>
@@ -184,23 +192,39 @@ struct Ring {
 };
 
 // Weights that stay: the consumers bring them in before they start.
-template <class M, bool VECTORS>
+template <class M>
 __device__ __forceinline__ void bring_all_weights(const GatherParams& p, const Scope& at,
                                                   TileRow tile, const Places& places,
                                                   int weight_stage) {
-  const uint32_t magic = magic_of(max(p.part_products, 1));
-  const int parcels = weight_parcels<M>(p, tile);
-  for (int chunk = 0; chunk < p.chunks; ++chunk)
-    for (int i = threadIdx.x; i < parcels; i += 2 * kConsumers) {
-      Parcel parcel[2];
+  const auto with_mode = [&](auto mode) {
+    constexpr WeightMode kMode = decltype(mode)::value;
+    for (int chunk = 0; chunk < p.chunks; ++chunk) {
+      const uint32_t stage = places.weights + chunk * weight_stage;
+      if constexpr (kMode >= kTurnedKernels) {
+        turn_weights<M, kMode == kTurnedKernels>(p, at, tile, chunk, places, stage, threadIdx.x,
+                                                 kConsumers, [] {});
+      } else {
+        constexpr bool kVectors = kMode == kWeightVectors;
+        const uint32_t products = magic_of(p.part_products);
+        const int parcels = weight_parcels<M>(p, tile);
+        for (int i = threadIdx.x; i < parcels; i += 2 * kConsumers) {
+          Parcel parcel[2];
 #pragma unroll
-      for (int k = 0; k < 2; ++k)
-        pick_weights<M, VECTORS>(p, at, tile, parcel[k], i + k * kConsumers, magic, chunk, 0,
-                                 places, places.weights + chunk * weight_stage);
+          for (int k = 0; k < 2; ++k)
+            pick_weights<M, kVectors>(p, at, tile, parcel[k], i + k * kConsumers, products, chunk,
+                                      0, places, stage);
 #pragma unroll
-      for (int k = 0; k < 2; ++k)
-        deliver<M>(parcel[k], kWeightShape<M, VECTORS>, weight_rows(tile) * kHalfBytes);
+          for (int k = 0; k < 2; ++k)
+            deliver<M>(parcel[k], kWeightShape<M, kVectors>, weight_rows(tile) * kHalfBytes);
+        }
+      }
     }
+  };
+  if (p.source_mode == kVectors) {
+    visit_weight_mode<typename M::Element, kVectors>(p.weight_mode, with_mode);
+  } else {
+    visit_weight_mode<typename M::Element, kPixels>(p.weight_mode, with_mode);
+  }
 }
 
 // The two producer groups fill buffers in turn: while one waits for its loads, the other stores. Within a
@@ -209,6 +233,7 @@ __device__ __forceinline__ void bring_all_weights(const GatherParams& p, const S
 // odd, so whoever left a stage out could not tell a turn from the next but one.
 template <class M>
 struct Producer {
+  using T = typename M::Element;
   static constexpr int kBatch = 6, kThreadsOfGroup = 128;
 
   const GatherParams& p;
@@ -218,17 +243,23 @@ struct Producer {
   const Places& places;
   const int group = (threadIdx.x - kConsumers) / kThreadsOfGroup;
   const int thread = threadIdx.x % kThreadsOfGroup;
-  const int units = p.tile_n * p.load_h * p.load_w;
-  const uint32_t units_magic = magic_of(units);
-  const uint32_t products_magic = magic_of(p.part_products);
-  int2* const sources = reinterpret_cast<int2*>(places.base + map.sources) + group * units;
+  const int units = source_units(p);
+  const uint32_t units_magic = magic_of(units), products_magic = magic_of(p.part_products);
+  int2* const sources = reinterpret_cast<int2*>(places.base + map.sources) + group * (units + 3);
   int listed = -1;  // the tile that `sources` is about
+  int shift = 0;    // of its vectors: see turned_row
 
-  __device__ __forceinline__ void list_sources(int now) {
+  template <SourceMode MODE>
+  __device__ __forceinline__ void list_sources(int now, TileOrigin origin) {
     if (listed == now) return;
     listed = now;
     barrier_among(4 + group, kThreadsOfGroup);  // all are done with the list before
-    build_sources(p, at, now, sources, thread, kThreadsOfGroup);
+    if constexpr (MODE >= kTurned) {
+      shift = turned_shift(p, turned_lead(p, at, origin));
+      build_turned_sources(p, at, origin, sources, thread, kThreadsOfGroup);
+    } else {
+      build_sources(p, at, origin, sources, thread, kThreadsOfGroup);
+    }
     barrier_among(4 + group, kThreadsOfGroup);
   }
 
@@ -236,11 +267,13 @@ struct Producer {
   template <class Pick>
   __device__ __forceinline__ void bring(int parcels, uint32_t empty, const Ring& ring, Shape shape,
                                         int second, Pick&& pick) {
-    for (int first = thread; first - thread < parcels; first += kBatch * kThreadsOfGroup) {
+    int first = thread;
+    asm volatile("" : "+r"(first));  // as in turn()
+    for (; first - thread < parcels; first += kBatch * kThreadsOfGroup) {
       Parcel parcel[kBatch];
 #pragma unroll
       for (int k = 0; k < kBatch; ++k) pick(parcel[k], first + k * kThreadsOfGroup);
-      if (first == thread) barrier_wait(empty + ring.stage * 8, ring.parity ^ 1);
+      if (first < kThreadsOfGroup) barrier_wait(empty + ring.stage * 8, ring.parity ^ 1);
 #pragma unroll
       for (int k = 0; k < kBatch; ++k) deliver<M>(parcel[k], shape, second);
     }
@@ -248,28 +281,36 @@ struct Producer {
 
   template <SourceMode MODE>
   __device__ __forceinline__ void bring_source(int chunk, const Ring& ring) {
-    constexpr bool kHalf = sizeof(typename M::Element) == 2;
-    constexpr Shape kShape = MODE == kPixelPairs        ? Shape::kPair
-                             : MODE == kPixels && kHalf ? Shape::kHalf
-                                                        : Shape::kSlice;
-    const int second = MODE != kPixelPairs ? source_half(p)
-                       : p.planes_w == 2   ? plane_pixels(p) * kHalfBytes
-                                           : kHalfBytes;
+    constexpr bool kHalf = sizeof(T) == 2;
     const uint32_t stage = places.patch + ring.stage * map.patch_stage;
-    bring(source_parcels<M>(p, units), places.empty_source, ring, kShape, second,
-          [&](Parcel& parcel, int index) {
-            pick_source<M, MODE>(p, at, parcel, index, units, units_magic, chunk, sources, stage);
-          });
+    if constexpr (MODE >= kTurned) {
+      turn_source<M, MODE == kTurned>(
+          p, at, units, shift, chunk, sources, stage, places.dump, thread, kThreadsOfGroup,
+          [&] { barrier_wait(places.empty_source + ring.stage * 8, ring.parity ^ 1); });
+    } else {
+      bring(source_parcels<M>(p, units), places.empty_source, ring,
+            MODE == kPixels && kHalf ? Shape::kHalf : Shape::kSlice, source_half(p),
+            [&](Parcel& parcel, int index) {
+              pick_source<M, MODE>(p, at, parcel, index, units, units_magic, chunk, sources, stage);
+            });
+    }
   }
 
-  template <bool VECTORS>
+  template <WeightMode MODE>
   __device__ __forceinline__ void bring_weights(int chunk, int part, const Ring& ring) {
     const uint32_t stage = places.weights + ring.stage * map.weight_stage;
-    bring(weight_parcels<M>(p, tile), places.empty_weight, ring, kWeightShape<M, VECTORS>,
-          weight_rows(tile) * kHalfBytes, [&](Parcel& parcel, int index) {
-            pick_weights<M, VECTORS>(p, at, tile, parcel, index, products_magic, chunk,
-                                     part * p.part_products, places, stage);
-          });
+    if constexpr (MODE >= kTurnedKernels) {
+      turn_weights<M, MODE == kTurnedKernels>(
+          p, at, tile, chunk, places, stage, thread, kThreadsOfGroup,
+          [&] { barrier_wait(places.empty_weight + ring.stage * 8, ring.parity ^ 1); });
+    } else {
+      constexpr bool kVectors = MODE == kWeightVectors;
+      bring(weight_parcels<M>(p, tile), places.empty_weight, ring, kWeightShape<M, kVectors>,
+            weight_rows(tile) * kHalfBytes, [&](Parcel& parcel, int index) {
+              pick_weights<M, kVectors>(p, at, tile, parcel, index, products_magic, chunk,
+                                        part * p.part_products, places, stage);
+            });
+    }
   }
 
   __device__ __forceinline__ void filled(uint32_t full) const {
@@ -278,40 +319,46 @@ struct Producer {
     if (thread % 32 == 0) barrier_arrive(full);
   }
 
+  template <SourceMode SOURCE, WeightMode WEIGHT>
   __device__ __forceinline__ void run() {
-    if (at.products == 0) return;
     const int tiles = p.tiles_n * p.tiles_h * p.tiles_w;
-    const int parts = p.weight_stages ? at.parts : 0;
     Ring source, weight;
-    for (int now = at.walker; now < tiles; now += p.walkers)
+    TileWalk walk(p, at.walker);
+    for (int now = at.walker; now < tiles; now += p.walkers, walk.advance(p))
       for (int chunk = 0; chunk < p.chunks; ++chunk) {
         if (source.stage % 2 == group) {
-          list_sources(now);
-          if (p.source_mode == kVectors) {
-            bring_source<kVectors>(chunk, source);
-          } else if (sizeof(typename M::Element) == 2 && p.source_mode == kPixelPairs) {
-            if constexpr (sizeof(typename M::Element) == 2)
-              bring_source<kPixelPairs>(chunk, source);
-          } else {
-            bring_source<kPixels>(chunk, source);
-          }
+          list_sources<SOURCE>(now, walk.origin(p));
+          bring_source<SOURCE>(chunk, source);
           filled(places.full_source + source.stage * 8);
         }
         source.advance(p.source_stages);
-        for (int part = 0; part < parts; ++part) {
-          if (weight.stage % 2 !=
-              group) {  // so that a chunk's patch and its first weights are not one's
-            if (p.weight_vectors) {
-              bring_weights<true>(chunk, part, weight);
-            } else {
-              bring_weights<false>(chunk, part, weight);
+        if constexpr (WEIGHT != kResident) {
+          for (int part = 0; part < at.parts; ++part) {
+            // Not who brought the patch, so that a chunk's patch and its first weights come together.
+            if (weight.stage % 2 != group) {
+              bring_weights<WEIGHT>(chunk, part, weight);
+              filled(places.full_weight + weight.stage * 8);
             }
-            filled(places.full_weight + weight.stage * 8);
+            weight.advance(p.weight_stages);
           }
-          weight.advance(p.weight_stages);
         }
       }
   }
 };
+
+// One loop for each pair of modes: with all of them in one, their invariants fill the registers.
+template <class M>
+__device__ __forceinline__ void produce(const GatherParams& p, const Scope& at, TileRow tile,
+                                        const SharedMap& map, const Places& places) {
+  if (at.products == 0) return;
+  Producer<M> producer{p, at, tile, map, places};
+  visit_source_mode<typename M::Element>(p.source_mode, [&](auto source) {
+    constexpr SourceMode kSource = decltype(source)::value;
+    if (!p.weight_stages) return producer.template run<kSource, kResident>();
+    visit_weight_mode<typename M::Element, kSource>(p.weight_mode, [&](auto weight) {
+      producer.template run<kSource, decltype(weight)::value>();
+    });
+  });
+}
 
 }  // namespace convt2d::cuda::hopper

@@ -18,6 +18,21 @@ uint32_t pack(float low, float high) {
   return word;
 }
 
+template <class T>
+uint32_t add_zero_times_pair(uint32_t value, uint32_t sum) {
+  T numbers[2], sums[2];
+  std::memcpy(numbers, &value, 4);
+  std::memcpy(sums, &sum, 4);
+  return pack<T>(std::fma(float(numbers[0]), 0.f, float(sums[0])),
+                 std::fma(float(numbers[1]), 0.f, float(sums[1])));
+}
+template <class T>
+float add_pair(uint32_t pair) {
+  T numbers[2];
+  std::memcpy(numbers, &pair, 4);
+  return float(numbers[0]) + float(numbers[1]);
+}
+
 struct MmaF16 {
   using Element = __half;
   static constexpr int kRow = 16;

@@ -1,0 +1,213 @@
+// 16-bit loads of 16 bytes across K, turned on their way to shared memory: of several channels, neighbours
+// along a row of NCHW pixels, along the kernels of NCHW weights, or along the columns of a tap of NHWC weights
+// become rows of 16 bytes along K. A warp turns 8 channels x 32 neighbours at once (stmatrix). Where a neighbour
+// goes is free, so those that nobody wants go to a dump.
+//
+// 32-bit numbers are as well loaded one by one: a warp's loads are whole sectors then.
+#pragma once
+
+#include "cuda/device/async_copy.cuh"
+#include "cuda/device/memory.cuh"
+#include "cuda/hopper/hopper_scope.cuh"
+
+namespace convt2d::cuda::hopper {
+
+// Where things lie in shared memory, by address.
+struct Places {
+  unsigned char* base;
+  const int* taps;
+  const ColumnInfo* columns;
+  bool pairs, even;                                               // of columns: see Tables
+  uint32_t full_source, empty_source, full_weight, empty_weight;  // barriers, 8 bytes a stage
+  uint32_t patch, weights, staging, dump;
+  const int* kernel;  // turned kernels: see build_kernel
+};
+
+constexpr int kTurnedVector = 8;       // neighbours of a load
+constexpr int kTurnedNeighbours = 32;  // of an item, which a warp does
+constexpr int kTurnedChannels = 8;     // half a slice
+
+// A lane's part of an item.
+template <class T>
+struct Turned {
+  const T* from;  // its neighbours in its first channel
+  int mask;       // which of their words exist
+  uint32_t row;   // address of its row in the first half of the first slice; 0: to the dump
+};
+
+// Which neighbours a lane loads, the first of them, of which channel; and whose row it addresses. Spread so
+// that the eight rows of each tile of a store lie in different banks.
+__device__ __forceinline__ int loaded_neighbour() { return (threadIdx.x & 3) * kTurnedVector; }
+__device__ __forceinline__ int loaded_channel() { return (threadIdx.x & 31) >> 2; }
+__device__ __forceinline__ int addressed_neighbour() {
+  const int lane = threadIdx.x & 31, vector = (lane & 7) >> 1;
+  return vector * kTurnedVector + (((lane >> 3) + vector) & 3) * 2 + (lane & 1);
+}
+__device__ __forceinline__ void rotate(uint32_t (&word)[4], int by) {
+  const bool one = by & 1, two = by & 2;
+  const uint32_t a = one ? word[1] : word[0], b = one ? word[2] : word[1],
+                 c = one ? word[3] : word[2], d = one ? word[0] : word[3];
+  word[0] = two ? c : a;
+  word[1] = two ? d : b;
+  word[2] = two ? a : c;
+  word[3] = two ? b : d;
+}
+
+// The words of one load.
+template <bool WIDE>
+__device__ __forceinline__ void load_words(uint32_t (&word)[4], const void* from, int mask) {
+  if constexpr (WIDE) {
+    const uint4 vector = mask ? __ldg(static_cast<const uint4*>(from)) : make_uint4(0, 0, 0, 0);
+    word[0] = vector.x, word[1] = vector.y, word[2] = vector.z, word[3] = vector.w;
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      word[i] = load_if<4>(static_cast<const char*>(from) + 4 * i, 0, mask & 1 << i);
+  }
+}
+
+// How the halves of slices follow each other, in memory and in a buffer.
+struct Steps {
+  int64_t channel;  // elements
+  int channels;     // that exist, from this lane's first one
+  uint32_t half, slice, dump;
+};
+
+// This warp's part of `items`, of which `warps` warps take turns: four slices of loads at once, of which
+// those of one item share its addresses. `ready` is called before the first delivery.
+template <class T, bool WIDE, int SLICES, class Pick, class Ready>
+__device__ __forceinline__ void turn(int items, int warp, int warps, const Steps& steps,
+                                     Pick&& pick, Ready&& ready) {
+  constexpr int kItems = 4 / SLICES;
+  const int64_t half_bytes = steps.channel * (kTurnedChannels * int64_t(sizeof(T)));
+  asm volatile("" : "+r"(warp));  // or what follows from it fills the registers between the calls
+  bool waits = true;
+  for (int first = warp; first < items; first += kItems * warps) {
+    Turned<T> item[kItems];
+    uint32_t word[kItems][SLICES][2][4];
+#pragma unroll
+    for (int b = 0; b < kItems; ++b) {
+      item[b].mask = 0;
+      if (first + b * warps < items) item[b] = pick(first + b * warps);
+      const char* from = reinterpret_cast<const char*>(item[b].from);
+#pragma unroll
+      for (int i = 0; i < 2 * SLICES; ++i) {
+        load_words<WIDE>(word[b][i / 2][i % 2], from,
+                         i * kTurnedChannels < steps.channels ? item[b].mask : 0);
+        from += half_bytes;
+      }
+    }
+    if (waits) ready();
+    waits = false;
+#pragma unroll
+    for (int b = 0; b < kItems; ++b) {
+      if (first + b * warps >= items) break;
+#pragma unroll
+      for (int i = 0; i < 2 * SLICES; ++i) {
+        rotate(word[b][i / 2][i % 2], threadIdx.x & 3);
+        const uint32_t offset = i / 2 * steps.slice + i % 2 * steps.half;
+        store_turned(item[b].row ? item[b].row + offset : steps.dump, word[b][i / 2][i % 2]);
+      }
+    }
+  }
+  if (waits) ready();
+}
+
+template <class T, bool WIDE, class Pick, class Ready>
+__device__ __forceinline__ void turn_slices(const GatherParams& p, int items, int thread,
+                                            int threads, const Steps& steps, Pick&& pick,
+                                            Ready&& ready) {
+  const int warp = thread / 32, warps = threads / 32;
+  if (p.slice_shift == 2) {
+    turn<T, WIDE, 4>(items, warp, warps, steps, pick, ready);
+  } else if (p.slice_shift == 1) {
+    turn<T, WIDE, 2>(items, warp, warps, steps, pick, ready);
+  } else {
+    turn<T, WIDE, 1>(items, warp, warps, steps, pick, ready);
+  }
+}
+
+// ---- the source: items are four vectors of pixels (hopper_scope.cuh)
+
+template <class M, bool WIDE, class Ready>
+__device__ __forceinline__ void turn_source(const GatherParams& p, const Scope& at, int units,
+                                            int shift, int chunk, const int2* sources,
+                                            uint32_t stage, uint32_t dump, int thread, int threads,
+                                            Ready&& ready) {
+  using T = typename M::Element;
+  constexpr int kUnits = kTurnedNeighbours / kTurnedVector;
+  const int channel = (chunk << p.slice_shift) * M::kRow + loaded_channel();
+  const Steps steps = {
+      p.source_stride[1], p.reduce - channel, static_cast<uint32_t>(source_half(p)),
+      static_cast<uint32_t>(source_slice(p)), dump + threadIdx.x % 32 * kHalfBytes};
+  const T* const source = static_cast<const T*>(p.source) +
+                          static_cast<int64_t>(at.group * p.reduce + channel) * p.source_stride[1];
+  const int unit = addressed_neighbour() / kTurnedVector,
+            pixel = addressed_neighbour() % kTurnedVector;
+  const uint32_t row = stage + turned_row(p, shift, pixel);
+  turn_slices<T, WIDE>(
+      p, (units + kUnits - 1) / kUnits, thread, threads, steps,
+      [&](int index) {
+        const int2 mine = sources[index * kUnits + loaded_neighbour() / kTurnedVector];
+        const int addressed = sources[index * kUnits + unit].y;
+        return Turned<T>{source + mine.x, turned_mask(mine.y),
+                         turned_wanted(addressed, pixel) ? row + turned_base(addressed) : 0};
+      },
+      ready);
+}
+
+// ---- weights: units are one, all kernels of a channel (turned kernels), or the taps (turned columns)
+
+// For each tap of a turned kernel, where the rows of its product and phase start, or -1.
+__device__ __forceinline__ void build_kernel(const GatherParams& p, const Scope& at, TileRow tile,
+                                             const int* taps, int* kernel) {
+  const int stack = stacked(p, tile);
+  for (int tap = threadIdx.x; tap < p.kernel_taps; tap += kThreads) {
+    int found = -1;
+    for (int i = 0; i < at.products * stack; ++i)
+      if (taps[i] == tap)
+        found = i / stack * product_bytes(tile) + first_row(p, tile, i % stack) * kHalfBytes;
+    kernel[tap] = found;
+  }
+}
+
+template <class M, bool KERNELS, class Ready>
+__device__ __forceinline__ void turn_weights(const GatherParams& p, const Scope& at, TileRow tile,
+                                             int chunk, const Places& places, uint32_t stage,
+                                             int thread, int threads, Ready&& ready) {
+  using T = typename M::Element;
+  const int stack = stacked(p, tile), rows = weight_rows(tile);
+  const int taps = KERNELS ? p.kernel_taps : 1, units = KERNELS ? 1 : at.products * stack;
+  const int blocks = (p.tile_channels * taps + kTurnedNeighbours - 1) / kTurnedNeighbours;
+  const uint32_t blocks_magic = magic_of(blocks);
+  const int first_channel = at.column_tile * p.tile_channels;
+  const int limit = min(p.columns - first_channel, p.tile_channels) * taps;
+  const int channel = (chunk << p.slice_shift) * M::kRow + loaded_channel();
+  const Steps steps = {p.weight_reduce, p.reduce - channel,
+                       static_cast<uint32_t>(rows * kHalfBytes),
+                       static_cast<uint32_t>(p.part_products * product_bytes(tile)),
+                       places.dump + threadIdx.x % 32 * kHalfBytes};
+  const T* const weight =
+      static_cast<const T*>(p.weight) + static_cast<int64_t>(at.group) * p.weight_group +
+      static_cast<int64_t>(channel) * p.weight_reduce + first_channel * p.weight_column;
+  turn_slices<T, true>(
+      p, units * blocks, thread, threads, steps,
+      [&](int index) {
+        const int unit = KERNELS ? 0 : divide(index, blocks_magic);
+        const int first = (index - unit * blocks) * kTurnedNeighbours;
+        const int tap = KERNELS ? 0 : places.taps[unit];
+        const int mine = first + loaded_neighbour(), neighbour = first + addressed_neighbour();
+        const int column = KERNELS ? divide(neighbour, p.kernel_taps_magic) : neighbour;
+        int at_rows = -1;  // of the product and phase
+        if (column < p.tile_channels)
+          at_rows = KERNELS ? places.kernel[neighbour - column * taps]
+                            : unit / stack * product_bytes(tile) +
+                                  first_row(p, tile, unit % stack) * kHalfBytes;
+        return Turned<T>{
+            weight + (tap + mine), tap < 0 || mine >= limit ? 0 : 15,
+            at_rows < 0 ? 0 : stage + at_rows + row_of<T>(p, tile, column) * kHalfBytes};
+      },
+      ready);
+}
+
+}  // namespace convt2d::cuda::hopper
