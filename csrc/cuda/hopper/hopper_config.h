@@ -166,6 +166,9 @@ CONVT2D_HOST_DEVICE constexpr int staging_bytes(TileRow tile, int element_bytes)
   return kStagedRows * staging_pitch(tile, element_bytes);
 }
 
+// What the consumers look up (hopper_gather.cuh), behind the barriers.
+constexpr int kKnown = 4 * kMaxStages * 8, kKnownBytes = 256;
+
 // Where turned rows go that nobody wants: one a lane.
 constexpr int kDumpBytes = 32 * kHalfBytes;
 
@@ -188,6 +191,7 @@ CONVT2D_HOST_DEVICE SharedMap shared_map(const GatherParams& p, TileRow tile) {
   int at = 0;
   map.barriers = at;
   at += 4 * kMaxStages * 8;
+  at += kKnownBytes;
   map.shifts = at;
   at += p.max_products * 4;
   map.taps = at;

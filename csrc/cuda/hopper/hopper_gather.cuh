@@ -16,9 +16,20 @@ namespace convt2d::cuda::hopper {
 // Named barriers, beside those of the producers: all consumers, a group of them.
 enum { kAllConsumers = 1, kGroup0 = 2 };
 
+// What a consumer looks up again for each tile, in shared memory: its sums leave it few registers, and what it
+// spills to local memory comes back from L2, since the loads of the producers flood the small L1.
+struct Known {
+  Scope at;
+  SharedMap map;
+  Places places;
+};
+static_assert(sizeof(Known) <= kKnownBytes, "SharedMap has no more room");
+
 template <class M, int ROW>
-__device__ __forceinline__ void consume(const GatherParams& p, const Scope& at,
-                                        const SharedMap& map, const Places& places) {
+__device__ __forceinline__ void consume(const GatherParams& p, const Known& known) {
+  const Scope& at = known.at;
+  const SharedMap& map = known.map;
+  const Places& places = known.places;
   using T = typename M::Element;
   constexpr TileRow tile = kTiles[ROW];
   constexpr int kPositions = tile.operands * operand_positions(tile);
@@ -26,12 +37,6 @@ __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at,
   const int lane = threadIdx.x & 31, group = threadIdx.x / 128;
   const int tiles = p.tiles_n * p.tiles_h * p.tiles_w;
   const int* const shifts = reinterpret_cast<const int*>(places.base + map.shifts);
-  int2* const destinations =
-      reinterpret_cast<int2*>(places.base + map.destinations) + group * kPositions;
-  const Tables tables = {
-      places.columns, reinterpret_cast<const int*>(places.base + map.positions),
-      places.pairs,   places.even,
-      destinations,   places.staging + threadIdx.x / 32 * staging_bytes(tile, sizeof(T))};
   const uint64_t source_layout = operand_layout(source_half(p), group_pixels(p) * kHalfBytes);
   const uint64_t weight_layout =
       operand_layout(weight_rows(tile) * kHalfBytes, kGroup * kHalfBytes);
@@ -55,7 +60,10 @@ __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at,
   for (int now = at.walker; now < tiles; now += p.walkers, walk.advance(p)) {
     const TileOrigin origin = walk.origin(p);
     if constexpr (tile.channel_rows)
-      list_destinations<ROW>(p, at, origin, tables.positions, destinations, group, kGroup0 + group);
+      list_destinations<ROW>(
+          p, at, origin, reinterpret_cast<const int*>(places.base + map.positions),
+          reinterpret_cast<int2*>(places.base + map.destinations) + group * kPositions, group,
+          kGroup0 + group);
     Sums<ROW> sum;
 #pragma unroll
     for (int o = 0; o < tile.operands; ++o)
@@ -126,6 +134,13 @@ __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at,
     wgmma_wait<0>();
     give_back();
 
+    const Tables tables = {
+        places.columns,
+        reinterpret_cast<const int*>(places.base + map.positions),
+        places.pairs,
+        places.even,
+        reinterpret_cast<const int2*>(places.base + map.destinations) + group * kPositions,
+        places.staging + threadIdx.x / 32 * staging_bytes(tile, sizeof(T))};
     if constexpr (tile.channel_rows) {
       store_channel_rows<M, ROW>(p, at, sum, tables, origin);
     } else {
@@ -178,12 +193,16 @@ __global__ void __launch_bounds__(kThreads, 1)
   places.even = __syncthreads_and((first->offset < 0 || first->offset % 2 == 0) &&
                                   (other < 0 || other % 2 == 0));
 
+  Known& known = *reinterpret_cast<Known*>(smem + kKnown);
+  if (threadIdx.x == 0) known = {at, map, places};
+  __syncthreads();
+
   if (threadIdx.x >= kConsumers) {
     fewer_registers<kProducerRegisters>();
     produce<M>(p, at, tile, map, places);
   } else {
     more_registers<kConsumerRegisters>();
-    consume<M, ROW>(p, at, map, places);
+    consume<M, ROW>(p, known);
   }
 #endif
 }
