@@ -1,0 +1,260 @@
+#include "cuda/igemm/igemm_weight_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "core/phases.h"
+#include "cuda/cuda_families.h"
+#include "cuda/direct/direct.h"
+
+namespace convt2d::cuda::igemm {
+namespace {
+
+// How the reduction is cut follows from the shape alone, so the tile may not depend on the GPU either: it is
+// the best one on one of them, within what every GPU from sm_80 on has.
+constexpr char kReference[] = "h200";
+constexpr int kSharedLimit = 99 << 10;
+
+// Rates of one multiprocessor: wavefronts (one 128-byte shared-memory or L1 access) a microsecond.
+constexpr double kWavefronts = 1700;
+constexpr double kLaunch = 2.5;        // us, empty kernel to finished store
+constexpr double kTileOverhead = 0.3;  // us, barrier and loop ends
+constexpr double kFetch = 0.9;         // us, global load to visible in shared memory
+constexpr double kBlock = 4.0;         // us, tables, first tile, stores
+
+int warps_that_fit(const WeightTile& tile) { return tile.most_warps * tile.min_blocks; }
+
+int64_t partial_bytes(const Problem& problem, const WeightParams& p) {
+  return writes_partials(p) ? weight_bytes(problem) * p.split : 0;
+}
+
+double predict(const Problem& problem, const Device& device, const WeightParams& p,
+               const WeightTile& tile) {
+  const bool half = element_size(problem.dtype) == 2;
+  const double bytes = static_cast<double>(element_size(problem.dtype));
+  const int shared = weight_map(p, static_cast<int>(bytes)).total;
+  const double warps = p.warps_m * p.warps_n, threads = 32 * warps;
+  const double sharing = std::max(
+      1.0, std::min(std::floor(warps_that_fit(tile) / warps),
+                    std::floor(device.smem_per_sm / (shared + 1024.0))));
+  const double steps = p.pixels / (half ? 16.0 : 8.0);
+
+  // One K tile of one block alone on a multiprocessor, three ways to be busy: tensor cores,
+  const double mma = steps * warps * tile.row_tiles * tile.units;
+  const double rate = (half ? device.mma_f16_per_us : device.mma_tf32_per_us) / device.sm_count;
+  const double mma_us = mma * (half ? 2048 : 1024) / rate;
+  // shared memory and L1,
+  const double x_numbers = p.row_octets * 8.0 * p.pixels, y_numbers = p.octets * 8.0 * p.y_entries;
+  const auto loads = [&](int mode, double numbers) {
+    return mode == kRows         ? numbers * bytes / 128 * (half ? 1 : 3)
+           : mode == kPixelTwins ? numbers / 64
+                                 : numbers / 32;
+  };
+  const auto parcels = [&](int mode, double numbers) {
+    return mode == kRows ? 0 : numbers / (mode == kPixelTwins ? 16 : 8);
+  };
+  const double staged = (x_numbers + y_numbers) * bytes;
+  const double picked = parcels(p.x_mode, x_numbers) + parcels(p.y_mode, y_numbers);
+  const double wavefronts = steps * warps * (tile.row_tiles * 4 + tile.units * 2 + 2) +
+                            staged / 128 + loads(p.x_mode, x_numbers) +
+                            loads(p.y_mode, y_numbers);
+  const double lsu_us = wavefronts / kWavefronts;
+  // and the four instruction schedulers.
+  const double fragments = half ? tile.row_tiles + tile.units / 2.0
+                                : tile.row_tiles * 4 + tile.units * 2.0;
+  const double instructions = mma + steps * warps * (1.5 * fragments + 12) + picked / 32 * 60 +
+                              (staged / 16 - picked * 2) / 32 * 20 +
+                              (p.pixels + p.y_entries) / 32.0 * 45;
+  const double issue_us = instructions / (4 * kWavefronts);
+  const double busiest = std::max({mma_us, lsu_us, issue_us});
+  const double overlap = warps * sharing >= 12 ? 0.4 : warps * sharing >= 8 ? 0.5 : 0.8;
+  const double busy_us =
+      busiest + overlap * (mma_us + lsu_us + issue_us - busiest) + kTileOverhead;
+  const double latency_us = kFetch * (1 + std::ceil(picked / (threads * tile.parcels)));
+
+  const double combos = static_cast<double>(weight_combinations(p));
+  const double tiles = static_cast<double>(weight_tiles(p)), blocks = combos * p.split;
+  const double here = std::min(sharing, std::ceil(blocks / device.sm_count));
+  const double waves = std::ceil(blocks / (device.sm_count * here));
+  const double kernel_us =
+      waves * (kBlock + std::ceil(tiles / p.split) * std::max(busy_us * here, latency_us));
+
+  const double partial = static_cast<double>(partial_bytes(problem, p));
+  const double memory_us = (tensor_bytes(problem) * 1.05 + partial) / (0.88 * device.copy_bytes_per_us);
+  const double l2_us = combos * tiles * staged / (1.3 * device.copy_bytes_per_us);
+  const double sum_us = partial > 0 ? kLaunch + 1 + partial / device.copy_bytes_per_us : 0;
+  return kLaunch + std::max({kernel_us, memory_us, l2_us}) + sum_us;
+}
+
+void add_once(std::vector<int>& list, int64_t value) {
+  const int one = static_cast<int>(value);
+  if (std::find(list.begin(), list.end(), one) == list.end()) list.push_back(one);
+}
+
+// What a block computes of dW, by how much of the tensor cores' work it wastes.
+struct BlockShape {
+  WeightChoice choice;
+  double waste;
+};
+
+std::vector<BlockShape> block_shapes(const Problem& problem) {
+  const int64_t rows = problem.group_in(), octets = ceil_div(problem.group_out(), 8);
+  std::vector<int> octet_counts, parts_h, parts_w;
+  for (int64_t blocks = 1; blocks <= octets; blocks = blocks < 4 ? blocks + 1 : blocks * 2)
+    if (ceil_div(octets, blocks) <= 32) add_once(octet_counts, ceil_div(octets, blocks));
+  const auto parts = [](const Axis& axis, std::vector<int>& list) {
+    for (int64_t blocks = 1; blocks <= axis.kernel; blocks = blocks < 5 ? blocks + 1 : blocks * 2)
+      add_once(list, ceil_div(axis.kernel, blocks));
+    add_once(list, 1);
+  };
+  parts(problem.h, parts_h);
+  parts(problem.w, parts_w);
+  std::vector<BlockShape> shapes;
+  for (int row = 0; row < kWeightTileCount; ++row) {
+    const WeightTile& tile = kWeightTiles[row];
+    if (row + 1 < kWeightTileCount && rows <= 8 * tile.row_tiles) continue;
+    for (int warps_m = 1; warps_m <= 4; warps_m *= 2) {
+      const int64_t block_rows = 16 * tile.row_tiles * warps_m;
+      if (warps_m > 1 && rows <= block_rows / 2) break;
+      for (int count : octet_counts)
+        for (int h : parts_h)
+          for (int w : parts_w) {
+            const int64_t warps_n = ceil_div(int64_t{h} * w * count, tile.units);
+            if (warps_n * warps_m > tile.most_warps) continue;
+            const double done = double(ceil_div(rows, block_rows)) * block_rows *
+                                double(ceil_div(octets, count) * ceil_div(problem.h.kernel, h) *
+                                       ceil_div(problem.w.kernel, w) * warps_n * tile.units * 8);
+            const double useful = double(rows * problem.group_out()) *
+                                  double(problem.h.kernel * problem.w.kernel);
+            // Small warps read more for a product, small blocks stage more.
+            const double reads = 1.0 / (tile.row_tiles * 4) + 1.0 / (tile.units * 2);
+            const double staging = 1.0 / double(block_rows) + 1.0 / double(h * w * count * 8);
+            shapes.push_back({{row, warps_m, h, w, count, 1, 1, 32, 1},
+                              done / useful * (1 + 2 * reads + 20 * staging)});
+          }
+    }
+  }
+  std::sort(shapes.begin(), shapes.end(),
+            [](const BlockShape& a, const BlockShape& b) { return a.waste < b.waste; });
+  constexpr size_t kMost = 16;
+  if (shapes.size() > kMost) shapes.resize(kMost);
+  return shapes;
+}
+
+// K tiles worth looking at: as many columns as divide well, then rows, then images.
+std::vector<WeightChoice> pixel_tiles(const Problem& problem) {
+  std::vector<WeightChoice> tiles;
+  for (int pixels = 32; pixels <= 256; pixels *= 2) {
+    std::vector<int> widths;
+    for (int64_t width = 1; width <= pixels; width *= 2)
+      if (width < 2 * problem.w.in && (width >= 4 || width >= problem.w.in))
+        add_once(widths, std::min(width, (problem.w.in + 1) / 2 * 2));
+    for (int width : widths) {
+      const int64_t most = std::max<int64_t>(1, pixels / width);
+      const int64_t h = ceil_div(problem.h.in, ceil_div(problem.h.in, most));
+      const bool whole = h == problem.h.in && width >= problem.w.in;
+      const int64_t n = whole ? std::min(problem.batch, std::max<int64_t>(1, pixels / (width * h))) : 1;
+      const WeightChoice tile{0, 0, 0, 0, 0, static_cast<int>(n), static_cast<int>(h), width, 1};
+      const auto same = [&](const WeightChoice& t) {
+        return t.tile_n == tile.tile_n && t.tile_h == tile.tile_h && t.tile_w == tile.tile_w;
+      };
+      if (std::none_of(tiles.begin(), tiles.end(), same)) tiles.push_back(tile);
+    }
+  }
+  return tiles;
+}
+
+}  // namespace
+
+std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Device& device,
+                                               std::string& reason) {
+  std::vector<WeightCandidate> found;
+  const int bytes = static_cast<int>(element_size(problem.dtype));
+  const int64_t most_pieces = kWorkspaceLimit / weight_bytes(problem);
+  const std::vector<WeightChoice> tiles = pixel_tiles(problem);
+  for (const BlockShape& shape : block_shapes(problem))
+    for (const WeightChoice& tile : tiles) {
+      WeightChoice choice = shape.choice;
+      choice.tile_n = tile.tile_n, choice.tile_h = tile.tile_h, choice.tile_w = tile.tile_w;
+      WeightParams params;
+      if (std::string why = weight_shape(problem, choice, params); !why.empty()) {
+        reason = why;
+        continue;
+      }
+      if (const int shared = weight_map(params, bytes).total; shared > kSharedLimit) {
+        reason = "a tile needs " + std::to_string(shared) + " bytes of shared memory";
+        continue;
+      }
+      const int64_t combos = weight_combinations(params);
+      if (combos > INT32_MAX) {
+        reason = "dW has " + std::to_string(combos) + " tiles";
+        continue;
+      }
+      std::vector<int> splits;
+      const int64_t most = std::min({most_pieces, weight_tiles(params), INT32_MAX / combos});
+      for (int64_t blocks : {0, 132, 264, 528, 1056})
+        add_once(splits, std::max<int64_t>(1, std::min(most, blocks / combos)));
+      for (int split : splits) {
+        params.split = choice.split = split;
+        if (partial_bytes(problem, params) > kWorkspaceLimit) {
+          reason = "partial sums take " + std::to_string(partial_bytes(problem, params)) + " bytes";
+          continue;
+        }
+        found.push_back({choice, predict(problem, device, params, kWeightTiles[choice.row])});
+      }
+    }
+  return found;
+}
+
+Plan weight_plan_of(const Problem& problem, const Device& device,
+                    const WeightCandidate& candidate) {
+  const WeightChoice& c = candidate.choice;
+  WeightParams params;
+  weight_shape(problem, c, params);
+  Plan plan;
+  plan.row = c.row;
+  plan.split = c.split;
+  plan.workspace_bytes = partial_bytes(problem, params);
+  plan.predicted_us = candidate.predicted_us;
+  if (problem.has_bias) {
+    plan.workspace_bytes = std::max(plan.workspace_bytes, grad_bias_workspace_bytes(problem));
+    const double numbers = double(problem.batch * problem.out_channels) *
+                           double(problem.h.out * problem.w.out);
+    plan.predicted_us +=
+        2 * kLaunch + numbers * double(element_size(problem.dtype)) / device.copy_bytes_per_us;
+  }
+  const int detail[] = {c.warps_m, c.taps_h, c.taps_w, c.octets, c.tile_n, c.tile_h, c.tile_w};
+  std::copy(std::begin(detail), std::end(detail), plan.detail);
+  plan.note = std::to_string(params.row_octets * 8) + " x " + std::to_string(c.octets * 8) +
+              " channels, " + std::to_string(c.taps_h) + "x" + std::to_string(c.taps_w) +
+              " taps, " + std::to_string(params.warps_m * params.warps_n) + " warps, tile " +
+              std::to_string(c.tile_n) + "x" + std::to_string(c.tile_h) + "x" +
+              std::to_string(c.tile_w) + ", split " + std::to_string(c.split) + ", " +
+              std::to_string(weight_combinations(params) * c.split) + " blocks";
+  return plan;
+}
+
+WeightChoice weight_choice_of(const Plan& plan) {
+  const int32_t* d = plan.detail;
+  return {plan.row, d[0], d[1], d[2], d[3], d[4], d[5], d[6], plan.split};
+}
+
+Decision weight_plan(const Problem& problem, const Device& device) {
+  if (problem.dtype == DType::f32 && problem.precision == Precision::ieee)
+    return Decision::decline("grad_weight in strict fp32 is left to direct");
+  if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
+  std::string reason = "no tile fits";
+  const std::vector<WeightCandidate> found =
+      weight_candidates(problem, invented_device(kReference), reason);
+  if (found.empty()) return Decision::decline(reason);
+  WeightCandidate best = *std::min_element(
+      found.begin(), found.end(),
+      [](const auto& a, const auto& b) { return a.predicted_us < b.predicted_us; });
+  WeightParams params;
+  weight_shape(problem, best.choice, params);
+  best.predicted_us = predict(problem, device, params, kWeightTiles[best.choice.row]);
+  return Decision::accept(weight_plan_of(problem, device, best));
+}
+
+}  // namespace convt2d::cuda::igemm
