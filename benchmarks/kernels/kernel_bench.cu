@@ -269,10 +269,18 @@ void time(const Family& family, const std::string& label, const Problem& problem
   Setting at(problem, 0);
   const double floor = floor_of(problem, device).us();
   std::vector<Plan> plans = plans_of(family, problem, device);
-  if (plans.size() > most) plans.resize(most);
+  if (most > 1) {  // half of them those that promise most, the others spread over the rest
+    std::vector<Plan> some;
+    for (size_t i = 0; i < plans.size() && some.size() < most;
+         i += i < most / 2 ? 1 : std::max<size_t>(1, (plans.size() - most / 2) / (most / 2)))
+      some.push_back(plans[i]);
+    plans = some;
+  } else if (!plans.empty()) {
+    plans.resize(1);
+  }
   std::vector<std::pair<double, const Plan*>> times;
   for (const Plan& plan : plans)
-    times.push_back({measure(family, at, plan, most > 1 ? 3 : 7), &plan});
+    times.push_back({measure(family, at, plan, most > 1 ? 2 : 7), &plan});
   std::stable_sort(times.begin(), times.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   for (size_t i = 0; i < times.size(); ++i)
@@ -307,7 +315,7 @@ int main(int count, char** arguments) {
           if (problem.direction == Direction::grad_weight)
             good &= check(*family, label, problem, device, false);
         } else {
-          time(*family, label, problem, device, command == "sweep" ? 24 : 1);
+          time(*family, label, problem, device, command == "sweep" ? 40 : 1);
         }
         std::fflush(stdout);
       }

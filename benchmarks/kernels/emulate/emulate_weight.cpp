@@ -38,7 +38,7 @@ void run(int row, const WeightParams& params, std::integer_sequence<int, ROWS...
       [&] { igemm::convt2d_igemm_grad_weight_kernel<M, ROWS>(params); }...};
   emulate::kernel = kernels[row];
   emulate::shared_bytes = igemm::weight_map(params, sizeof(typename M::Element)).total;
-  emulate::block_dim.x = 32 * params.warps_m * params.warps_n;
+  emulate::block_dim.x = 32 * (params.warps_m * params.warps_n + params.producers);
   const int64_t blocks = igemm::weight_combinations(params) * params.split;
   for (int64_t block = 0; block < blocks; ++block) emulate::run_block(uint32_t(block));
 }
@@ -87,7 +87,7 @@ bool check(const Case& one, int random_plans) {
     });
     WeightParams params;
     igemm::weight_shape(p, choice, params);
-    if (emulate::random() % 2) params.run_tiles = 2;
+    if (emulate::random() % 2) params.turn_tiles = 2;
     std::vector<float> partials(params.split * weights, NAN);
     std::memset(w.data(), 0xff, w.size() * sizeof(T));
     params.x = x_here.data(), params.y = y_here.data(), params.weight = w.data();

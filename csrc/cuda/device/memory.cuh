@@ -3,6 +3,9 @@
 
 #include <cstdint>
 
+#ifndef CONVT2D_L2
+#define CONVT2D_L2 ".L2::256B"
+#endif
 namespace convt2d::cuda {
 
 // One 16-bit or 32-bit load if `index < left`, else zero.
@@ -28,6 +31,23 @@ __device__ __forceinline__ uint32_t load_if(const void* from, int index, int lef
   }
   return word;
 }
+
+// 2, 4 or 8 bytes; the 256 around them come to L2.
+template <int BYTES, int WORDS>
+__device__ __forceinline__ void load_words(const void* from, uint32_t (&word)[WORDS]) {
+  if constexpr (BYTES == 2) {
+    asm volatile("ld.global.nc" CONVT2D_L2 ".u16 %0, [%1];" : "=r"(word[0]) : "l"(from));
+  } else if constexpr (BYTES == 4) {
+    asm volatile("ld.global.nc" CONVT2D_L2 ".u32 %0, [%1];" : "=r"(word[0]) : "l"(from));
+  } else {
+    asm volatile("ld.global.nc" CONVT2D_L2 ".v2.u32 {%0, %1}, [%2];"
+                 : "=r"(word[0]), "=r"(word[1])
+                 : "l"(from));
+  }
+}
+
+// Hides where a number came from, so that it is not computed or read again.
+__device__ __forceinline__ void keep_in_register(uint32_t& number) { asm("" : "+r"(number)); }
 
 // By hand, because the compiler breaks vector stores up where a narrower store stands beside them in
 // another branch (seen in the SASS of nvcc 13.0), and then a sector reaches L2 in pieces.

@@ -1,9 +1,11 @@
 // The igemm kernel of grad_weight. igemm_weight_config.h draws the tiling.
 //
-// A block walks its K tiles. While the tensor cores work on one, the next arrives in the other stage, and
-// the table of the one after it is built; one barrier a tile.
+// A block walks its K tiles. While some warps multiply one, the others bring the next into the other stage;
+// one barrier a tile. The two kinds of warps never meet in a
+// common piece of code, so that the accumulators of one cost the other no registers.
 #pragma once
 
+#include "cuda/device/barrier.cuh"
 #include "cuda/igemm/igemm_weight_store.cuh"
 
 namespace convt2d::cuda::igemm {
@@ -110,111 +112,127 @@ __device__ __forceinline__ void multiply_step(WeightSums<ROW_TILES, UNITS>& sum,
   }
 }
 
+// What both kinds of warps know.
+template <class T>
+struct WeightBlock {
+  const WeightParams& p;
+  const WeightScope& at;
+  const WeightTables& tables;
+  unsigned char* stages;
+  int stage_bytes, y_stage;
+  uint32_t x_plane, y_plane;
+
+  __device__ __forceinline__ void meet() const { barrier_among(1, blockDim.x); }
+  __device__ __forceinline__ int end_of_turn(int begin) const {
+    return begin + min(p.turn_tiles, at.end - begin);
+  }
+};
+
+// The next tile.
+__device__ __forceinline__ void advance(const WeightParams& p, TileOrigin& o) {
+  o.w += p.tile_w;
+  if (o.w < p.tiles_w * p.tile_w) return;
+  o.w = 0;
+  o.h += p.tile_h;
+  if (o.h < p.tiles_h * p.tile_h) return;
+  o.h = 0;
+  o.n += p.tile_n;
+}
+
+// The producers' part.
+template <class M>
+__device__ __forceinline__ void produce(const WeightBlock<typename M::Element>& block, int thread) {
+  using T = typename M::Element;
+  const WeightParams& p = block.p;
+  const int threads = p.producers * 32;
+  for (int begin = block.at.begin, end; begin < block.at.end; begin = end) {
+    end = block.end_of_turn(begin);
+    for (bool again = false;; again = true) {  // once more if the sums are to be done with care
+      TileOrigin origin = tile_origin(p, begin);
+      for (int tile = begin; tile < end; ++tile) {
+        const int stage = again ? 0 : tile - begin & 1;
+        const uint32_t to = shared_address(block.stages) + stage * block.stage_bytes;
+        const Operand<T> x = x_operand<T>(p, block.at, block.tables, origin, to);
+        const Operand<T> y = y_operand<T>(p, block.at, block.tables, origin, to + block.y_stage);
+        bring_in<M>(p, x, y, thread);
+        if (again) {
+          mark_valid(x, block.tables.x_valid, thread, threads);
+          mark_valid(y, block.tables.y_valid, thread, threads);
+        }
+        advance(p, origin);
+        block.meet();
+        if (again) block.meet();
+      }
+      if (again) break;
+      block.meet();
+      if (barrier_all(1, blockDim.x, true)) break;
+    }
+  }
+}
+
+// The others' part.
+template <class M, int ROW_TILES, int UNITS>
+__device__ __forceinline__ void consume(const WeightBlock<typename M::Element>& block) {
+  using T = typename M::Element;
+  const WeightParams& p = block.p;
+  const WeightFragments<M, ROW_TILES, UNITS> fragments(p, block.tables, block.x_plane,
+                                                       block.y_plane);
+  const int steps = p.pixels / M::kRow;
+  for (int begin = block.at.begin, end; begin < block.at.end; begin = end) {
+    end = block.end_of_turn(begin);
+    WeightSums<ROW_TILES, UNITS> sum = {};
+    block.meet();
+    uint32_t stage = shared_address(block.stages);
+    int other = block.stage_bytes;
+    for (int tile = begin; tile < end; ++tile) {
+      auto base = fragments.base(block.tables.bases, 0);
+#pragma unroll 1
+      for (int step = 0; step < steps; step += 2) {
+        const auto second = fragments.base(block.tables.bases, step + 1);
+        multiply_step<M, ROW_TILES, UNITS>(sum, fragments, stage, stage + block.y_stage, base, step);
+        base = fragments.base(block.tables.bases, step + 2 < steps ? step + 2 : 0);
+        multiply_step<M, ROW_TILES, UNITS>(sum, fragments, stage, stage + block.y_stage, second,
+                                           step + 1);
+      }
+      stage += other;
+      other = -other;
+      block.meet();
+    }
+    if (!barrier_all(1, blockDim.x, !any_nan(sum))) {
+      clear(sum);
+      for (int tile = begin; tile < end; ++tile) {
+        block.meet();
+        multiply_valid<T>(p, sum, block.tables, block.stages, block.stages + block.y_stage,
+                          block.x_plane, block.y_plane);
+        block.meet();
+      }
+    }
+    store_weights<T>(p, block.at, sum, begin > block.at.begin);
+  }
+}
+
 template <class M, int ROW>
-__global__ void __launch_bounds__(32 * kWeightTiles[ROW].most_warps, kWeightTiles[ROW].min_blocks)
+__global__ void __launch_bounds__(32 * kMaxWeightWarps, 1)
     convt2d_igemm_grad_weight_kernel(const __grid_constant__ WeightParams p) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // older chips: declined by the planner
   using T = typename M::Element;
-  constexpr int ROW_TILES = kWeightTiles[ROW].row_tiles, UNITS = kWeightTiles[ROW].units;
-  constexpr int kParcels = kWeightTiles[ROW].parcels;
   extern __shared__ __align__(128) unsigned char smem[];
   const WeightMap map = weight_map(p, sizeof(T));
-  const WeightScope at = weight_scope(p);
+  WeightScope& at = *reinterpret_cast<WeightScope*>(smem + map.scope);
+  if (threadIdx.x == 0) at = weight_scope(p);
+  __syncthreads();
   const WeightTables tables = weight_tables(smem, map, p);
-  const uint32_t x_plane = plane_rows(p.pixels) * 16, y_plane = plane_rows(p.patch_pixels) * 16;
+  const uint32_t x_plane = plane_rows(p.pixels, sizeof(T)) * 16,
+                 y_plane = plane_rows(p.patch_pixels, sizeof(T)) * 16;
   build_weight_tables(p, at, tables, y_plane * (sizeof(T) / 2));
-  const WeightFragments<M, ROW_TILES, UNITS> fragments(p, tables, x_plane, y_plane);
-  const uint32_t stages = shared_address(smem + map.stages);
-
-  const auto bring_in = [&](int tile, int stage, Operand<T>& x, Operand<T>& y) {
-    x = x_operand<T>(p, at, tables, tile, stages + stage * map.stage);
-    y = y_operand<T>(p, at, tables, tile, stages + stage * map.stage + map.y_stage);
-    copy_rows(x);
-    copy_rows(y);
-    copy_async_commit();
-  };
-  const auto pick = [&](const Operand<T>& x, const Operand<T>& y, int& next, int total,
-                        WeightParcel& parcel) {
-    const int x_parcels = parcels_of(x);
-    parcel.first = parcel.second = 0;
-    if (next < x_parcels) {
-      pick_channels<M>(x, next, parcel);
-    } else if (next < total) {
-      pick_channels<M>(y, next - x_parcels, parcel);
-    }
-    next += blockDim.x;
-  };
-  const auto finish_bringing = [&](const Operand<T>& x, const Operand<T>& y, int next) {
-    const int total = parcels_of(x) + parcels_of(y);
-    while (next < total) {
-      WeightParcel parcel[kParcels];
-#pragma unroll
-      for (int i = 0; i < kParcels; ++i) pick(x, y, next, total, parcel[i]);
-#pragma unroll
-      for (int i = 0; i < kParcels; ++i) deliver_channels<M>(parcel[i]);
-    }
-    copy_async_wait(0);
-    round_rows<M>(x);
-    round_rows<M>(y);
-  };
-
-  const int steps = p.pixels / M::kRow;
-  for (int begin = at.begin, end; begin < at.end; begin = end) {
-    end = begin + min(p.run_tiles, at.end - begin);
-    WeightSums<ROW_TILES, UNITS> sum = {};
-    Operand<T> x, y;
-    build_weight_sources(p, at, tables, begin);
-    if (begin + 1 < end) build_weight_sources(p, at, tables, begin + 1);
-    __syncthreads();
-    bring_in(begin, 0, x, y);
-    finish_bringing(x, y, threadIdx.x);
-    __syncthreads();
-    for (int tile = begin, stage = 0; tile < end; ++tile, stage ^= 1) {
-      const uint32_t x_stage = stages + stage * map.stage, y_stage = x_stage + map.y_stage;
-      const bool another = tile + 1 < end;
-      int next = threadIdx.x, total = 0;
-      if (another) {
-        bring_in(tile + 1, stage ^ 1, x, y);
-        total = parcels_of(x) + parcels_of(y);
-      }
-      if (tile + 2 < end) build_weight_sources(p, at, tables, tile + 2);
-      auto base = fragments.base(tables.bases, 0);
-      for (int step = 0; step < steps; step += 2) {
-        WeightParcel parcel[kParcels];
-        const bool carrying = next < total;
-        if (carrying) {
-#pragma unroll
-          for (int i = 0; i < kParcels; ++i) pick(x, y, next, total, parcel[i]);
-        }
-        const auto second = fragments.base(tables.bases, step + 1);
-        multiply_step<M, ROW_TILES, UNITS>(sum, fragments, x_stage, y_stage, base, step);
-        if (step + 2 < steps) base = fragments.base(tables.bases, step + 2);
-        multiply_step<M, ROW_TILES, UNITS>(sum, fragments, x_stage, y_stage, second, step + 1);
-        if (carrying) {
-#pragma unroll
-          for (int i = 0; i < kParcels; ++i) deliver_channels<M>(parcel[i]);
-        }
-      }
-      if (another) finish_bringing(x, y, next);
-      __syncthreads();
-    }
-
-    if (__syncthreads_or(any_nan(sum))) {
-      clear(sum);
-      for (int tile = begin; tile < end; ++tile) {
-        build_weight_sources(p, at, tables, tile);
-        __syncthreads();
-        bring_in(tile, 0, x, y);
-        finish_bringing(x, y, threadIdx.x);
-        mark_valid(x, p.pixels, tables.x_valid);
-        mark_valid(y, p.patch_pixels, tables.y_valid);
-        __syncthreads();
-        multiply_valid<T>(p, sum, tables, smem + map.stages, smem + map.stages + map.y_stage,
-                          x_plane, y_plane);
-        __syncthreads();
-      }
-    }
-    store_weights<T>(p, at, sum, begin > at.begin);
+  const WeightBlock<T> block{p,         at,          tables,  smem + map.stages,
+                             map.stage, map.y_stage, x_plane, y_plane};
+  const int consumers = p.warps_m * p.warps_n * 32;
+  if (threadIdx.x < consumers) {
+    constexpr WeightTile tile = weight_tile(ROW, sizeof(T));
+    consume<M, tile.row_tiles, tile.units>(block);
+  } else {
+    produce<M>(block, threadIdx.x - consumers);
   }
 #endif
 }

@@ -4,7 +4,8 @@
 //
 // As a GEMM: rows M = input channels, columns N = (tap, output channel), reduction K = the pixels of x.
 //
-//   one block = warps_m x warps_n warps; a warp: a tile of kWeightTiles, mma.sync m16n8
+//   one block = warps_m x warps_n warps that multiply, a WeightTile each (mma.sync m16n8), and
+//   `producers` that meanwhile bring the next K tile in; one barrier a tile
 //     unit = eight output channels at one tap; the units of a block are taps_h x taps_w taps x octets
 //   per K tile (tile_n x tile_h x tile_w pixels) in shared memory, two stages:
 //     x   [octet of channels][pixel][16 or 2 x 16 B]
@@ -24,27 +25,22 @@
 namespace convt2d::cuda::igemm {
 
 constexpr int kMaxTaps = 128;
+// Of a block. A multiprocessor's 65536 registers are 168 for each thread of 12 warps.
+constexpr int kMaxWeightWarps = 12;
 
-// A warp: 16 * row_tiles input channels x units. Accumulators of a thread: row_tiles * units * 4. A
-// multiprocessor has four files of 16384 registers, so up to 8 warps may have 255 a thread, up to 12 168.
-// `parcels`: how many a thread has under way.
+// What one multiplying warp computes: 16 * row_tiles input channels x units. Accumulators of a thread:
+// row_tiles * units * 4.
 struct WeightTile {
-  int row_tiles, units, most_warps, min_blocks, parcels;
+  int row_tiles, units;
 };
-constexpr WeightTile kWeightTiles[] = {
-    {4, 8, 8, 1, 2},    // 64 input channels
-    {4, 6, 12, 1, 1},   // ditto, 3 x 3 taps of 64 channels in a block
-    {2, 12, 12, 1, 1},  // up to 32
-    {1, 8, 8, 2, 2},    // up to 16
-};
-constexpr int kWeightTileCount = sizeof(kWeightTiles) / sizeof(kWeightTiles[0]);
+constexpr int kWeightTileCount = 3;
 
-// How an operand reaches shared memory.
-enum OperandMode : int32_t {
-  kChannels = 0,    // any strides: channel by channel through registers
-  kPixelTwins = 1,  // 16 bits, even rows of contiguous pixels: two pixels a load
-  kRows = 2,        // contiguous channels: asynchronous 16-byte copies
-};
+// 64 input channels; up to 32; up to 16. Words of 32 bits take more registers to address.
+constexpr CONVT2D_HOST_DEVICE WeightTile weight_tile(int row, int element_bytes) {
+  return row == 0   ? WeightTile{4, element_bytes == 2 ? 8 : 6}
+         : row == 1 ? WeightTile{2, 12}
+                    : WeightTile{1, 16};
+}
 
 // Taps of one axis, sorted; `part` neighbours go to one block, the last block may get fewer.
 struct WeightAxis {
@@ -64,23 +60,40 @@ struct WeightParams {
   int32_t x_stride[4], y_stride[4], weight_stride[4];
   int32_t batch, groups, rows, columns;  // channels of one group: rows of x, columns of dY
   WeightAxis h, w;
-  int32_t warps_m, warps_n, units, octets;                // units of all warps; octets of dY channels
+  int32_t warps_m, warps_n, producers;  // warps that multiply, warps that bring tiles in
+  int32_t units, octets;                // units of all warps; octets of dY channels
   int32_t row_blocks, octet_blocks;                       // blocks side by side
   int32_t tile_n, tile_h, tile_w;                         // pixels of a K tile that are used
   int32_t tiles_n, tiles_h, tiles_w;                      // K tiles
   uint32_t tile_h_magic, tile_w_magic;                    // see divide()
   int32_t pixels;                                         // of a K tile, used or not: 32 n
-  int32_t patch_pixels, y_entries;                        // of the largest part
-  int32_t patch_h, runs;                                  // ditto: rows, loads along a row
-  int32_t x_mode, y_mode, split, run_tiles, row_octets;   // run: tiles of one sum in registers
+  int32_t patch_pixels, y_loads;        // of the largest part
+  int32_t patch_h, row_loads;           // ditto: rows, loads along a row
+  int32_t x_vectors, y_vectors;         // contiguous channels: asynchronous 16-byte copies
+  int32_t run;                          // else pixels a load: 1, 2 or 4
+  int32_t split, turn_tiles;            // pieces; K tiles whose sum stays in registers
+  int32_t row_octets;                   // octets of input channels a block has
 };
 
-// 16-byte rows of one octet or quad of channels: eight pixels of two quads hit all banks.
-constexpr CONVT2D_HOST_DEVICE int plane_rows(int pixels) { return (pixels + 3) / 8 * 8 + 4; }
+// One load of either operand: for all tiles the same, up to where the tile starts.
+struct alignas(16) WeightLoad {
+  int32_t offset;        // elements
+  int32_t place;         // row << 16 | column & 0xffff
+  uint32_t low, high;    // up to four 16-bit pixels of the patch, or of x; kNoPixel: not needed
+};
+constexpr uint32_t kNoPixel = 0xffff;
+
+// 16-byte rows of one octet or quad of channels. Odd: those of one pixel and eight octets hit all banks. For
+// words: so do four pixels of two quads.
+constexpr CONVT2D_HOST_DEVICE int plane_rows(int pixels, int element_bytes) {
+  return element_bytes == 2 ? pixels | 1 : (pixels + 3) / 8 * 8 + 4;
+}
+
+constexpr int kScopeBytes = 96;  // WeightScope
 
 // Byte offsets in a block's dynamic shared memory; the planner and the kernel share this.
 struct WeightMap {
-  int32_t rows, runs, run_rows, y_rows, units, shifts, bases, valid, x_sources, y_sources, stages,
+  int32_t scope, rows, columns, column_pixels, units, shifts, bases, valid, x_loads, y_loads, stages,
       y_stage, stage, total;
 };
 
@@ -93,20 +106,20 @@ CONVT2D_HOST_DEVICE WeightMap weight_map(const WeightParams& p, int element_byte
     at += (bytes + 15) / 16 * 16;
     return here;
   };
-  map.rows = take(p.patch_h * 4);       // dY row of a patch row, from the tile's first
-  map.runs = take(p.runs * 4);          // dY column of a load
-  map.run_rows = take(p.runs * 4);      // patch columns of its one or two pixels
-  map.y_rows = take(p.y_entries * 4);   // patch pixels of every load
-  map.units = take(p.units * 4);          // bytes from pixel to unit
-  map.shifts = take(p.units * 4);         // the tap's part of it, in pixels
-  map.bases = take(p.pixels * 4);       // patch pixel of tap 0, in bytes
+  map.scope = take(kScopeBytes);
+  map.rows = take(p.patch_h * 4);             // dY row of a patch row, from the tile's first
+  map.columns = take(p.row_loads * 4);        // dY column of a load
+  map.column_pixels = take(p.row_loads * 8);  // patch columns of its up to four pixels
+  map.units = take(p.units * 4);              // bytes from pixel to unit
+  map.shifts = take(p.units * 4);             // the tap's part of it, in pixels
+  map.bases = take(p.pixels * 4);             // patch pixel of tap 0, in bytes
   map.valid = take(p.pixels + p.patch_pixels);
-  map.x_sources = take(2 * p.pixels * 4);  // element offset of every load, -1: zeros; two tiles
-  map.y_sources = take(2 * p.y_entries * 4);
+  map.x_loads = take(p.pixels * 16);
+  map.y_loads = take(p.y_loads * 16);
   at = (at + 127) / 128 * 128;
   map.stages = at;
-  map.y_stage = p.row_octets * planes * plane_rows(p.pixels) * 16;
-  map.stage = map.y_stage + p.octets * planes * plane_rows(p.patch_pixels) * 16;
+  map.y_stage = p.row_octets * planes * plane_rows(p.pixels, element_bytes) * 16;
+  map.stage = map.y_stage + p.octets * planes * plane_rows(p.patch_pixels, element_bytes) * 16;
   map.total = at + 2 * map.stage;
   return map;
 }

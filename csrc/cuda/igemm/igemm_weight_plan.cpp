@@ -19,14 +19,27 @@ constexpr int kSharedLimit = 99 << 10;
 // Rates of one multiprocessor: wavefronts (one 128-byte shared-memory or L1 access) a microsecond.
 constexpr double kWavefronts = 1700;
 constexpr double kLaunch = 2.5;        // us, empty kernel to finished store
-constexpr double kTileOverhead = 0.3;  // us, barrier and loop ends
-constexpr double kFetch = 0.9;         // us, global load to visible in shared memory
-constexpr double kBlock = 4.0;         // us, tables, first tile, stores
-
-int warps_that_fit(const WeightTile& tile) { return tile.most_warps * tile.min_blocks; }
+constexpr double kTileOverhead = 0.2;  // us, barrier and loop ends
+constexpr double kFetch = 1.0;         // us, global load to visible in shared memory
+constexpr double kProducerInstruction = 0.0025;  // us, of one warp
+constexpr double kBlock = 5.0;         // us, tables, first tile, stores
 
 int64_t partial_bytes(const Problem& problem, const WeightParams& p) {
   return writes_partials(p) ? weight_bytes(problem) * p.split : 0;
+}
+
+// Bytes that a K tile's loads take from the L2 cache, in whole sectors.
+double sector_bytes(const Problem& problem, const WeightParams& p) {
+  const double bytes = static_cast<double>(element_size(problem.dtype));
+  const auto rows_of = [&](bool vectors, double channels, double rows, double width) {
+    if (vectors) return rows * width * std::max(32.0, channels * bytes);
+    return rows * channels * 32 * std::ceil(width * bytes / 32 + 0.4);
+  };
+  const double reach = double(problem.w.dilation) * (p.w.part - 1);
+  return rows_of(p.x_vectors, p.row_octets * 8.0, double(p.tile_n) * p.tile_h, p.tile_w) +
+         rows_of(p.y_vectors, p.octets * 8.0, double(p.tile_n) * p.patch_h,
+                 p.y_vectors ? double(p.patch_pixels) / (p.tile_n * p.patch_h)
+                                   : (p.tile_w - 1.0) * p.w.stride + reach + 1);
 }
 
 double predict(const Problem& problem, const Device& device, const WeightParams& p,
@@ -34,55 +47,54 @@ double predict(const Problem& problem, const Device& device, const WeightParams&
   const bool half = element_size(problem.dtype) == 2;
   const double bytes = static_cast<double>(element_size(problem.dtype));
   const int shared = weight_map(p, static_cast<int>(bytes)).total;
-  const double warps = p.warps_m * p.warps_n, threads = 32 * warps;
-  const double sharing = std::max(
-      1.0, std::min(std::floor(warps_that_fit(tile) / warps),
-                    std::floor(device.smem_per_sm / (shared + 1024.0))));
+  const double consumers = p.warps_m * p.warps_n, warps = consumers + p.producers;
+  const double room = std::max(1.0, std::min(std::floor(kMaxWeightWarps / warps),
+                                             std::floor(device.smem_per_sm / (shared + 1024.0))));
+  const double combos = static_cast<double>(weight_combinations(p));
+  const double tiles = static_cast<double>(weight_tiles(p)), blocks = combos * p.split;
+  const double here = std::min(room, std::ceil(blocks / device.sm_count));  // blocks side by side
+  const double waves = std::ceil(blocks / (device.sm_count * here));
   const double steps = p.pixels / (half ? 16.0 : 8.0);
 
-  // One K tile of one block alone on a multiprocessor, three ways to be busy: tensor cores,
-  const double mma = steps * warps * tile.row_tiles * tile.units;
+  // One K tile of all blocks on a multiprocessor. The warps that multiply share its four tensor cores,
+  const double mma = here * steps * consumers * tile.row_tiles * tile.units;
   const double rate = (half ? device.mma_f16_per_us : device.mma_tf32_per_us) / device.sm_count;
-  const double mma_us = mma * (half ? 2048 : 1024) / rate;
-  // shared memory and L1,
-  const double x_numbers = p.row_octets * 8.0 * p.pixels, y_numbers = p.octets * 8.0 * p.y_entries;
-  const auto loads = [&](int mode, double numbers) {
-    return mode == kRows         ? numbers * bytes / 128 * (half ? 1 : 3)
-           : mode == kPixelTwins ? numbers / 64
-                                 : numbers / 32;
-  };
-  const auto parcels = [&](int mode, double numbers) {
-    return mode == kRows ? 0 : numbers / (mode == kPixelTwins ? 16 : 8);
-  };
+  const double uneven = std::ceil(here * consumers / 4) * 4 / (here * consumers);
+  const double mma_us = uneven * mma * (half ? 2048 : 1024) / rate;
+  // all warps shared memory and L1,
+  const double x_numbers = p.row_octets * 8.0 * p.pixels;
+  const double y_numbers = p.octets * 8.0 * p.y_loads * (p.y_vectors ? 1 : p.run);
+  const double loaded = (p.x_vectors ? 0 : x_numbers) + (p.y_vectors ? 0 : y_numbers);
+  const double copied = x_numbers + y_numbers - loaded;
+  const double parcels = loaded / (8 * p.run), pieces = copied * bytes / 16;
   const double staged = (x_numbers + y_numbers) * bytes;
-  const double picked = parcels(p.x_mode, x_numbers) + parcels(p.y_mode, y_numbers);
-  const double wavefronts = steps * warps * (tile.row_tiles * 4 + tile.units * 2 + 2) +
-                            staged / 128 + loads(p.x_mode, x_numbers) +
-                            loads(p.y_mode, y_numbers);
+  const double conflicts = p.tile_w % 8 == 0 ? 1 : 1.8;  // rows of a fragment that are not neighbours
+  const double wavefronts =
+      here * (steps * consumers * (tile.row_tiles * 4 + tile.units * conflicts * 2 + 2) + staged / 128 +
+              loaded / p.run / 32 * 2 + copied * bytes / 128 * (half ? 1 : 4));
   const double lsu_us = wavefronts / kWavefronts;
   // and the four instruction schedulers.
   const double fragments = half ? tile.row_tiles + tile.units / 2.0
                                 : tile.row_tiles * 4 + tile.units * 2.0;
-  const double instructions = mma + steps * warps * (1.5 * fragments + 12) + picked / 32 * 60 +
-                              (staged / 16 - picked * 2) / 32 * 20 +
-                              (p.pixels + p.y_entries) / 32.0 * 45;
+  const double parcel_cost = half ? 30 + 8 * p.run : 30 + 20 * p.run, piece_cost = half ? 16 : 30;
+  const double instructions =
+      mma + here * (steps * consumers * (1.5 * fragments + 8) + (parcels * parcel_cost + pieces * piece_cost) / 32);
   const double issue_us = instructions / (4 * kWavefronts);
   const double busiest = std::max({mma_us, lsu_us, issue_us});
-  const double overlap = warps * sharing >= 12 ? 0.4 : warps * sharing >= 8 ? 0.5 : 0.8;
-  const double busy_us =
-      busiest + overlap * (mma_us + lsu_us + issue_us - busiest) + kTileOverhead;
-  const double latency_us = kFetch * (1 + std::ceil(picked / (threads * tile.parcels)));
+  const double busy_us = busiest + 0.3 * (mma_us + lsu_us + issue_us - busiest);
+  // A producer's instructions wait for one another, and its loads for the memory.
+  const double threads = 32.0 * p.producers;
+  const double producer_us =
+      kFetch + (std::ceil(parcels / threads) * parcel_cost + std::ceil(pieces / threads) * piece_cost) *
+                   kProducerInstruction;
+  const double tile_us = std::max(busy_us, producer_us) + kTileOverhead;
 
-  const double combos = static_cast<double>(weight_combinations(p));
-  const double tiles = static_cast<double>(weight_tiles(p)), blocks = combos * p.split;
-  const double here = std::min(sharing, std::ceil(blocks / device.sm_count));
-  const double waves = std::ceil(blocks / (device.sm_count * here));
-  const double kernel_us =
-      waves * (kBlock + std::ceil(tiles / p.split) * std::max(busy_us * here, latency_us));
-
+  const double kernel_us = waves * (kBlock + std::ceil(tiles / p.split) * tile_us);
   const double partial = static_cast<double>(partial_bytes(problem, p));
-  const double memory_us = (tensor_bytes(problem) * 1.05 + partial) / (0.88 * device.copy_bytes_per_us);
-  const double l2_us = combos * tiles * staged / (1.3 * device.copy_bytes_per_us);
+  const double memory_us =
+      (tensor_bytes(problem) * 1.05 + partial) / (0.88 * device.copy_bytes_per_us);
+  const double l2_us =
+      combos * tiles * sector_bytes(problem, p) / (1.2 * device.copy_bytes_per_us);
   const double sum_us = partial > 0 ? kLaunch + 1 + partial / device.copy_bytes_per_us : 0;
   return kLaunch + std::max({kernel_us, memory_us, l2_us}) + sum_us;
 }
@@ -112,7 +124,7 @@ std::vector<BlockShape> block_shapes(const Problem& problem) {
   parts(problem.w, parts_w);
   std::vector<BlockShape> shapes;
   for (int row = 0; row < kWeightTileCount; ++row) {
-    const WeightTile& tile = kWeightTiles[row];
+    const WeightTile tile = weight_tile(row, static_cast<int>(element_size(problem.dtype)));
     if (row + 1 < kWeightTileCount && rows <= 8 * tile.row_tiles) continue;
     for (int warps_m = 1; warps_m <= 4; warps_m *= 2) {
       const int64_t block_rows = 16 * tile.row_tiles * warps_m;
@@ -121,7 +133,7 @@ std::vector<BlockShape> block_shapes(const Problem& problem) {
         for (int h : parts_h)
           for (int w : parts_w) {
             const int64_t warps_n = ceil_div(int64_t{h} * w * count, tile.units);
-            if (warps_n * warps_m > tile.most_warps) continue;
+            if (warps_n * warps_m >= kMaxWeightWarps) continue;
             const double done = double(ceil_div(rows, block_rows)) * block_rows *
                                 double(ceil_div(octets, count) * ceil_div(problem.h.kernel, h) *
                                        ceil_div(problem.w.kernel, w) * warps_n * tile.units * 8);
@@ -130,7 +142,7 @@ std::vector<BlockShape> block_shapes(const Problem& problem) {
             // Small warps read more for a product, small blocks stage more.
             const double reads = 1.0 / (tile.row_tiles * 4) + 1.0 / (tile.units * 2);
             const double staging = 1.0 / double(block_rows) + 1.0 / double(h * w * count * 8);
-            shapes.push_back({{row, warps_m, h, w, count, 1, 1, 32, 1},
+            shapes.push_back({{row, warps_m, h, w, count, 1, 1, 32, 1, 1},
                               done / useful * (1 + 2 * reads + 20 * staging)});
           }
     }
@@ -144,18 +156,21 @@ std::vector<BlockShape> block_shapes(const Problem& problem) {
 
 // K tiles worth looking at: as many columns as divide well, then rows, then images.
 std::vector<WeightChoice> pixel_tiles(const Problem& problem) {
+  // Of rows of pixels, at least a sector.
+  const bool rows = problem.x_layout != Layout::nhwc || problem.y_layout != Layout::nhwc;
+  const int64_t least = rows ? 32 / element_size(problem.dtype) : 8;
   std::vector<WeightChoice> tiles;
   for (int pixels = 32; pixels <= 256; pixels *= 2) {
     std::vector<int> widths;
     for (int64_t width = 1; width <= pixels; width *= 2)
-      if (width < 2 * problem.w.in && (width >= 4 || width >= problem.w.in))
+      if (width < 2 * problem.w.in && (width >= least || width >= problem.w.in))
         add_once(widths, std::min(width, (problem.w.in + 1) / 2 * 2));
     for (int width : widths) {
       const int64_t most = std::max<int64_t>(1, pixels / width);
       const int64_t h = ceil_div(problem.h.in, ceil_div(problem.h.in, most));
       const bool whole = h == problem.h.in && width >= problem.w.in;
       const int64_t n = whole ? std::min(problem.batch, std::max<int64_t>(1, pixels / (width * h))) : 1;
-      const WeightChoice tile{0, 0, 0, 0, 0, static_cast<int>(n), static_cast<int>(h), width, 1};
+      const WeightChoice tile{0, 0, 0, 0, 0, static_cast<int>(n), static_cast<int>(h), width, 1, 1};
       const auto same = [&](const WeightChoice& t) {
         return t.tile_n == tile.tile_n && t.tile_h == tile.tile_h && t.tile_w == tile.tile_w;
       };
@@ -193,15 +208,20 @@ std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Dev
       }
       std::vector<int> splits;
       const int64_t most = std::min({most_pieces, weight_tiles(params), INT32_MAX / combos});
-      for (int64_t blocks : {0, 132, 264, 528, 1056})
+      for (int64_t blocks : {0, 132, 264, 396, 528, 1056})
         add_once(splits, std::max<int64_t>(1, std::min(most, blocks / combos)));
-      for (int split : splits) {
-        params.split = choice.split = split;
-        if (partial_bytes(problem, params) > kWorkspaceLimit) {
-          reason = "partial sums take " + std::to_string(partial_bytes(problem, params)) + " bytes";
-          continue;
+      // Whole blocks of warps on a multiprocessor: 4, 3, 2 or 1 of them.
+      for (int warps : {3, 4, 6, 12}) {
+        params.producers = choice.producers = warps - params.warps_m * params.warps_n;
+        if (choice.producers < 1) continue;
+        for (int split : splits) {
+          params.split = choice.split = split;
+          if (partial_bytes(problem, params) > kWorkspaceLimit) {
+            reason = "partial sums take " + std::to_string(partial_bytes(problem, params)) + " bytes";
+            continue;
+          }
+          found.push_back({choice, predict(problem, device, params, weight_tile(choice.row, bytes))});
         }
-        found.push_back({choice, predict(problem, device, params, kWeightTiles[choice.row])});
       }
     }
   return found;
@@ -224,11 +244,11 @@ Plan weight_plan_of(const Problem& problem, const Device& device,
     plan.predicted_us +=
         2 * kLaunch + numbers * double(element_size(problem.dtype)) / device.copy_bytes_per_us;
   }
-  const int detail[] = {c.warps_m, c.taps_h, c.taps_w, c.octets, c.tile_n, c.tile_h, c.tile_w};
+  const int detail[] = {c.warps_m, c.taps_h, c.taps_w, c.octets, c.tile_n, c.tile_h, c.tile_w, c.producers};
   std::copy(std::begin(detail), std::end(detail), plan.detail);
   plan.note = std::to_string(params.row_octets * 8) + " x " + std::to_string(c.octets * 8) +
               " channels, " + std::to_string(c.taps_h) + "x" + std::to_string(c.taps_w) +
-              " taps, " + std::to_string(params.warps_m * params.warps_n) + " warps, tile " +
+              " taps, " + std::to_string(params.warps_m * params.warps_n) + "+" + std::to_string(c.producers) + " warps, tile " +
               std::to_string(c.tile_n) + "x" + std::to_string(c.tile_h) + "x" +
               std::to_string(c.tile_w) + ", split " + std::to_string(c.split) + ", " +
               std::to_string(weight_combinations(params) * c.split) + " blocks";
@@ -237,7 +257,7 @@ Plan weight_plan_of(const Problem& problem, const Device& device,
 
 WeightChoice weight_choice_of(const Plan& plan) {
   const int32_t* d = plan.detail;
-  return {plan.row, d[0], d[1], d[2], d[3], d[4], d[5], d[6], plan.split};
+  return {plan.row, d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7], plan.split};
 }
 
 Decision weight_plan(const Problem& problem, const Device& device) {
@@ -253,7 +273,7 @@ Decision weight_plan(const Problem& problem, const Device& device) {
       [](const auto& a, const auto& b) { return a.predicted_us < b.predicted_us; });
   WeightParams params;
   weight_shape(problem, best.choice, params);
-  best.predicted_us = predict(problem, device, params, kWeightTiles[best.choice.row]);
+  best.predicted_us = predict(problem, device, params, weight_tile(best.choice.row, static_cast<int>(element_size(problem.dtype))));
   return Decision::accept(weight_plan_of(problem, device, best));
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kFarthest = 32000;      // offsets are stored in 16 bits
 constexpr int64_t kMostPieces = 65000;    // of a tile, see divide()
-constexpr int kRunPixels = 32768;         // summed in registers before they join a sum in memory
+constexpr int kTurnPixels = 32768;         // summed in registers before they join a sum in memory
 
 // The rows of the patch that a part's taps need, and the loads that bring a row of it in.
 struct Patch {
@@ -49,7 +49,8 @@ std::string build_axis(const Axis& axis, int part, int tile, int load, WeightAxi
     } else {
       low = high = offset(tap);
     }
-    if (shift > kFarthest) return "taps lie too far apart";
+    if (shift > kFarthest || offset(tap) + tile * axis.stride > kFarthest)
+      return "taps lie too far apart";
     table.tap[i] = static_cast<int16_t>(tap);
     table.offset[i] = static_cast<int16_t>(offset(tap));
     table.shift[i] = static_cast<int16_t>(shift);
@@ -71,7 +72,7 @@ int64_t weight_bytes(const Problem& problem) {
 }
 
 bool writes_partials(const WeightParams& p) {
-  return p.split > 1 || weight_tiles(p) > p.run_tiles;
+  return p.split > 1 || weight_tiles(p) > p.turn_tiles;
 }
 
 int64_t weight_combinations(const WeightParams& p) {
@@ -86,6 +87,7 @@ int64_t weight_tiles(const WeightParams& p) {
 std::string weight_shape(const Problem& problem, const WeightChoice& choice, WeightParams& params) {
   const bool half = element_size(problem.dtype) == 2;
   const int vector = half ? 8 : 4;
+  const WeightTile tile = weight_tile(choice.row, half ? 2 : 4);
   params = {};
   params.batch = static_cast<int32_t>(problem.batch);
   params.groups = static_cast<int32_t>(problem.groups);
@@ -100,52 +102,52 @@ std::string weight_shape(const Problem& problem, const WeightChoice& choice, Wei
   params.tile_h_magic = magic_of(choice.tile_h);
   params.tile_w_magic = magic_of(choice.tile_w);
 
-  const bool even = half && choice.tile_w % 2 == 0;
-  if (problem.x_layout == Layout::nhwc && params.rows % vector == 0) {
-    params.x_mode = kRows;
-  } else if (even && problem.x_layout == Layout::nchw && problem.w.in % 2 == 0) {
-    params.x_mode = kPixelTwins;
-  }
-  if (problem.y_layout == Layout::nhwc && params.columns % vector == 0) {
-    params.y_mode = kRows;
-  } else if (even && problem.y_layout == Layout::nchw && problem.w.out % 2 == 0) {
-    params.y_mode = kPixelTwins;
-  }
+  params.x_vectors = problem.x_layout == Layout::nhwc && params.rows % vector == 0;
+  params.y_vectors = problem.y_layout == Layout::nhwc && params.columns % vector == 0;
+  const auto runs = [&](Layout layout, int64_t width, int run) {
+    return layout == Layout::nchw && width % run == 0 && choice.tile_w % run == 0;
+  };
+  params.run = half ? 4 : 2;
+  while (params.run > 1 &&
+         !((params.x_vectors || runs(problem.x_layout, problem.w.in, params.run)) &&
+           (params.y_vectors || runs(problem.y_layout, problem.w.out, params.run))))
+    params.run /= 2;
   Patch h, w;
   if (std::string reason =
           build_axis(problem.h, choice.taps_h, choice.tile_h, 1, params.h, h);
       !reason.empty())
     return reason;
   if (std::string reason = build_axis(problem.w, choice.taps_w, choice.tile_w,
-                                      params.y_mode == kPixelTwins ? 2 : 1, params.w, w);
+                                      params.y_vectors ? 1 : params.run, params.w, w);
       !reason.empty())
     return reason;
   params.patch_h = h.rows;
-  params.runs = std::max(w.loads, w.rows);  // a tensor that is not aligned is loaded pixel by pixel
+  params.row_loads = std::max(w.loads, w.rows);  // a tensor that is not aligned is loaded pixel by pixel
   const int64_t patch = static_cast<int64_t>(choice.tile_n) * h.rows * w.rows;
-  const int64_t entries = static_cast<int64_t>(choice.tile_n) * h.rows * params.runs;
+  const int64_t entries = static_cast<int64_t>(choice.tile_n) * h.rows * params.row_loads;
   params.pixels =
       static_cast<int32_t>(ceil_div(choice.tile_n * choice.tile_h * choice.tile_w, 32) * 32);
 
   const int units = params.h.part * params.w.part * choice.octets;
   params.warps_m = choice.warps_m;
-  params.warps_n = static_cast<int32_t>(ceil_div(units, kWeightTiles[choice.row].units));
-  params.units = params.warps_n * kWeightTiles[choice.row].units;
+  params.warps_n = static_cast<int32_t>(ceil_div(units, tile.units));
+  params.units = params.warps_n * tile.units;
   params.octets = choice.octets;
-  params.row_octets = choice.warps_m * kWeightTiles[choice.row].row_tiles * 2;
+  params.row_octets = choice.warps_m * tile.row_tiles * 2;
   params.row_blocks = static_cast<int32_t>(ceil_div(params.rows, params.row_octets * 8));
   params.octet_blocks = static_cast<int32_t>(ceil_div(ceil_div(params.columns, 8), choice.octets));
+  params.producers = choice.producers;
   params.split = choice.split;
   const int64_t pieces = std::max(params.row_octets * int64_t{params.pixels},
                                   choice.octets * entries) *
                          2;
   if (pieces > kMostPieces) return "a tile has too many pieces (" + std::to_string(pieces) + ")";
   params.patch_pixels = static_cast<int32_t>(patch);
-  params.y_entries = static_cast<int32_t>(entries);
+  params.y_loads = static_cast<int32_t>(entries);
   // Sums of a dW that has no room beside itself stay in registers to the end.
-  params.run_tiles = choice.split == 1 && weight_bytes(problem) > kWorkspaceLimit
+  params.turn_tiles = choice.split == 1 && weight_bytes(problem) > kWorkspaceLimit
                          ? INT32_MAX
-                         : std::max(1, kRunPixels / params.pixels);
+                         : std::max(1, kTurnPixels / params.pixels);
   return {};
 }
 

@@ -10,10 +10,11 @@ namespace convt2d::cuda::igemm {
 
 // A choice of tile: what Plan.row, Plan.split and Plan.detail carry.
 struct WeightChoice {
-  int row;                     // of kWeightTiles
+  int row;                     // see weight_tile()
   int warps_m;                 // warps along input channels
   int taps_h, taps_w, octets;  // of a block
   int tile_n, tile_h, tile_w;  // pixels of a K tile
+  int producers;               // warps that bring tiles in
   int split;                   // pieces of the reduction
 };
 

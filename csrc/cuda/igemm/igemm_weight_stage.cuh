@@ -1,180 +1,318 @@
-// Bringing a K tile of x and of dY into shared memory.
+// Bringing a K tile of x and of dY into shared memory: the work of the producer warps.
 //
 // Contiguous channels are copied asynchronously. What must be turned on the way goes through registers as
-// parcels: the main loop picks some up, multiplies for two steps, and delivers them.
+// parcels: eight channels of one pixel or of a run of them. While one batch of parcels is stored the next is
+// under way, since it is the wait for them that takes the time.
 #pragma once
 
 #include "cuda/device/async_copy.cuh"
+#include "cuda/device/memory.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/numeric.cuh"
 #include "cuda/igemm/igemm_weight_scope.cuh"
 
 namespace convt2d::cuda::igemm {
 
-// One operand of a tile.
+// One operand of one tile.
 template <class T>
 struct Operand {
-  const T* base;  // the block's first channel
-  int stride;     // from channel to channel
-  int channels;   // that exist
-  int octets, entries;
-  uint32_t magic;  // of entries
-  OperandMode mode;
-  uint32_t plane;            // bytes of one octet (16 bits) or quad (32 bits)
-  const uint32_t* rows;      // patch pixels of every load; null: in order
-  const int* sources;        // of the tile that is brought in
-  uint32_t stage;            // shared address
+  const T* base;     // the block's first channel at the tile's first pixel
+  int stride;        // from channel to channel
+  int channels;      // that exist
+  int octets, run;   // of a block; pixels of a load
+  bool vectors;      // contiguous channels
+  uint32_t plane;    // bytes of one octet (16 bits) or quad (32 bits)
+  uint32_t stage;    // shared address
+  const WeightLoad* loads;
+  int count, inside;  // loads; those of images that exist
+  int h, w;           // of the tile's first pixel
+  int extent_h, extent_w;
+  bool whole;  // all of the tile lies inside the image
+
+  __device__ __forceinline__ WeightLoad load(int index) const {  // at once
+    const int4 all = reinterpret_cast<const int4*>(loads)[index];
+    return {all.x, all.y, static_cast<uint32_t>(all.z), static_cast<uint32_t>(all.w)};
+  }
+  __device__ __forceinline__ bool exists(int index, const WeightLoad& load) const {
+    if (whole) return index < inside;
+    const unsigned row = h + (load.place >> 16), column = w + static_cast<int16_t>(load.place);
+    return index < inside && row < static_cast<unsigned>(extent_h) &&
+           column < static_cast<unsigned>(extent_w);
+  }
 };
-
-// Up to 32 bytes on their way: eight channels of one pixel, or (16 bits) of two.
-struct WeightParcel {
-  uint32_t word[8];
-  uint32_t first, second;  // shared addresses of 16 bytes each; 0: none
-};
-
-template <class T>
-__device__ __forceinline__ uint32_t pixel_of(const Operand<T>& from, int entry) {
-  if (from.rows) return from.rows[entry];
-  return from.mode == kPixelTwins ? (2 * entry) | (2 * entry + 1) << 16 : 0xffff0000u | entry;
-}
-
-template <class M>
-__device__ __forceinline__ void pick_channels(const Operand<typename M::Element>& from, int unit,
-                                              WeightParcel& parcel) {
-  using T = typename M::Element;
-  const int octet = divide(unit, from.magic), entry = unit - octet * from.entries;
-  const uint32_t pixel = pixel_of(from, entry);
-  const int offset = from.sources[entry];
-  const uint32_t to = from.stage + octet * from.plane * (sizeof(T) / 2);
-  const uint32_t first = pixel & 0xffff, second = pixel >> 16;
-  parcel.first = first == 0xffff ? 0 : to + first * 16;
-  if constexpr (sizeof(T) == 4) {
-    parcel.second = parcel.first + from.plane;
-  } else {
-    parcel.second = second == 0xffff ? 0 : to + second * 16;
-  }
-  const int left = offset < 0 ? 0 : from.channels - octet * 8;
-  const T* pointer = from.base + offset + octet * 8 * from.stride;
-  const bool twins = sizeof(T) == 2 && from.mode == kPixelTwins;
-  const auto load_one = [&](const T* here) {
-    if (sizeof(T) == 4 || twins) return uint32_t{__ldg(reinterpret_cast<const unsigned*>(here))};
-    return uint32_t{__ldg(reinterpret_cast<const unsigned short*>(here))};
-  };
-  if (left >= 8) {
-#pragma unroll
-    for (int j = 0; j < 8; ++j) parcel.word[j] = load_one(pointer + j * from.stride);
-  } else {
-#pragma unroll
-    for (int j = 0; j < 8; ++j) parcel.word[j] = j < left ? load_one(pointer + j * from.stride) : 0;
-  }
-}
-
-template <class M>
-__device__ __forceinline__ void deliver_channels(const WeightParcel& parcel) {
-  uint32_t first[4], second[4];
-#pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    if constexpr (sizeof(typename M::Element) == 4) {
-      first[j] = M::round(parcel.word[j]);
-      second[j] = M::round(parcel.word[j + 4]);
-    } else {
-      first[j] = __byte_perm(parcel.word[2 * j], parcel.word[2 * j + 1], 0x5410);
-      second[j] = __byte_perm(parcel.word[2 * j], parcel.word[2 * j + 1], 0x7632);
-    }
-  }
-  if (parcel.first) store_shared_16(parcel.first, first);
-  if (parcel.second) store_shared_16(parcel.second, second);
-}
-
-// Calls visit(shared address, entry, first channel) for all 16-byte pieces this thread copies. Eight lanes
-// in a row take two planes of four pixels: whole sectors of global memory, all banks of shared memory.
-template <class T, class Visit>
-__device__ __forceinline__ void visit_pieces(const Operand<T>& from, Visit&& visit) {
-  constexpr int kVector = 16 / sizeof(T);
-  const int planes = from.octets * (8 / kVector);
-  const int bits = planes > 4 ? 3 : planes > 2 ? 2 : planes - 1;  // of a lane, for the plane
-  const int lane = threadIdx.x & 31;
-  const int lane_plane = bits == 0 ? 0 : (lane & 1) | (lane >> 3 & ((1 << (bits - 1)) - 1)) << 1;
-  const int lane_entry = bits == 0 ? lane : (lane >> 1 & 3) | lane >> (bits + 2) << 2;
-  const int columns = (planes + (1 << bits) - 1) >> bits;
-  const int rows = (from.entries + (32 >> bits) - 1) >> (5 - bits);
-  int row = 0, column = threadIdx.x >> 5;
-  while (column >= columns) column -= columns, ++row;
-  while (row < rows) {
-    const int plane = (column << bits) + lane_plane, entry = (row << (5 - bits)) + lane_entry;
-    if (plane < planes && entry < from.entries)
-      visit(from.stage + plane * from.plane + (pixel_of(from, entry) & 0xffff) * 16, entry,
-            plane * kVector);
-    column += blockDim.x >> 5;
-    while (column >= columns) column -= columns, ++row;
-  }
-}
-
-template <class T>
-__device__ __forceinline__ void copy_rows(const Operand<T>& from) {
-  if (from.mode != kRows) return;
-  visit_pieces(from, [&](uint32_t to, int entry, int channel) {
-    const int offset = from.sources[entry];
-    const bool there = offset >= 0 && channel < from.channels;
-    copy_async_16(to, there ? from.base + offset + channel : from.base, there);
-  });
-}
-
-// Rounds what this thread copied, once it has arrived, where it lies, if the arithmetic wants that.
-template <class M>
-__device__ __forceinline__ void round_rows(const Operand<typename M::Element>& from) {
-  if constexpr (M::kRounds) {
-    if (from.mode != kRows) return;
-    visit_pieces(from, [&](uint32_t to, int, int) {
-      uint32_t word[4];
-      load_shared_16(to, word);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) word[i] = M::round(word[i]);
-      store_shared_16(to, word);
-    });
-  }
-}
 
 template <class T>
 __device__ __forceinline__ Operand<T> x_operand(const WeightParams& p, const WeightScope& at,
-                                                const WeightTables& tables, int tile,
+                                                const WeightTables& tables, TileOrigin o,
                                                 uint32_t stage) {
-  const int first = at.row_block * p.row_octets * 8;
-  return {static_cast<const T*>(p.x) + (at.group * p.rows + first) * p.x_stride[1],
+  const int first = at.row_block * p.row_octets * 8, run = x_run(p);
+  const int offset = o.n * p.x_stride[0] + o.h * p.x_stride[2] + o.w * p.x_stride[3];
+  return {static_cast<const T*>(p.x) + (at.group * p.rows + first) * p.x_stride[1] + offset,
           p.x_stride[1],
           p.rows - first,
           p.row_octets,
-          at.x_entries,
-          at.x_magic,
-          static_cast<OperandMode>(p.x_mode),
-          static_cast<uint32_t>(plane_rows(p.pixels) * 16),
-          nullptr,
-          tables.x_sources + (tile & 1) * p.pixels,
-          stage};
+          run,
+          p.x_vectors != 0,
+          static_cast<uint32_t>(plane_rows(p.pixels, sizeof(T)) * 16),
+          stage,
+          tables.x_loads,
+          at.x_loads,
+          min(p.tile_n, p.batch - o.n) * p.tile_h * p.tile_w / run,
+          o.h,
+          o.w,
+          p.h.x_extent,
+          p.w.x_extent,
+          o.h + p.tile_h <= p.h.x_extent && o.w + p.tile_w <= p.w.x_extent};
 }
 
 template <class T>
 __device__ __forceinline__ Operand<T> y_operand(const WeightParams& p, const WeightScope& at,
-                                                const WeightTables& tables, int tile,
+                                                const WeightTables& tables, TileOrigin o,
                                                 uint32_t stage) {
   const int first = at.octet_block * p.octets * 8;
-  return {static_cast<const T*>(p.y) + (at.group * p.columns + first) * p.y_stride[1],
+  const int h = o.h * p.h.stride, w = o.w * p.w.stride;
+  const int offset = o.n * p.y_stride[0] + h * p.y_stride[2] + w * p.y_stride[3];
+  return {static_cast<const T*>(p.y) + (at.group * p.columns + first) * p.y_stride[1] + offset,
           p.y_stride[1],
           p.columns - first,
           p.octets,
-          at.y_entries,
-          at.y_magic,
-          static_cast<OperandMode>(p.y_mode),
-          static_cast<uint32_t>(plane_rows(p.patch_pixels) * 16),
-          tables.y_rows,
-          tables.y_sources + (tile & 1) * p.y_entries,
-          stage};
+          y_run(p),
+          p.y_vectors != 0,
+          static_cast<uint32_t>(plane_rows(p.patch_pixels, sizeof(T)) * 16),
+          stage,
+          tables.y_loads,
+          at.y_loads,
+          min(p.tile_n, p.batch - o.n) * at.patch_h * at.row_loads,
+          h,
+          w,
+          p.h.y_extent,
+          p.w.y_extent,
+          h + at.low_h >= 0 && h + at.high_h < p.h.y_extent && w + at.low_w >= 0 &&
+              w + at.high_w < p.w.y_extent};
 }
 
-// What goes through registers.
+// Eight channels of RUN pixels on their way.
+template <class M, int RUN>
+struct WeightParcel {
+  static constexpr int kBytes = sizeof(typename M::Element) * RUN;
+  static constexpr int kWords = kBytes <= 4 ? 1 : kBytes / 4;
+  uint32_t word[8][kWords];
+  uint32_t to;      // shared address of the octet
+  uint32_t low, high;  // see WeightLoad
+
+  __device__ __forceinline__ uint32_t pixel(int i) const {
+    return (i < 2 ? low : high) >> 16 * (i & 1) & 0xffff;
+  }
+};
+
+template <class M, int RUN>
+__device__ __forceinline__ void pick_channels(const Operand<typename M::Element>& from,
+                                              uint32_t magic, int unit,
+                                              WeightParcel<M, RUN>& parcel) {
+  using T = typename M::Element;
+  const int octet = divide(unit, magic), index = unit - octet * from.count;
+  parcel.low = parcel.high = ~0u;
+  int left = 0;
+  const T* pointer = from.base;
+  if (octet < from.octets) {
+    const WeightLoad load = from.load(index);
+    parcel.low = load.low, parcel.high = load.high;
+    parcel.to = from.stage + octet * from.plane * (sizeof(T) / 2);
+    left = from.exists(index, load) ? from.channels - octet * 8 : 0;
+    pointer += load.offset + octet * 8 * from.stride;
+  }
+  // One multiply-add an address: the compiler is not to take the stride from constant memory again.
+  uint32_t stride = from.stride * sizeof(T);
+  keep_in_register(stride);
+  const char* const first = reinterpret_cast<const char*>(pointer);
+  constexpr int kBytes = WeightParcel<M, RUN>::kBytes;
+  if (left >= 8) {
+#pragma unroll
+    for (int j = 0; j < 8; ++j)
+      load_words<kBytes>(first + static_cast<uint64_t>(stride) * j, parcel.word[j]);
+  } else {
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      parcel.word[j][0] = 0;
+      if constexpr (kBytes == 8) parcel.word[j][1] = 0;
+      if (j < left) load_words<kBytes>(first + static_cast<uint64_t>(stride) * j, parcel.word[j]);
+    }
+  }
+}
+
+template <class M, int RUN>
+__device__ __forceinline__ void deliver_channels(const WeightParcel<M, RUN>& parcel, uint32_t plane) {
+#pragma unroll
+  for (int i = 0; i < RUN; ++i) {
+    if (parcel.pixel(i) == kNoPixel) continue;
+    const uint32_t to = parcel.to + parcel.pixel(i) * 16;
+    uint32_t low[4], high[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if constexpr (sizeof(typename M::Element) == 4) {
+        low[j] = M::round(parcel.word[j][i]);
+        high[j] = M::round(parcel.word[j + 4][i]);
+      } else {
+        low[j] = __byte_perm(parcel.word[2 * j][i / 2], parcel.word[2 * j + 1][i / 2],
+                             i % 2 ? 0x7632 : 0x5410);
+      }
+    }
+    store_shared_16(to, low);
+    if constexpr (sizeof(typename M::Element) == 4) store_shared_16(to + plane, high);
+  }
+}
+
+// All parcels of a tile, x first. Batches of them take turns: one is stored, the other under way.
+template <class M, int RUN>
+struct Carrier {
+  using T = typename M::Element;
+  static constexpr int kBatch = WeightParcel<M, RUN>::kWords == 2 ? CONVT2D_KB2 : CONVT2D_KB1;
+
+  struct Batch {
+    WeightParcel<M, RUN> parcel[kBatch];
+    uint32_t plane;
+  };
+
+  const Operand<T>&x, &y;
+  uint32_t x_magic, y_magic;
+  int thread, step, x_batches, batches;
+
+  __device__ __forceinline__ Carrier(const Operand<T>& x, const Operand<T>& y, int thread,
+                                     int threads)
+      : x(x), y(y), thread(thread), step(kBatch * threads) {
+    x_magic = magic_of(x.count);
+    y_magic = magic_of(y.count);
+    const auto batches_of = [&](const Operand<T>& from) {
+      return from.vectors ? 0 : (from.octets * from.count + step - 1) / step;
+    };
+    x_batches = batches_of(x);
+    batches = x_batches + batches_of(y);
+  }
+  __device__ __forceinline__ void pick(const Operand<T>& from, uint32_t magic, int index,
+                                       Batch& batch) const {
+    batch.plane = from.plane;
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i)
+      pick_channels<M, RUN>(from, magic, index * step + i * (step / kBatch) + thread,
+                            batch.parcel[i]);
+  }
+  __device__ __forceinline__ void pick(int index, Batch& batch) const {
+    if (index < x_batches) {
+      pick(x, x_magic, index, batch);
+    } else if (index < batches) {
+      pick(y, y_magic, index - x_batches, batch);
+    }
+  }
+  __device__ __forceinline__ void deliver(int index, const Batch& batch) const {
+    if (index >= batches) return;
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) deliver_channels<M, RUN>(batch.parcel[i], batch.plane);
+  }
+  __device__ __forceinline__ void carry() const {
+    Batch even, odd;
+    pick(0, even);
+#pragma unroll 1
+    for (int index = 0; index < batches; index += 2) {
+      pick(index + 1, odd);
+      deliver(index, even);
+      pick(index + 2, even);
+      deliver(index + 1, odd);
+    }
+  }
+};
+
+// The 16-byte pieces of an operand that a thread copies. Eight lanes in a row take eight planes of a pixel (16
+// bits), or four planes of two: whole sectors of global memory, and most banks of shared memory. Calls
+// visit(shared addresses, loads, their indices, which are new, first channel) for a few pieces at a time; those that
+// are not new repeat an earlier piece, or another lane's.
+constexpr int kPieces = 4;
+
+template <class T, class Visit>
+__device__ __forceinline__ void visit_pieces(const Operand<T>& from, int producer, int producers,
+                                             Visit&& visit) {
+  const int planes = from.octets * (int(sizeof(T)) / 2);
+  const int lane = threadIdx.x & 31, bits = planes > 4 ? 3 : planes > 2 ? 2 : planes - 1;
+  const bool mixed = sizeof(T) == 4 && bits == 3;
+  const int lane_plane = mixed ? (lane & 3) | (lane >> 1 & 4) : lane & ((1 << bits) - 1);
+  const int lane_index = mixed ? (lane >> 2 & 1) | (lane >> 3 & 2) : lane >> bits;
+  const int across = 32 >> bits, step = across * producers;
+  for (int first = 0; first < planes; first += 1 << bits) {
+    const int plane = min(first + lane_plane, planes - 1);
+    const uint32_t to = from.stage + plane * from.plane;
+    for (int index = producer * across + lane_index; index < from.count; index += kPieces * step) {
+      uint32_t address[kPieces];
+      WeightLoad load[kPieces];
+      int indices[kPieces];
+      bool fresh[kPieces];
+#pragma unroll
+      for (int i = 0; i < kPieces; ++i) {
+        fresh[i] = index + i * step < from.count && first + lane_plane < planes;
+        indices[i] = index + i * step < from.count ? index + i * step : index;
+        load[i] = from.load(indices[i]);
+        address[i] = to + (load[i].low & 0xffff) * 16;
+      }
+      visit(address, load, indices, fresh, plane * int(16 / sizeof(T)));
+    }
+  }
+}
+
 template <class T>
-__device__ __forceinline__ int parcels_of(const Operand<T>& from) {
-  return from.mode == kRows ? 0 : from.octets * from.entries;
+__device__ __forceinline__ void copy_pieces(const Operand<T>& from, int producer, int producers) {
+  if (!from.vectors) return;
+  visit_pieces(from, producer, producers,
+               [&](const uint32_t (&to)[kPieces], const WeightLoad (&load)[kPieces],
+                   const int (&indices)[kPieces], const bool (&)[kPieces], int channel) {
+#pragma unroll
+                 for (int i = 0; i < kPieces; ++i) {
+                   const bool there = from.exists(indices[i], load[i]) && channel < from.channels;
+                   copy_async_16_of_many(
+                       to[i], there ? from.base + channel + load[i].offset : from.base, there);
+                 }
+               });
+}
+
+// Rounds what this thread copied, once it has arrived, where it lies, if the arithmetic wants that.
+template <class M>
+__device__ __forceinline__ void round_pieces(const Operand<typename M::Element>& from, int producer,
+                                             int producers) {
+  if constexpr (M::kRounds) {
+    if (!from.vectors) return;
+    visit_pieces(from, producer, producers,
+                 [&](const uint32_t (&to)[kPieces], const WeightLoad (&)[kPieces],
+                     const int (&)[kPieces], const bool (&fresh)[kPieces], int) {
+                   uint32_t word[kPieces][4];
+#pragma unroll
+                   for (int i = 0; i < kPieces; ++i) load_shared_16(to[i], word[i]);
+#pragma unroll
+                   for (int i = 0; i < kPieces; ++i) {
+#pragma unroll
+                     for (int j = 0; j < 4; ++j) word[i][j] = M::round(word[i][j]);
+                     if (fresh[i]) store_shared_16(to[i], word[i]);
+                   }
+                 });
+  }
+}
+
+// All of a K tile, by all producers. Done when it returns, and a barrier has been passed.
+template <class M>
+__device__ __forceinline__ void bring_in(const WeightParams& p,
+                                         const Operand<typename M::Element>& x,
+                                         const Operand<typename M::Element>& y, int thread) {
+  constexpr bool kHalf = sizeof(typename M::Element) == 2;
+  const int producer = thread >> 5, threads = p.producers * 32;
+  copy_pieces(x, producer, p.producers);
+  copy_pieces(y, producer, p.producers);
+  copy_async_commit();
+  if (kHalf && p.run == 4) {
+    Carrier<M, kHalf ? 4 : 2>(x, y, thread, threads).carry();
+  } else if (p.run == 2) {
+    Carrier<M, 2>(x, y, thread, threads).carry();
+  } else {
+    Carrier<M, 1>(x, y, thread, threads).carry();
+  }
+  copy_async_wait(0);
+  round_pieces<M>(x, producer, p.producers);
+  round_pieces<M>(y, producer, p.producers);
 }
 
 }  // namespace convt2d::cuda::igemm

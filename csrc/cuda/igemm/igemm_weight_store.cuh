@@ -34,13 +34,14 @@ __device__ __forceinline__ bool any_nan(WeightSums<ROW_TILES, UNITS>& sum) {
 
 // Which pixels of a staged tile exist.
 template <class T>
-__device__ __forceinline__ void mark_valid(const Operand<T>& from, int pixels,
-                                           unsigned char* valid) {
-  for (int i = threadIdx.x; i < from.entries; i += blockDim.x) {
-    const uint32_t pixel = pixel_of(from, i);
-    const bool there = from.sources[i] >= 0;
-    if ((pixel & 0xffff) != 0xffff) valid[pixel & 0xffff] = there;
-    if (pixel >> 16 != 0xffff) valid[pixel >> 16] = there;
+__device__ __forceinline__ void mark_valid(const Operand<T>& from, unsigned char* valid, int thread,
+                                           int threads) {
+  for (int i = thread; i < from.count; i += threads) {
+    const WeightLoad load = from.load(i);
+    for (int j = 0; j < from.run; ++j) {
+      const uint32_t pixel = (j < 2 ? load.low : load.high) >> 16 * (j & 1) & 0xffff;
+      if (pixel != kNoPixel) valid[pixel] = from.exists(i, load);
+    }
   }
 }
 

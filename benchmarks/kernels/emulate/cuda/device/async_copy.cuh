@@ -19,6 +19,9 @@ inline void copy_async_16(uint32_t address, const void* from, bool valid) {
   const uint32_t zeros[4] = {};
   std::memcpy(emulate::shared(address, 16), valid ? from : zeros, 16);
 }
+inline void copy_async_16_of_many(uint32_t address, const void* from, bool valid) {
+  copy_async_16(address, from, valid);
+}
 inline void copy_async_commit() {}
 inline void copy_async_wait(int) {}
 

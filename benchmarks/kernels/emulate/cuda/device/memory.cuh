@@ -11,6 +11,13 @@ uint32_t load_if(const void* from, int index, int left) {
   if (index < left) std::memcpy(&word, from, BYTES);
   return word;
 }
+template <int BYTES, int WORDS>
+void load_words(const void* from, uint32_t (&word)[WORDS]) {
+  if (reinterpret_cast<uintptr_t>(from) % BYTES != 0) std::abort();
+  word[0] = 0;
+  std::memcpy(word, from, BYTES);
+}
+inline void keep_in_register(uint32_t&) {}
 template <int WORDS>
 void store_words_if(int key, void* to, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   const uint32_t word[4] = {a, b, c, d};
