@@ -4,9 +4,6 @@
 
 #include <cstdint>
 
-#ifndef CONVT2D_L2
-#define CONVT2D_L2 ".L2::256B"
-#endif
 namespace convt2d::cuda {
 
 __device__ __forceinline__ void copy_async_16(uint32_t shared, const void* global, bool valid) {
@@ -17,7 +14,7 @@ __device__ __forceinline__ void copy_async_16(uint32_t shared, const void* globa
 
 // The same; the 256 bytes around it come to L2.
 __device__ __forceinline__ void copy_async_16_of_many(uint32_t shared, const void* global, bool valid) {
-  asm volatile("cp.async.cg.shared.global" CONVT2D_L2 " [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+  asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
                "r"(valid ? 16 : 0)
                : "memory");
 }

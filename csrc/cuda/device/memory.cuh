@@ -3,9 +3,6 @@
 
 #include <cstdint>
 
-#ifndef CONVT2D_L2
-#define CONVT2D_L2 ".L2::256B"
-#endif
 namespace convt2d::cuda {
 
 // One 16-bit or 32-bit load if `index < left`, else zero.
@@ -36,11 +33,11 @@ __device__ __forceinline__ uint32_t load_if(const void* from, int index, int lef
 template <int BYTES, int WORDS>
 __device__ __forceinline__ void load_words(const void* from, uint32_t (&word)[WORDS]) {
   if constexpr (BYTES == 2) {
-    asm volatile("ld.global.nc" CONVT2D_L2 ".u16 %0, [%1];" : "=r"(word[0]) : "l"(from));
+    asm volatile("ld.global.nc.L2::256B.u16 %0, [%1];" : "=r"(word[0]) : "l"(from));
   } else if constexpr (BYTES == 4) {
-    asm volatile("ld.global.nc" CONVT2D_L2 ".u32 %0, [%1];" : "=r"(word[0]) : "l"(from));
+    asm volatile("ld.global.nc.L2::256B.u32 %0, [%1];" : "=r"(word[0]) : "l"(from));
   } else {
-    asm volatile("ld.global.nc" CONVT2D_L2 ".v2.u32 {%0, %1}, [%2];"
+    asm volatile("ld.global.nc.L2::256B.v2.u32 {%0, %1}, [%2];"
                  : "=r"(word[0]), "=r"(word[1])
                  : "l"(from));
   }

@@ -166,7 +166,7 @@ __device__ __forceinline__ void deliver_channels(const WeightParcel<M, RUN>& par
 template <class M, int RUN>
 struct Carrier {
   using T = typename M::Element;
-  static constexpr int kBatch = WeightParcel<M, RUN>::kWords == 2 ? CONVT2D_KB2 : CONVT2D_KB1;
+  static constexpr int kBatch = WeightParcel<M, RUN>::kWords == 2 ? 2 : 3;
 
   struct Batch {
     WeightParcel<M, RUN> parcel[kBatch];
