@@ -146,7 +146,13 @@ def test_igemm_says_why_it_leaves_a_grad_weight():
         (MANY, "f32", "nchw", "h200", "strict fp32"),
         (MANY, "f64", "nchw", "h200", "fp64"),
         (MANY, "f16", "nchw", "t4", "sm_80"),
-        (Case("far", 2, 32, 32, (8, 8), (3, 3), dilation=(20000, 1)), "f16", "nchw", "h200", "taps reach"),
+        (
+            Case("far", 2, 32, 32, (8, 8), (3, 3), dilation=(20000, 1)),
+            "f16",
+            "nchw",
+            "h200",
+            "taps reach",
+        ),
         (Case("long", 2, 32, 32, (4, 4), (3, 200)), "f16", "nchw", "h200", "kernel extent 200"),
     ):
         reason = refusal(explain(case, "grad_weight", dtype, layout, board), "igemm")

@@ -2,7 +2,7 @@
 //
 //   kernel_bench check LAYERS MODES DIRECTIONS FAMILY [NAMES]   every tile's best plan, and some at random
 //   kernel_bench time  LAYERS MODES DIRECTIONS FAMILY [NAMES]   the chosen plan, predicted and measured
-//   kernel_bench sweep LAYERS MODES DIRECTIONS FAMILY [NAMES]   the plans that promise most, best first
+//   kernel_bench sweep LAYERS MODES DIRECTIONS FAMILY [NAMES]   20 plans that promise most, 20 others, best first
 //
 // LAYERS is a file of lines "name N Cin Cout H W kh kw sh sw ph pw oph opw dh dw groups bias"; MODES like
 // fp16:nchw,tf32:nhwc; DIRECTIONS of fwd,grad_input,grad_weight (without bias); NAMES keeps the layers that
@@ -157,7 +157,9 @@ struct Setting {
     args.workspace = workspace.data;
   }
   const Buffer& result() const {
-    return problem.direction == Direction::fwd ? y : problem.direction == Direction::grad_input ? x : w;
+    return problem.direction == Direction::fwd          ? y
+           : problem.direction == Direction::grad_input ? x
+                                                        : w;
   }
 };
 
@@ -212,8 +214,8 @@ unsigned long long differences(const Buffer& result, const Buffer& expected, DTy
   cuda::visit_dtype(dtype, [&](auto element) {
     using T = decltype(element);
     count_differences<<<512, 256>>>(static_cast<const T*>(result.data),
-                                    static_cast<const T*>(expected.data),
-                                    result.bytes / sizeof(T), count);
+                                    static_cast<const T*>(expected.data), result.bytes / sizeof(T),
+                                    count);
   });
   CONVT2D_CUDA_CHECK(cudaDeviceSynchronize());
   const unsigned long long found = *count;

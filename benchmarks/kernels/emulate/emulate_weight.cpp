@@ -67,7 +67,8 @@ bool check(const Case& one, int random_plans) {
     tried.push_back(emulate::random() % candidates.size());
   int wrong = 0;
   for (size_t i : tried) {
-    const auto& choice = candidates[i].choice;
+    auto& choice = candidates[i].choice;
+    choice.stages = 2 + int(emulate::random() % 2);
     const bool special = emulate::random() % 2;
     std::vector<T> x_here = x, y_here = y;
     if (special) {

@@ -122,7 +122,7 @@ bool meet(int name, int threads, bool good) {
   return meeting.verdict[generation & 1];
 }
 
-const uint32_t (*show(const uint32_t* words, int count))[kWords] {
+const uint32_t (*show(const uint32_t* words, int count)) [kWords] {
   Warp& warp = warps[thread_index.x / 32];
   const long generation = warp.generation;
   std::copy(words, words + count, warp.value[generation & 1][thread_index.x % 32]);

@@ -1,7 +1,7 @@
 // The igemm kernel of grad_weight. igemm_weight_config.h draws the tiling.
 //
-// A block walks its K tiles. While some warps multiply one, the others bring the next into the other stage;
-// one barrier a tile. The two kinds of warps never meet in a
+// A block walks its K tiles. While some warps multiply one, the others bring the next ones into other
+// stages; one barrier a tile. The two kinds of warps never meet in a
 // common piece of code, so that the accumulators of one cost the other no registers.
 #pragma once
 
@@ -28,7 +28,8 @@ struct WeightFragments<M, ROW_TILES, UNITS, 2> {
                                              uint32_t x_plane, uint32_t) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, matrix = lane >> 3;
     const int warp_m = warp % p.warps_m, warp_n = warp / p.warps_m;
-    x_lane = (warp_m * ROW_TILES * 2 + (matrix & 1)) * x_plane + ((matrix >> 1) * 8 + (lane & 7)) * 16;
+    x_lane =
+        (warp_m * ROW_TILES * 2 + (matrix & 1)) * x_plane + ((matrix >> 1) * 8 + (lane & 7)) * 16;
     x_tile = 2 * x_plane;
     pixel = (matrix & 1) * 8 + (lane & 7);
 #pragma unroll
@@ -145,26 +146,40 @@ __device__ __forceinline__ void produce(const WeightBlock<typename M::Element>& 
   using T = typename M::Element;
   const WeightParams& p = block.p;
   const int threads = p.producers * 32;
+  const auto stage_of = [&](int tile, int begin) {
+    return shared_address(block.stages) + (tile - begin) % p.stages * block.stage_bytes;
+  };
   for (int begin = block.at.begin, end; begin < block.at.end; begin = end) {
     end = block.end_of_turn(begin);
-    for (bool again = false;; again = true) {  // once more if the sums are to be done with care
+    for (bool again = false;; again = true) {      // once more if the sums are to be done with care
+      const int ahead = again ? 0 : p.stages - 1;  // tiles from the one that is multiplied
       TileOrigin origin = tile_origin(p, begin);
-      for (int tile = begin; tile < end; ++tile) {
-        const int stage = again ? 0 : tile - begin & 1;
-        const uint32_t to = shared_address(block.stages) + stage * block.stage_bytes;
-        const Operand<T> x = x_operand<T>(p, block.at, block.tables, origin, to);
-        const Operand<T> y = y_operand<T>(p, block.at, block.tables, origin, to + block.y_stage);
-        bring_in<M>(p, x, y, thread);
-        if (again) {
-          mark_valid(x, block.tables.x_valid, thread, threads);
-          mark_valid(y, block.tables.y_valid, thread, threads);
+      for (int started = begin; started < end + ahead; ++started) {
+        if (started < end) {
+          const uint32_t to = stage_of(again ? begin : started, begin);
+          const Operand<T> x = x_operand<T>(p, block.at, block.tables, origin, to);
+          const Operand<T> y = y_operand<T>(p, block.at, block.tables, origin, to + block.y_stage);
+          start_tile<M>(p, x, y, thread);
+          if (again) {
+            mark_valid(x, block.tables.x_valid, thread, threads);
+            mark_valid(y, block.tables.y_valid, thread, threads);
+          }
+          advance(p, origin);
         }
-        advance(p, origin);
+        copy_async_commit();
+        // The oldest tile that is not finished: the next one to be multiplied.
+        const int wanted = again ? started : started - ahead + 1;
+        if (wanted < begin) continue;
+        if (wanted < end) {
+          const uint32_t to = stage_of(again ? begin : wanted, begin);
+          const Operand<T> x = x_operand<T>(p, block.at, block.tables, origin, to);
+          const Operand<T> y = y_operand<T>(p, block.at, block.tables, origin, to + block.y_stage);
+          finish_tile<M>(p, x, y, thread, again ? 0 : ahead - 1);
+        }
         block.meet();
         if (again) block.meet();
       }
       if (again) break;
-      block.meet();
       if (barrier_all(1, blockDim.x, true)) break;
     }
   }
@@ -182,20 +197,21 @@ __device__ __forceinline__ void consume(const WeightBlock<typename M::Element>& 
     end = block.end_of_turn(begin);
     WeightSums<ROW_TILES, UNITS> sum = {};
     block.meet();
-    uint32_t stage = shared_address(block.stages);
-    int other = block.stage_bytes;
-    for (int tile = begin; tile < end; ++tile) {
+    const uint32_t first = shared_address(block.stages);
+    uint32_t stage = first;
+    for (int tile = begin, turn = 1; tile < end; ++tile, ++turn) {
       auto base = fragments.base(block.tables.bases, 0);
 #pragma unroll 1
       for (int step = 0; step < steps; step += 2) {
         const auto second = fragments.base(block.tables.bases, step + 1);
-        multiply_step<M, ROW_TILES, UNITS>(sum, fragments, stage, stage + block.y_stage, base, step);
+        multiply_step<M, ROW_TILES, UNITS>(sum, fragments, stage, stage + block.y_stage, base,
+                                           step);
         base = fragments.base(block.tables.bases, step + 2 < steps ? step + 2 : 0);
         multiply_step<M, ROW_TILES, UNITS>(sum, fragments, stage, stage + block.y_stage, second,
                                            step + 1);
       }
-      stage += other;
-      other = -other;
+      stage += block.stage_bytes;
+      if (turn == p.stages) stage = first, turn = 0;
       block.meet();
     }
     if (!barrier_all(1, blockDim.x, !any_nan(sum))) {
@@ -207,7 +223,7 @@ __device__ __forceinline__ void consume(const WeightBlock<typename M::Element>& 
         block.meet();
       }
     }
-    store_weights<T>(p, block.at, sum, begin > block.at.begin);
+    store_weights<T>(p, block.at, block.tables, sum, begin > block.at.begin);
   }
 }
 

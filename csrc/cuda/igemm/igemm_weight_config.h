@@ -7,7 +7,7 @@
 //   one block = warps_m x warps_n warps that multiply, a WeightTile each (mma.sync m16n8), and
 //   `producers` that meanwhile bring the next K tile in; one barrier a tile
 //     unit = eight output channels at one tap; the units of a block are taps_h x taps_w taps x octets
-//   per K tile (tile_n x tile_h x tile_w pixels) in shared memory, two stages:
+//   per K tile (tile_n x tile_h x tile_w pixels) in shared memory, two or three stages:
 //     x   [octet of channels][pixel][16 or 2 x 16 B]
 //     dY  [octet of channels][patch pixel][ditto]      patch = all that the block's taps meet
 //   A row of 16 bytes holds channels of one pixel, so a tap is a shift by whole rows, and the tensor core's
@@ -62,24 +62,25 @@ struct WeightParams {
   WeightAxis h, w;
   int32_t warps_m, warps_n, producers;  // warps that multiply, warps that bring tiles in
   int32_t units, octets;                // units of all warps; octets of dY channels
-  int32_t row_blocks, octet_blocks;                       // blocks side by side
-  int32_t tile_n, tile_h, tile_w;                         // pixels of a K tile that are used
-  int32_t tiles_n, tiles_h, tiles_w;                      // K tiles
-  uint32_t tile_h_magic, tile_w_magic;                    // see divide()
-  int32_t pixels;                                         // of a K tile, used or not: 32 n
+  int32_t row_blocks, octet_blocks;     // blocks side by side
+  int32_t tile_n, tile_h, tile_w;       // pixels of a K tile that are used
+  int32_t tiles_n, tiles_h, tiles_w;    // K tiles
+  uint32_t tile_h_magic, tile_w_magic;  // see divide()
+  int32_t pixels;                       // of a K tile, used or not: 32 n
   int32_t patch_pixels, y_loads;        // of the largest part
   int32_t patch_h, row_loads;           // ditto: rows, loads along a row
   int32_t x_vectors, y_vectors;         // contiguous channels: asynchronous 16-byte copies
   int32_t run;                          // else pixels a load: 1, 2 or 4
+  int32_t stages;                       // K tiles in shared memory; no result depends on it
   int32_t split, turn_tiles;            // pieces; K tiles whose sum stays in registers
   int32_t row_octets;                   // octets of input channels a block has
 };
 
 // One load of either operand: for all tiles the same, up to where the tile starts.
 struct alignas(16) WeightLoad {
-  int32_t offset;        // elements
-  int32_t place;         // row << 16 | column & 0xffff
-  uint32_t low, high;    // up to four 16-bit pixels of the patch, or of x; kNoPixel: not needed
+  int32_t offset;      // elements
+  int32_t place;       // row << 16 | column & 0xffff
+  uint32_t low, high;  // up to four 16-bit pixels of the patch, or of x; kNoPixel: not needed
 };
 constexpr uint32_t kNoPixel = 0xffff;
 
@@ -93,8 +94,8 @@ constexpr int kScopeBytes = 96;  // WeightScope
 
 // Byte offsets in a block's dynamic shared memory; the planner and the kernel share this.
 struct WeightMap {
-  int32_t scope, rows, columns, column_pixels, units, shifts, bases, valid, x_loads, y_loads, stages,
-      y_stage, stage, total;
+  int32_t scope, rows, columns, column_pixels, units, shifts, targets, lefts, bases, valid, x_loads,
+      y_loads, stages, y_stage, stage, total;
 };
 
 CONVT2D_HOST_DEVICE WeightMap weight_map(const WeightParams& p, int element_bytes) {
@@ -112,6 +113,8 @@ CONVT2D_HOST_DEVICE WeightMap weight_map(const WeightParams& p, int element_byte
   map.column_pixels = take(p.row_loads * 8);  // patch columns of its up to four pixels
   map.units = take(p.units * 4);              // bytes from pixel to unit
   map.shifts = take(p.units * 4);             // the tap's part of it, in pixels
+  map.targets = take(p.units * 4);            // first element of the unit in dW or its partial sums
+  map.lefts = take(p.units * 4);              // output channels from there on
   map.bases = take(p.pixels * 4);             // patch pixel of tap 0, in bytes
   map.valid = take(p.pixels + p.patch_pixels);
   map.x_loads = take(p.pixels * 16);
@@ -120,7 +123,7 @@ CONVT2D_HOST_DEVICE WeightMap weight_map(const WeightParams& p, int element_byte
   map.stages = at;
   map.y_stage = p.row_octets * planes * plane_rows(p.pixels, element_bytes) * 16;
   map.stage = map.y_stage + p.octets * planes * plane_rows(p.patch_pixels, element_bytes) * 16;
-  map.total = at + 2 * map.stage;
+  map.total = at + p.stages * map.stage;
   return map;
 }
 

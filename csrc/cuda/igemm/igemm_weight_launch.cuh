@@ -16,7 +16,8 @@ void launch_weight(int row, const WeightParams& params, int64_t blocks, void* st
     constexpr auto kernel = convt2d_igemm_grad_weight_kernel<M, decltype(index)::value>;
     const int bytes = weight_map(params, sizeof(typename M::Element)).total;
     allow_shared_memory<kernel>(bytes);
-    kernel<<<static_cast<unsigned>(blocks), 32 * (params.warps_m * params.warps_n + params.producers), bytes,
+    kernel<<<static_cast<unsigned>(blocks),
+             32 * (params.warps_m * params.warps_n + params.producers), bytes,
              static_cast<cudaStream_t>(stream)>>>(params);
     check_launch("convt2d_igemm_grad_weight_kernel");
   });

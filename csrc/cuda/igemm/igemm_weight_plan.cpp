@@ -18,14 +18,40 @@ constexpr int kSharedLimit = 99 << 10;
 
 // Rates of one multiprocessor: wavefronts (one 128-byte shared-memory or L1 access) a microsecond.
 constexpr double kWavefronts = 1700;
-constexpr double kLaunch = 2.5;        // us, empty kernel to finished store
-constexpr double kTileOverhead = 0.2;  // us, barrier and loop ends
-constexpr double kFetch = 1.0;         // us, global load to visible in shared memory
-constexpr double kProducerInstruction = 0.0025;  // us, of one warp
-constexpr double kBlock = 5.0;         // us, tables, first tile, stores
+constexpr double kLaunch = 2.5;  // us, empty kernel to finished store
+// Fitted to 3277 kernel times on the H200, fp16 and tf32 NCHW and fp16 NHWC, 44 layers, 2026-11-21 (second
+// version of the kernel: what this one does with fewer instructions).
+constexpr double kBlock = 22;        // us a wave of blocks takes beside its K tiles
+constexpr double kTensorTime = 0.8;  // of what the rates of Device say
+constexpr double kOverlap = 0.54;    // of what is less busy that is not hidden
+constexpr double kFetch = 1.3;       // us, the first load of a K tile to visible in shared memory
+constexpr double kBatch = 0.22;      // us, every further batch of loads
+constexpr double kInstruction = 0.0009;  // us, of one producer
+constexpr double kL2Rate = 0.52;         // of the copy rate
+constexpr double kMemoryRate = 0.74;     // ditto
+constexpr double kPartialRate = 7.25;    // times the copy rate's time
 
 int64_t partial_bytes(const Problem& problem, const WeightParams& p) {
   return writes_partials(p) ? weight_bytes(problem) * p.split : 0;
+}
+
+// Blocks side by side on a multiprocessor.
+double room(const Device& device, const WeightParams& p, int element_bytes) {
+  const double warps = p.warps_m * p.warps_n + p.producers;
+  return std::max(1.0, std::min(std::floor(kMaxWeightWarps / warps),
+                                std::floor(device.smem_per_sm /
+                                           (weight_map(p, element_bytes).total + 1024.0))));
+}
+
+// A third stage hides the latency of asynchronous copies, where it costs no other block its place. The sums
+// are the same with and without, so this may depend on the GPU.
+int stages_that_fit(const Device& device, WeightParams p, const Problem& problem) {
+  const int bytes = static_cast<int>(element_size(problem.dtype));
+  if (!p.x_vectors && !p.y_vectors) return p.stages;
+  const double before = room(device, p, bytes);
+  p.stages = 3;
+  const bool fits = weight_map(p, bytes).total <= device.smem_optin;
+  return fits && room(device, p, bytes) == before ? 3 : 2;
 }
 
 // Bytes that a K tile's loads take from the L2 cache, in whole sectors.
@@ -39,20 +65,18 @@ double sector_bytes(const Problem& problem, const WeightParams& p) {
   return rows_of(p.x_vectors, p.row_octets * 8.0, double(p.tile_n) * p.tile_h, p.tile_w) +
          rows_of(p.y_vectors, p.octets * 8.0, double(p.tile_n) * p.patch_h,
                  p.y_vectors ? double(p.patch_pixels) / (p.tile_n * p.patch_h)
-                                   : (p.tile_w - 1.0) * p.w.stride + reach + 1);
+                             : (p.tile_w - 1.0) * p.w.stride + reach + 1);
 }
 
 double predict(const Problem& problem, const Device& device, const WeightParams& p,
                const WeightTile& tile) {
   const bool half = element_size(problem.dtype) == 2;
   const double bytes = static_cast<double>(element_size(problem.dtype));
-  const int shared = weight_map(p, static_cast<int>(bytes)).total;
-  const double consumers = p.warps_m * p.warps_n, warps = consumers + p.producers;
-  const double room = std::max(1.0, std::min(std::floor(kMaxWeightWarps / warps),
-                                             std::floor(device.smem_per_sm / (shared + 1024.0))));
+  const double consumers = p.warps_m * p.warps_n;
   const double combos = static_cast<double>(weight_combinations(p));
   const double tiles = static_cast<double>(weight_tiles(p)), blocks = combos * p.split;
-  const double here = std::min(room, std::ceil(blocks / device.sm_count));  // blocks side by side
+  const double here = std::min(room(device, p, static_cast<int>(bytes)),
+                               std::ceil(blocks / device.sm_count));  // blocks side by side
   const double waves = std::ceil(blocks / (device.sm_count * here));
   const double steps = p.pixels / (half ? 16.0 : 8.0);
 
@@ -60,42 +84,44 @@ double predict(const Problem& problem, const Device& device, const WeightParams&
   const double mma = here * steps * consumers * tile.row_tiles * tile.units;
   const double rate = (half ? device.mma_f16_per_us : device.mma_tf32_per_us) / device.sm_count;
   const double uneven = std::ceil(here * consumers / 4) * 4 / (here * consumers);
-  const double mma_us = uneven * mma * (half ? 2048 : 1024) / rate;
+  const double mma_us = kTensorTime * uneven * mma * (half ? 2048 : 1024) / rate;
   // all warps shared memory and L1,
   const double x_numbers = p.row_octets * 8.0 * p.pixels;
   const double y_numbers = p.octets * 8.0 * p.y_loads * (p.y_vectors ? 1 : p.run);
-  const double loaded = (p.x_vectors ? 0 : x_numbers) + (p.y_vectors ? 0 : y_numbers);
-  const double copied = x_numbers + y_numbers - loaded;
+  const double x_loaded = p.x_vectors ? 0 : x_numbers, y_loaded = p.y_vectors ? 0 : y_numbers;
+  const double loaded = x_loaded + y_loaded, copied = x_numbers + y_numbers - loaded;
   const double parcels = loaded / (8 * p.run), pieces = copied * bytes / 16;
   const double staged = (x_numbers + y_numbers) * bytes;
-  const double conflicts = p.tile_w % 8 == 0 ? 1 : 1.8;  // rows of a fragment that are not neighbours
+  const double conflicts =
+      p.tile_w % 8 == 0 ? 1 : 1.8;  // rows of a fragment that are not neighbours
   const double wavefronts =
-      here * (steps * consumers * (tile.row_tiles * 4 + tile.units * conflicts * 2 + 2) + staged / 128 +
-              loaded / p.run / 32 * 2 + copied * bytes / 128 * (half ? 1 : 4));
+      here * (steps * consumers * (tile.row_tiles * 4 + tile.units * conflicts * 2 + 2) +
+              staged / 128 + loaded / p.run / 32 * 2 + copied * bytes / 128 * (half ? 1 : 4));
   const double lsu_us = wavefronts / kWavefronts;
   // and the four instruction schedulers.
-  const double fragments = half ? tile.row_tiles + tile.units / 2.0
-                                : tile.row_tiles * 4 + tile.units * 2.0;
-  const double parcel_cost = half ? 30 + 8 * p.run : 30 + 20 * p.run, piece_cost = half ? 16 : 30;
-  const double instructions =
-      mma + here * (steps * consumers * (1.5 * fragments + 8) + (parcels * parcel_cost + pieces * piece_cost) / 32);
+  const double fragments =
+      half ? tile.row_tiles + tile.units / 2.0 : tile.row_tiles * 4 + tile.units * 2.0;
+  const double parcel_cost = 40 + (half ? 15 : 30) * p.run, piece_cost = half ? 26 : 45;
+  const double instructions = mma + here * (steps * consumers * (1.5 * fragments + 8) +
+                                            (parcels * parcel_cost + pieces * piece_cost) / 32);
   const double issue_us = instructions / (4 * kWavefronts);
   const double busiest = std::max({mma_us, lsu_us, issue_us});
-  const double busy_us = busiest + 0.3 * (mma_us + lsu_us + issue_us - busiest);
-  // A producer's instructions wait for one another, and its loads for the memory.
-  const double threads = 32.0 * p.producers;
-  const double producer_us =
-      kFetch + (std::ceil(parcels / threads) * parcel_cost + std::ceil(pieces / threads) * piece_cost) *
-                   kProducerInstruction;
-  const double tile_us = std::max(busy_us, producer_us) + kTileOverhead;
+  const double busy_us = busiest + kOverlap * (mma_us + lsu_us + issue_us - busiest);
+  // A producer's loads wait for the memory, a batch after the other, and its instructions for one another.
+  const double threads = 32.0 * p.producers, batch = p.run * bytes >= 8 ? 4 : 8;
+  const double batches = std::ceil(x_loaded / (8 * p.run * threads * batch)) +
+                         std::ceil(y_loaded / (8 * p.run * threads * batch));
+  const double producer_us = kFetch + kBatch * batches +
+                             kInstruction * (parcels * parcel_cost + pieces * piece_cost) / threads;
+  const double tile_us = std::max(busy_us, producer_us) + kOverlap * std::min(busy_us, producer_us);
 
   const double kernel_us = waves * (kBlock + std::ceil(tiles / p.split) * tile_us);
   const double partial = static_cast<double>(partial_bytes(problem, p));
   const double memory_us =
-      (tensor_bytes(problem) * 1.05 + partial) / (0.88 * device.copy_bytes_per_us);
+      (tensor_bytes(problem) * 1.05 + partial) / (kMemoryRate * device.copy_bytes_per_us);
   const double l2_us =
-      combos * tiles * sector_bytes(problem, p) / (1.2 * device.copy_bytes_per_us);
-  const double sum_us = partial > 0 ? kLaunch + 1 + partial / device.copy_bytes_per_us : 0;
+      combos * tiles * sector_bytes(problem, p) / (kL2Rate * device.copy_bytes_per_us);
+  const double sum_us = partial > 0 ? 1 + kPartialRate * partial / device.copy_bytes_per_us : 0;
   return kLaunch + std::max({kernel_us, memory_us, l2_us}) + sum_us;
 }
 
@@ -137,19 +163,19 @@ std::vector<BlockShape> block_shapes(const Problem& problem) {
             const double done = double(ceil_div(rows, block_rows)) * block_rows *
                                 double(ceil_div(octets, count) * ceil_div(problem.h.kernel, h) *
                                        ceil_div(problem.w.kernel, w) * warps_n * tile.units * 8);
-            const double useful = double(rows * problem.group_out()) *
-                                  double(problem.h.kernel * problem.w.kernel);
+            const double useful =
+                double(rows * problem.group_out()) * double(problem.h.kernel * problem.w.kernel);
             // Small warps read more for a product, small blocks stage more.
             const double reads = 1.0 / (tile.row_tiles * 4) + 1.0 / (tile.units * 2);
             const double staging = 1.0 / double(block_rows) + 1.0 / double(h * w * count * 8);
-            shapes.push_back({{row, warps_m, h, w, count, 1, 1, 32, 1, 1},
+            shapes.push_back({{row, warps_m, h, w, count, 1, 1, 32, 1, 2, 1},
                               done / useful * (1 + 2 * reads + 20 * staging)});
           }
     }
   }
   std::sort(shapes.begin(), shapes.end(),
             [](const BlockShape& a, const BlockShape& b) { return a.waste < b.waste; });
-  constexpr size_t kMost = 16;
+  constexpr size_t kMost = 32;
   if (shapes.size() > kMost) shapes.resize(kMost);
   return shapes;
 }
@@ -169,8 +195,10 @@ std::vector<WeightChoice> pixel_tiles(const Problem& problem) {
       const int64_t most = std::max<int64_t>(1, pixels / width);
       const int64_t h = ceil_div(problem.h.in, ceil_div(problem.h.in, most));
       const bool whole = h == problem.h.in && width >= problem.w.in;
-      const int64_t n = whole ? std::min(problem.batch, std::max<int64_t>(1, pixels / (width * h))) : 1;
-      const WeightChoice tile{0, 0, 0, 0, 0, static_cast<int>(n), static_cast<int>(h), width, 1, 1};
+      const int64_t n =
+          whole ? std::min(problem.batch, std::max<int64_t>(1, pixels / (width * h))) : 1;
+      const WeightChoice tile{0,     0, 0, 0, 0, static_cast<int>(n), static_cast<int>(h),
+                              width, 1, 2, 1};
       const auto same = [&](const WeightChoice& t) {
         return t.tile_n == tile.tile_n && t.tile_h == tile.tile_h && t.tile_w == tile.tile_w;
       };
@@ -217,10 +245,12 @@ std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Dev
         for (int split : splits) {
           params.split = choice.split = split;
           if (partial_bytes(problem, params) > kWorkspaceLimit) {
-            reason = "partial sums take " + std::to_string(partial_bytes(problem, params)) + " bytes";
+            reason =
+                "partial sums take " + std::to_string(partial_bytes(problem, params)) + " bytes";
             continue;
           }
-          found.push_back({choice, predict(problem, device, params, weight_tile(choice.row, bytes))});
+          found.push_back(
+              {choice, predict(problem, device, params, weight_tile(choice.row, bytes))});
         }
       }
     }
@@ -239,25 +269,28 @@ Plan weight_plan_of(const Problem& problem, const Device& device,
   plan.predicted_us = candidate.predicted_us;
   if (problem.has_bias) {
     plan.workspace_bytes = std::max(plan.workspace_bytes, grad_bias_workspace_bytes(problem));
-    const double numbers = double(problem.batch * problem.out_channels) *
-                           double(problem.h.out * problem.w.out);
+    const double numbers =
+        double(problem.batch * problem.out_channels) * double(problem.h.out * problem.w.out);
     plan.predicted_us +=
         2 * kLaunch + numbers * double(element_size(problem.dtype)) / device.copy_bytes_per_us;
   }
-  const int detail[] = {c.warps_m, c.taps_h, c.taps_w, c.octets, c.tile_n, c.tile_h, c.tile_w, c.producers};
+  const int detail[] = {
+      c.warps_m, c.taps_h << 8 | c.taps_w, c.octets, c.tile_n, c.tile_h, c.tile_w, c.producers,
+      c.stages};
   std::copy(std::begin(detail), std::end(detail), plan.detail);
   plan.note = std::to_string(params.row_octets * 8) + " x " + std::to_string(c.octets * 8) +
               " channels, " + std::to_string(c.taps_h) + "x" + std::to_string(c.taps_w) +
-              " taps, " + std::to_string(params.warps_m * params.warps_n) + "+" + std::to_string(c.producers) + " warps, tile " +
-              std::to_string(c.tile_n) + "x" + std::to_string(c.tile_h) + "x" +
-              std::to_string(c.tile_w) + ", split " + std::to_string(c.split) + ", " +
+              " taps, " + std::to_string(params.warps_m * params.warps_n) + "+" +
+              std::to_string(c.producers) + " warps, tile " + std::to_string(c.tile_n) + "x" +
+              std::to_string(c.tile_h) + "x" + std::to_string(c.tile_w) + ", split " +
+              std::to_string(c.split) + ", " +
               std::to_string(weight_combinations(params) * c.split) + " blocks";
   return plan;
 }
 
 WeightChoice weight_choice_of(const Plan& plan) {
   const int32_t* d = plan.detail;
-  return {plan.row, d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7], plan.split};
+  return {plan.row, d[0], d[1] >> 8, d[1] & 255, d[2], d[3], d[4], d[5], d[6], d[7], plan.split};
 }
 
 Decision weight_plan(const Problem& problem, const Device& device) {
@@ -273,7 +306,10 @@ Decision weight_plan(const Problem& problem, const Device& device) {
       [](const auto& a, const auto& b) { return a.predicted_us < b.predicted_us; });
   WeightParams params;
   weight_shape(problem, best.choice, params);
-  best.predicted_us = predict(problem, device, params, weight_tile(best.choice.row, static_cast<int>(element_size(problem.dtype))));
+  best.choice.stages = params.stages = stages_that_fit(device, params, problem);
+  best.predicted_us =
+      predict(problem, device, params,
+              weight_tile(best.choice.row, static_cast<int>(element_size(problem.dtype))));
   return Decision::accept(weight_plan_of(problem, device, best));
 }
 

@@ -12,7 +12,7 @@ struct WeightScope {
   int first_h, taps_h, first_w, taps_w;  // ranks of its taps
   int patch_h, patch_w;
   int row_loads, y_loads, x_loads;
-  int first_column;                // dY column of the first load, from the tile's first
+  int first_column;                  // dY column of the first load, from the tile's first
   int low_h, high_h, low_w, high_w;  // dY pixels of a tile, ditto
   int units;
   int begin, end;  // K tiles
@@ -23,7 +23,7 @@ static_assert(sizeof(WeightScope) <= kScopeBytes);
 struct WeightTables {
   int *rows, *columns;
   uint16_t* column_pixels;
-  int *units, *shifts, *bases;
+  int *units, *shifts, *targets, *lefts, *bases;
   unsigned char *x_valid, *y_valid;
   WeightLoad *x_loads, *y_loads;
 };
@@ -32,10 +32,18 @@ __device__ __forceinline__ WeightTables weight_tables(unsigned char* smem, const
                                                       const WeightParams& p) {
   const auto ints = [&](int offset) { return reinterpret_cast<int*>(smem + offset); };
   const auto loads = [&](int offset) { return reinterpret_cast<WeightLoad*>(smem + offset); };
-  return {ints(map.rows),     ints(map.columns), reinterpret_cast<uint16_t*>(smem + map.column_pixels),
-          ints(map.units),    ints(map.shifts),  ints(map.bases),
-          smem + map.valid,   smem + map.valid + p.pixels,
-          loads(map.x_loads), loads(map.y_loads)};
+  return {ints(map.rows),
+          ints(map.columns),
+          reinterpret_cast<uint16_t*>(smem + map.column_pixels),
+          ints(map.units),
+          ints(map.shifts),
+          ints(map.targets),
+          ints(map.lefts),
+          ints(map.bases),
+          smem + map.valid,
+          smem + map.valid + p.pixels,
+          loads(map.x_loads),
+          loads(map.y_loads)};
 }
 
 // Pixels of one load.
@@ -115,7 +123,8 @@ __device__ __forceinline__ void build_patch(const WeightParams& p, const WeightS
       const int column = p.w.offset[i] + (c - p.w.shift[i]) * p.w.stride;
       const int from = column - at.first_column;
       if (run == 1) tables.columns[c] = column;
-      tables.column_pixels[run == 1 ? 4 * c : from / run * 4 + from % run] = static_cast<uint16_t>(c);
+      tables.column_pixels[run == 1 ? 4 * c : from / run * 4 + from % run] =
+          static_cast<uint16_t>(c);
     }
 }
 
@@ -124,21 +133,29 @@ __device__ __forceinline__ void build_weight_tables(const WeightParams& p, const
                                                     const WeightTables& tables, int octet_bytes) {
   build_patch(p, at, tables);
   for (int i = threadIdx.x; i < p.units; i += blockDim.x) {
-    const int tap = i / p.octets, octet = i - tap * p.octets, h = tap / at.taps_w;
-    const int shift = i < at.units ? p.h.shift[at.first_h + h] * at.patch_w +
-                                         p.w.shift[at.first_w + tap - h * at.taps_w]
-                                   : 0;
+    tables.shifts[i] = tables.units[i] = tables.targets[i] = tables.lefts[i] = 0;
+    if (i >= at.units) continue;
+    const int tap = i / p.octets, octet = i - tap * p.octets;
+    const int h = at.first_h + tap / at.taps_w, w = at.first_w + tap % at.taps_w;
+    const int shift = p.h.shift[h] * at.patch_w + p.w.shift[w];
+    const int column = (at.octet_block * p.octets + octet) * 8;
     tables.shifts[i] = shift;
-    tables.units[i] = i < at.units ? shift * 16 + octet * octet_bytes : 0;
+    tables.units[i] = shift * 16 + octet * octet_bytes;
+    tables.lefts[i] = p.columns - column;
+    tables.targets[i] =
+        p.partials ? (p.h.tap[h] * p.w.taps + p.w.tap[w]) * p.groups * p.rows * p.columns + column
+                   : column * p.weight_stride[1] + p.h.tap[h] * p.weight_stride[2] +
+                         p.w.tap[w] * p.weight_stride[3];
   }
   for (int i = threadIdx.x; i < p.pixels; i += blockDim.x) {
     const TileOrigin in = pixel_in_tile(p, i);
-    tables.bases[i] =
-        in.n < p.tile_n ? ((in.n * at.patch_h + in.h) * at.patch_w + in.w) * 16 : 0;
+    tables.bases[i] = in.n < p.tile_n ? ((in.n * at.patch_h + in.h) * at.patch_w + in.w) * 16 : 0;
   }
   for (int i = threadIdx.x, run = x_run(p); i < at.x_loads; i += blockDim.x) {
     const TileOrigin in = pixel_in_tile(p, i * run);
-    const auto pixel = [&](int j) { return j < run ? static_cast<uint32_t>(i * run + j) : kNoPixel; };
+    const auto pixel = [&](int j) {
+      return j < run ? static_cast<uint32_t>(i * run + j) : kNoPixel;
+    };
     tables.x_loads[i] = {in.n * p.x_stride[0] + in.h * p.x_stride[2] + in.w * p.x_stride[3],
                          in.h << 16 | in.w, pixel(0) | pixel(1) << 16, pixel(2) | pixel(3) << 16};
   }

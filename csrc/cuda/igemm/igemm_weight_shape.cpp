@@ -10,9 +10,9 @@
 namespace convt2d::cuda::igemm {
 namespace {
 
-constexpr int64_t kFarthest = 32000;      // offsets are stored in 16 bits
-constexpr int64_t kMostPieces = 65000;    // of a tile, see divide()
-constexpr int kTurnPixels = 32768;         // summed in registers before they join a sum in memory
+constexpr int64_t kFarthest = 32000;    // offsets are stored in 16 bits
+constexpr int64_t kMostPieces = 65000;  // of a tile, see divide()
+constexpr int kTurnPixels = 32768;      // summed in registers before they join a sum in memory
 
 // The rows of the patch that a part's taps need, and the loads that bring a row of it in.
 struct Patch {
@@ -44,7 +44,8 @@ std::string build_axis(const Axis& axis, int part, int tile, int load, WeightAxi
     int64_t shift = 0;
     if (i % table.part != 0) {
       const int before = order[i - 1];
-      const int64_t step = residue(before) == residue(tap) ? quotient(tap) - quotient(before) : tile;
+      const int64_t step =
+          residue(before) == residue(tap) ? quotient(tap) - quotient(before) : tile;
       shift = table.shift[i - 1] + std::min<int64_t>(step, tile);
     } else {
       low = high = offset(tap);
@@ -58,9 +59,9 @@ std::string build_axis(const Axis& axis, int part, int tile, int load, WeightAxi
     high = std::max(high, offset(tap) + (tile - 1) * axis.stride);
     const int rows = static_cast<int>(shift + tile);
     patch.rows = std::max(patch.rows, rows);
-    patch.loads = std::max(patch.loads, load == 1 ? rows
-                                                  : static_cast<int>(floor_div(high, load) -
-                                                                     floor_div(low, load) + 1));
+    patch.loads = std::max(
+        patch.loads,
+        load == 1 ? rows : static_cast<int>(floor_div(high, load) - floor_div(low, load) + 1));
   }
   return {};
 }
@@ -76,8 +77,7 @@ bool writes_partials(const WeightParams& p) {
 }
 
 int64_t weight_combinations(const WeightParams& p) {
-  return static_cast<int64_t>(p.groups) * p.row_blocks * p.octet_blocks * p.h.parts *
-         p.w.parts;
+  return static_cast<int64_t>(p.groups) * p.row_blocks * p.octet_blocks * p.h.parts * p.w.parts;
 }
 
 int64_t weight_tiles(const WeightParams& p) {
@@ -113,8 +113,7 @@ std::string weight_shape(const Problem& problem, const WeightChoice& choice, Wei
            (params.y_vectors || runs(problem.y_layout, problem.w.out, params.run))))
     params.run /= 2;
   Patch h, w;
-  if (std::string reason =
-          build_axis(problem.h, choice.taps_h, choice.tile_h, 1, params.h, h);
+  if (std::string reason = build_axis(problem.h, choice.taps_h, choice.tile_h, 1, params.h, h);
       !reason.empty())
     return reason;
   if (std::string reason = build_axis(problem.w, choice.taps_w, choice.tile_w,
@@ -122,7 +121,8 @@ std::string weight_shape(const Problem& problem, const WeightChoice& choice, Wei
       !reason.empty())
     return reason;
   params.patch_h = h.rows;
-  params.row_loads = std::max(w.loads, w.rows);  // a tensor that is not aligned is loaded pixel by pixel
+  params.row_loads =
+      std::max(w.loads, w.rows);  // a tensor that is not aligned is loaded pixel by pixel
   const int64_t patch = static_cast<int64_t>(choice.tile_n) * h.rows * w.rows;
   const int64_t entries = static_cast<int64_t>(choice.tile_n) * h.rows * params.row_loads;
   params.pixels =
@@ -137,17 +137,17 @@ std::string weight_shape(const Problem& problem, const WeightChoice& choice, Wei
   params.row_blocks = static_cast<int32_t>(ceil_div(params.rows, params.row_octets * 8));
   params.octet_blocks = static_cast<int32_t>(ceil_div(ceil_div(params.columns, 8), choice.octets));
   params.producers = choice.producers;
+  params.stages = choice.stages;
   params.split = choice.split;
-  const int64_t pieces = std::max(params.row_octets * int64_t{params.pixels},
-                                  choice.octets * entries) *
-                         2;
+  const int64_t pieces =
+      std::max(params.row_octets * int64_t{params.pixels}, choice.octets * entries) * 2;
   if (pieces > kMostPieces) return "a tile has too many pieces (" + std::to_string(pieces) + ")";
   params.patch_pixels = static_cast<int32_t>(patch);
   params.y_loads = static_cast<int32_t>(entries);
   // Sums of a dW that has no room beside itself stay in registers to the end.
   params.turn_tiles = choice.split == 1 && weight_bytes(problem) > kWorkspaceLimit
-                         ? INT32_MAX
-                         : std::max(1, kTurnPixels / params.pixels);
+                          ? INT32_MAX
+                          : std::max(1, kTurnPixels / params.pixels);
   return {};
 }
 

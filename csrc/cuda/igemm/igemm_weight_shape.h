@@ -15,6 +15,7 @@ struct WeightChoice {
   int taps_h, taps_w, octets;  // of a block
   int tile_n, tile_h, tile_w;  // pixels of a K tile
   int producers;               // warps that bring tiles in
+  int stages;                  // K tiles in shared memory
   int split;                   // pieces of the reduction
 };
 

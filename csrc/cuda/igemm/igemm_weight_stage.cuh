@@ -1,8 +1,8 @@
 // Bringing a K tile of x and of dY into shared memory: the work of the producer warps.
 //
 // Contiguous channels are copied asynchronously. What must be turned on the way goes through registers as
-// parcels: eight channels of one pixel or of a run of them. While one batch of parcels is stored the next is
-// under way, since it is the wait for them that takes the time.
+// parcels: eight channels of one pixel or of a run of them, many at once, since it is the wait for them that
+// takes the time.
 #pragma once
 
 #include "cuda/device/async_copy.cuh"
@@ -16,13 +16,13 @@ namespace convt2d::cuda::igemm {
 // One operand of one tile.
 template <class T>
 struct Operand {
-  const T* base;     // the block's first channel at the tile's first pixel
-  int stride;        // from channel to channel
-  int channels;      // that exist
-  int octets, run;   // of a block; pixels of a load
-  bool vectors;      // contiguous channels
-  uint32_t plane;    // bytes of one octet (16 bits) or quad (32 bits)
-  uint32_t stage;    // shared address
+  const T* base;    // the block's first channel at the tile's first pixel
+  int stride;       // from channel to channel
+  int channels;     // that exist
+  int octets, run;  // of a block; pixels of a load
+  bool vectors;     // contiguous channels
+  uint32_t plane;   // bytes of one octet (16 bits) or quad (32 bits)
+  uint32_t stage;   // shared address
   const WeightLoad* loads;
   int count, inside;  // loads; those of images that exist
   int h, w;           // of the tile's first pixel
@@ -91,13 +91,25 @@ __device__ __forceinline__ Operand<T> y_operand(const WeightParams& p, const Wei
               w + at.high_w < p.w.y_extent};
 }
 
+// Field by field, so that neither has to lie in memory.
+template <class T>
+__device__ __forceinline__ Operand<T> one_of(bool first, const Operand<T>& a, const Operand<T>& b) {
+  return {
+      first ? a.base : b.base,     first ? a.stride : b.stride,     first ? a.channels : b.channels,
+      first ? a.octets : b.octets, first ? a.run : b.run,           first ? a.vectors : b.vectors,
+      first ? a.plane : b.plane,   first ? a.stage : b.stage,       first ? a.loads : b.loads,
+      first ? a.count : b.count,   first ? a.inside : b.inside,     first ? a.h : b.h,
+      first ? a.w : b.w,           first ? a.extent_h : b.extent_h, first ? a.extent_w : b.extent_w,
+      first ? a.whole : b.whole};
+}
+
 // Eight channels of RUN pixels on their way.
 template <class M, int RUN>
 struct WeightParcel {
   static constexpr int kBytes = sizeof(typename M::Element) * RUN;
   static constexpr int kWords = kBytes <= 4 ? 1 : kBytes / 4;
   uint32_t word[8][kWords];
-  uint32_t to;      // shared address of the octet
+  uint32_t to;         // shared address of the octet
   uint32_t low, high;  // see WeightLoad
 
   __device__ __forceinline__ uint32_t pixel(int i) const {
@@ -141,7 +153,8 @@ __device__ __forceinline__ void pick_channels(const Operand<typename M::Element>
 }
 
 template <class M, int RUN>
-__device__ __forceinline__ void deliver_channels(const WeightParcel<M, RUN>& parcel, uint32_t plane) {
+__device__ __forceinline__ void deliver_channels(const WeightParcel<M, RUN>& parcel,
+                                                 uint32_t plane) {
 #pragma unroll
   for (int i = 0; i < RUN; ++i) {
     if (parcel.pixel(i) == kNoPixel) continue;
@@ -162,69 +175,30 @@ __device__ __forceinline__ void deliver_channels(const WeightParcel<M, RUN>& par
   }
 }
 
-// All parcels of a tile, x first. Batches of them take turns: one is stored, the other under way.
+// All parcels of an operand, in batches: as many as the registers hold, since a parcel that is spilled is
+// waited for at once.
 template <class M, int RUN>
-struct Carrier {
-  using T = typename M::Element;
-  static constexpr int kBatch = WeightParcel<M, RUN>::kWords == 2 ? 2 : 3;
-
-  struct Batch {
+__device__ __forceinline__ void carry_channels(const Operand<typename M::Element>& from, int thread,
+                                               int threads) {
+  constexpr int kBatch = WeightParcel<M, RUN>::kWords == 2 ? 4 : 8;
+  if (from.vectors) return;
+  const uint32_t magic = magic_of(from.count);
+  const int parcels = from.octets * from.count;
+#pragma unroll 1
+  for (int unit = thread; unit < parcels; unit += kBatch * threads) {
     WeightParcel<M, RUN> parcel[kBatch];
-    uint32_t plane;
-  };
-
-  const Operand<T>&x, &y;
-  uint32_t x_magic, y_magic;
-  int thread, step, x_batches, batches;
-
-  __device__ __forceinline__ Carrier(const Operand<T>& x, const Operand<T>& y, int thread,
-                                     int threads)
-      : x(x), y(y), thread(thread), step(kBatch * threads) {
-    x_magic = magic_of(x.count);
-    y_magic = magic_of(y.count);
-    const auto batches_of = [&](const Operand<T>& from) {
-      return from.vectors ? 0 : (from.octets * from.count + step - 1) / step;
-    };
-    x_batches = batches_of(x);
-    batches = x_batches + batches_of(y);
-  }
-  __device__ __forceinline__ void pick(const Operand<T>& from, uint32_t magic, int index,
-                                       Batch& batch) const {
-    batch.plane = from.plane;
 #pragma unroll
     for (int i = 0; i < kBatch; ++i)
-      pick_channels<M, RUN>(from, magic, index * step + i * (step / kBatch) + thread,
-                            batch.parcel[i]);
-  }
-  __device__ __forceinline__ void pick(int index, Batch& batch) const {
-    if (index < x_batches) {
-      pick(x, x_magic, index, batch);
-    } else if (index < batches) {
-      pick(y, y_magic, index - x_batches, batch);
-    }
-  }
-  __device__ __forceinline__ void deliver(int index, const Batch& batch) const {
-    if (index >= batches) return;
+      pick_channels<M, RUN>(from, magic, unit + i * threads, parcel[i]);
 #pragma unroll
-    for (int i = 0; i < kBatch; ++i) deliver_channels<M, RUN>(batch.parcel[i], batch.plane);
+    for (int i = 0; i < kBatch; ++i) deliver_channels<M, RUN>(parcel[i], from.plane);
   }
-  __device__ __forceinline__ void carry() const {
-    Batch even, odd;
-    pick(0, even);
-#pragma unroll 1
-    for (int index = 0; index < batches; index += 2) {
-      pick(index + 1, odd);
-      deliver(index, even);
-      pick(index + 2, even);
-      deliver(index + 1, odd);
-    }
-  }
-};
+}
 
 // The 16-byte pieces of an operand that a thread copies. Eight lanes in a row take eight planes of a pixel (16
 // bits), or four planes of two: whole sectors of global memory, and most banks of shared memory. Calls
 // visit(shared addresses, loads, their indices, which are new, first channel) for a few pieces at a time; those that
-// are not new repeat an earlier piece, or another lane's.
+// are not new repeat the first of them.
 constexpr int kPieces = 4;
 
 template <class T, class Visit>
@@ -237,7 +211,8 @@ __device__ __forceinline__ void visit_pieces(const Operand<T>& from, int produce
   const int lane_index = mixed ? (lane >> 2 & 1) | (lane >> 3 & 2) : lane >> bits;
   const int across = 32 >> bits, step = across * producers;
   for (int first = 0; first < planes; first += 1 << bits) {
-    const int plane = min(first + lane_plane, planes - 1);
+    const int plane = first + lane_plane;
+    if (plane >= planes) continue;
     const uint32_t to = from.stage + plane * from.plane;
     for (int index = producer * across + lane_index; index < from.count; index += kPieces * step) {
       uint32_t address[kPieces];
@@ -246,7 +221,7 @@ __device__ __forceinline__ void visit_pieces(const Operand<T>& from, int produce
       bool fresh[kPieces];
 #pragma unroll
       for (int i = 0; i < kPieces; ++i) {
-        fresh[i] = index + i * step < from.count && first + lane_plane < planes;
+        fresh[i] = index + i * step < from.count;
         indices[i] = index + i * step < from.count ? index + i * step : index;
         load[i] = from.load(indices[i]);
         address[i] = to + (load[i].low & 0xffff) * 16;
@@ -260,13 +235,14 @@ template <class T>
 __device__ __forceinline__ void copy_pieces(const Operand<T>& from, int producer, int producers) {
   if (!from.vectors) return;
   visit_pieces(from, producer, producers,
-               [&](const uint32_t (&to)[kPieces], const WeightLoad (&load)[kPieces],
-                   const int (&indices)[kPieces], const bool (&)[kPieces], int channel) {
+               [&](const uint32_t (&to)[kPieces], const WeightLoad(&load)[kPieces],
+                   const int (&indices)[kPieces], const bool (&fresh)[kPieces], int channel) {
 #pragma unroll
                  for (int i = 0; i < kPieces; ++i) {
                    const bool there = from.exists(indices[i], load[i]) && channel < from.channels;
-                   copy_async_16_of_many(
-                       to[i], there ? from.base + channel + load[i].offset : from.base, there);
+                   if (fresh[i])
+                     copy_async_16_of_many(
+                         to[i], there ? from.base + channel + load[i].offset : from.base, there);
                  }
                });
 }
@@ -278,7 +254,7 @@ __device__ __forceinline__ void round_pieces(const Operand<typename M::Element>&
   if constexpr (M::kRounds) {
     if (!from.vectors) return;
     visit_pieces(from, producer, producers,
-                 [&](const uint32_t (&to)[kPieces], const WeightLoad (&)[kPieces],
+                 [&](const uint32_t (&to)[kPieces], const WeightLoad(&)[kPieces],
                      const int (&)[kPieces], const bool (&fresh)[kPieces], int) {
                    uint32_t word[kPieces][4];
 #pragma unroll
@@ -293,26 +269,37 @@ __device__ __forceinline__ void round_pieces(const Operand<typename M::Element>&
   }
 }
 
-// All of a K tile, by all producers. Done when it returns, and a barrier has been passed.
+// Starts on a K tile, all producers together. What goes through registers is there when it returns.
 template <class M>
-__device__ __forceinline__ void bring_in(const WeightParams& p,
-                                         const Operand<typename M::Element>& x,
-                                         const Operand<typename M::Element>& y, int thread) {
+__device__ __forceinline__ void start_tile(const WeightParams& p,
+                                           const Operand<typename M::Element>& x,
+                                           const Operand<typename M::Element>& y, int thread) {
   constexpr bool kHalf = sizeof(typename M::Element) == 2;
   const int producer = thread >> 5, threads = p.producers * 32;
   copy_pieces(x, producer, p.producers);
   copy_pieces(y, producer, p.producers);
-  copy_async_commit();
-  if (kHalf && p.run == 4) {
-    Carrier<M, kHalf ? 4 : 2>(x, y, thread, threads).carry();
-  } else if (p.run == 2) {
-    Carrier<M, 2>(x, y, thread, threads).carry();
-  } else {
-    Carrier<M, 1>(x, y, thread, threads).carry();
+#pragma unroll 1
+  for (int i = 0; i < 2; ++i) {
+    const Operand<typename M::Element> from = one_of(i == 0, y, x);
+    if (kHalf && p.run == 4) {
+      carry_channels<M, kHalf ? 4 : 2>(from, thread, threads);
+    } else if (p.run == 2) {
+      carry_channels<M, 2>(from, thread, threads);
+    } else {
+      carry_channels<M, 1>(from, thread, threads);
+    }
   }
-  copy_async_wait(0);
-  round_pieces<M>(x, producer, p.producers);
-  round_pieces<M>(y, producer, p.producers);
+}
+
+// Waits for this thread's copies of all tiles but the last `open` and rounds those of one tile.
+template <class M>
+__device__ __forceinline__ void finish_tile(const WeightParams& p,
+                                            const Operand<typename M::Element>& x,
+                                            const Operand<typename M::Element>& y, int thread,
+                                            int open) {
+  copy_async_wait(open);
+  round_pieces<M>(x, thread >> 5, p.producers);
+  round_pieces<M>(y, thread >> 5, p.producers);
 }
 
 }  // namespace convt2d::cuda::igemm

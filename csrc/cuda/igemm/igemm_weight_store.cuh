@@ -58,7 +58,8 @@ __device__ __forceinline__ float staged(const unsigned char* from) {
 // The sums of a staged tile on plain multiply-adds, where every product is of two pixels that exist. Slow,
 // and rare: somewhere is a NaN or an infinity.
 template <class T, int ROW_TILES, int UNITS>
-__device__ __forceinline__ void multiply_valid(const WeightParams& p, WeightSums<ROW_TILES, UNITS>& sum,
+__device__ __forceinline__ void multiply_valid(const WeightParams& p,
+                                               WeightSums<ROW_TILES, UNITS>& sum,
                                                const WeightTables& tables, const unsigned char* x,
                                                const unsigned char* y, uint32_t x_plane,
                                                uint32_t y_plane) {
@@ -96,52 +97,57 @@ __device__ __forceinline__ void multiply_valid(const WeightParams& p, WeightSums
   }
 }
 
-// To dW, or to this piece's partial sums; `more` adds to what an earlier run of the piece left there.
-template <class T, int ROW_TILES, int UNITS>
-__device__ __forceinline__ void store_weights(const WeightParams& p, const WeightScope& at,
-                                              const WeightSums<ROW_TILES, UNITS>& sum, bool more) {
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  const int first_row = (at.row_block * p.warps_m + warp % p.warps_m) * ROW_TILES * 16 + (lane >> 2);
-  const int first_unit = warp / p.warps_m * UNITS;
+// Stores every sum that is one of dW's, by `write(element, first, second, whether the second exists)`. Short
+// code: it runs once, and is fetched from memory for that.
+template <int ROW_TILES, int UNITS, class E, class Write>
+__device__ __forceinline__ void store_sums(const WeightParams& p, const WeightScope& at,
+                                           const WeightTables& tables,
+                                           const WeightSums<ROW_TILES, UNITS>& sum, E* to,
+                                           uint32_t row_stride, int column_stride, Write&& write) {
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, column = (lane & 3) * 2;
+  const int row = (at.row_block * p.warps_m + warp % p.warps_m) * ROW_TILES * 16 + (lane >> 2);
+  const int first_unit = warp / p.warps_m * UNITS, rows_left = p.rows - row;
+  to += static_cast<int64_t>(at.group * p.rows + row) * row_stride + column * column_stride;
 #pragma unroll
   for (int u = 0; u < UNITS; ++u) {
-    const int unit = first_unit + u, index = unit / p.octets;
-    if (unit >= at.units) break;
-    const int index_h = index / at.taps_w;
-    const int tap_h = p.h.tap[at.first_h + index_h];
-    const int tap_w = p.w.tap[at.first_w + index - index_h * at.taps_w];
-    const int column =
-        (at.octet_block * p.octets + unit - index * p.octets) * 8 + (lane & 3) * 2;
-    const int64_t tap = int64_t{at.piece} * p.h.taps * p.w.taps + tap_h * p.w.taps + tap_w;
+    E* const here = to + tables.targets[first_unit + u];
+    const int left = tables.lefts[first_unit + u] - column;
+    if (left <= 0) continue;
 #pragma unroll
     for (int m = 0; m < ROW_TILES; ++m)
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int row = first_row + m * 16 + i * 8;
-        if (row >= p.rows || column >= p.columns) continue;
-        const bool second = column + 1 < p.columns;
-        const int channel = at.group * p.rows + row;
-        float value[2] = {sum[m][u][2 * i], sum[m][u][2 * i + 1]};
-        if (p.partials) {
-          float* to = p.partials + (tap * p.groups * p.rows + channel) * p.columns + column;
-          if (more) {
-            value[0] += to[0];
-            if (second) value[1] += to[1];
-          }
-          if (p.columns % 2 == 0) {
-            *reinterpret_cast<float2*>(to) = make_float2(value[0], value[1]);
-          } else {
-            to[0] = value[0];
-            if (second) to[1] = value[1];
-          }
-        } else {
-          T* to = static_cast<T*>(p.weight) + channel * p.weight_stride[0] +
-                  column * p.weight_stride[1] + tap_h * p.weight_stride[2] +
-                  tap_w * p.weight_stride[3];
-          store(to, value[0]);
-          if (second) store(to + p.weight_stride[1], value[1]);
-        }
-      }
+      for (int i = 0; i < 2; ++i)
+        if (m * 16 + i * 8 < rows_left)
+          write(here + static_cast<uint64_t>(row_stride) * (m * 16 + i * 8), sum[m][u][2 * i],
+                sum[m][u][2 * i + 1], left > 1);
+  }
+}
+
+// To dW, or to this piece's partial sums; `more` adds to what an earlier turn of the piece left there.
+template <class T, int ROW_TILES, int UNITS>
+__device__ __forceinline__ void store_weights(const WeightParams& p, const WeightScope& at,
+                                              const WeightTables& tables,
+                                              const WeightSums<ROW_TILES, UNITS>& sum, bool more) {
+  float* const partials = p.partials + static_cast<int64_t>(at.piece) * p.h.taps * p.w.taps *
+                                           p.groups * p.rows * p.columns;
+  if (!p.partials) {
+    const int stride = p.weight_stride[1];
+    store_sums(p, at, tables, sum, static_cast<T*>(p.weight), p.weight_stride[0], stride,
+               [stride](T* to, float first, float second, bool both) {
+                 store(to, first);
+                 if (both) store(to + stride, second);
+               });
+  } else if (p.columns % 2 == 0 && !more) {
+    store_sums(p, at, tables, sum, partials, p.columns, 1,
+               [](float* to, float first, float second, bool) {
+                 *reinterpret_cast<float2*>(to) = make_float2(first, second);
+               });
+  } else {
+    store_sums(p, at, tables, sum, partials, p.columns, 1,
+               [more](float* to, float first, float second, bool both) {
+                 to[0] = more ? to[0] + first : first;
+                 if (both) to[1] = more ? to[1] + second : second;
+               });
   }
 }
 

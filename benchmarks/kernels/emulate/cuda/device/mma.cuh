@@ -56,9 +56,8 @@ void multiply_fragments(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint
       for (int k_half = 0; k_half < 2; ++k_half)
         for (int t = 0; t < 4; ++t)
           for (int i = 0; i < int(4 / sizeof(T)); ++i)
-            d[2 * row + column] +=
-                number<T>(all[lane / 4 * 4 + t][2 * k_half + row], i) *
-                number<T>(all[(lane % 4 * 2 + column) * 4 + t][4 + k_half], i);
+            d[2 * row + column] += number<T>(all[lane / 4 * 4 + t][2 * k_half + row], i) *
+                                   number<T>(all[(lane % 4 * 2 + column) * 4 + t][4 + k_half], i);
 }
 
 struct MmaF16 {
