@@ -30,7 +30,9 @@ CUDA_ROOMS = {
     "cuda/hopper": "hopper_plan.cpp hopper_shape.cpp hopper_launch.cpp hopper_gather_f16.cu "
     "hopper_gather_bf16.cu hopper_gather_tf32.cu",
     "cuda/igemm": "igemm_plan.cpp igemm_shape.cpp igemm_launch.cpp igemm_gather_f16.cu "
-    "igemm_gather_bf16.cu igemm_gather_tf32.cu igemm_gather_f32x3.cu",
+    "igemm_gather_bf16.cu igemm_gather_tf32.cu igemm_gather_f32x3.cu igemm_weight_plan.cpp "
+    "igemm_weight_shape.cpp igemm_weight_launch.cpp igemm_weight_f16.cu igemm_weight_bf16.cu "
+    "igemm_weight_tf32.cu",
     "cuda/direct": "direct_plan.cpp direct_gather.cu direct_grad_weight.cu direct_grad_bias.cu",
 }
 

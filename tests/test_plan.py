@@ -115,7 +115,10 @@ REGIMES = (
     (FEW, ("f32", "f64"), ("forward",), ("nchw",), BOARDS, "direct"),
     (MANY, ("f64",), EVERY_DIRECTION, EVERY_LAYOUT, BOARDS, "direct"),
     (MANY, ("f16", "f32"), EVERY_DIRECTION, EVERY_LAYOUT, ("t4",), "direct"),
-    (MANY, EVERY_DTYPE, ("grad_weight",), EVERY_LAYOUT, BOARDS, "direct"),
+    (MANY, ("f16", "bf16", "tf32"), ("grad_weight",), DENSE, ("a100", "h100", "h200"), "igemm"),
+    (SAME, ("f16", "bf16", "tf32"), ("grad_weight",), DENSE, ("a100", "h100", "h200"), "igemm"),
+    (SHUFFLE, ("f16", "bf16"), ("grad_weight",), DENSE, DATA_CENTRE, "igemm"),
+    (MANY, ("f32", "f64"), ("grad_weight",), EVERY_LAYOUT, BOARDS, "direct"),
 )
 
 
@@ -126,6 +129,39 @@ def test_who_serves_what(row):
     for direction, dtype, layout, board in itertools.product(directions, dtypes, layouts, boards):
         text = explain(case, direction, dtype, layout, board)
         assert chosen(text) == family, text
+
+
+@needs_cuda_room
+def test_grad_weight_is_cut_alike_on_every_gpu():
+    """How the sums are cut follows from the shape, so results do not depend on the GPU."""
+    for case, dtype, layout in itertools.product(
+        (MANY, SAME, SHUFFLE, FEW), ("f16", "tf32"), ("nchw", "nhwc")
+    ):
+        notes = set()
+        for board in ("a100", "a10", "rtx4090", "h200", "b200"):
+            text = explain(case, "grad_weight", dtype, layout, board, "igemm")
+            assert chosen(text) == "igemm", text
+            notes.add(re.search(r"^forced: igemm \((.*?)\) predicted", text, re.MULTILINE)[1])
+        assert len(notes) == 1, notes
+
+
+@needs_cuda_room
+def test_igemm_says_why_it_leaves_a_grad_weight():
+    for case, dtype, layout, board, words in (
+        (MANY, "f32", "nchw", "h200", "strict fp32"),
+        (MANY, "f64", "nchw", "h200", "fp64"),
+        (MANY, "f16", "nchw", "t4", "sm_80"),
+        (
+            Case("far", 2, 32, 32, (8, 8), (3, 3), dilation=(20000, 1)),
+            "f16",
+            "nchw",
+            "h200",
+            "taps reach",
+        ),
+        (Case("long", 2, 32, 32, (4, 4), (3, 200)), "f16", "nchw", "h200", "kernel extent 200"),
+    ):
+        reason = refusal(explain(case, "grad_weight", dtype, layout, board), "igemm")
+        assert reason and words in reason, reason
 
 
 @needs_cuda_room

@@ -2,11 +2,13 @@
 //
 //   kernel_bench check LAYERS MODES DIRECTIONS FAMILY [NAMES]   every tile's best plan, and some at random
 //   kernel_bench time  LAYERS MODES DIRECTIONS FAMILY [NAMES]   the chosen plan, predicted and measured
-//   kernel_bench sweep LAYERS MODES DIRECTIONS FAMILY [NAMES]   twelve plans that promise most, twelve others
+//   kernel_bench sweep LAYERS MODES DIRECTIONS FAMILY [NAMES]   20 plans that promise most, 20 others, best first
 //
 // LAYERS is a file of lines "name N Cin Cout H W kh kw sh sw ph pw oph opw dh dw groups bias"; MODES like
-// fp16:nchw,tf32:nhwc; DIRECTIONS of fwd,grad_input; NAMES keeps the layers that contain one of them.
-// `check` compares with `direct` on outputs that were filled with NaN before. Times are medians of cold
+// fp16:nchw,tf32:nhwc; DIRECTIONS of fwd,grad_input,grad_weight (without bias); NAMES keeps the layers that
+// contain one of them.
+// `check` compares with `direct` on outputs that were filled with NaN before; of grad_weight also with an
+// infinity and a NaN among the operands. Times are medians of cold
 // calls: 256 MiB are written before each. benchmarks/kernels/build.sh builds it.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -28,10 +30,12 @@
 #include "core/floor.h"
 #include "cuda/cuda_check.h"
 #include "cuda/cuda_families.h"
+#include "cuda/device/numeric.cuh"
 #include "cuda/direct/direct.h"
 #include "cuda/hopper/hopper_plan.h"
 #include "cuda/igemm/igemm.h"
 #include "cuda/igemm/igemm_plan.h"
+#include "cuda/igemm/igemm_weight_plan.h"
 
 namespace {
 
@@ -74,7 +78,9 @@ Problem problem_of(const Layer& l, const std::string& mode, const std::string& d
   p.batch = l.batch, p.in_channels = l.in, p.out_channels = l.out, p.groups = l.groups;
   p.h = {l.h, output_extent(l.h, l.kh, l.sh, l.ph, l.oph, l.dh), l.kh, l.sh, l.ph, l.dh};
   p.w = {l.w, output_extent(l.w, l.kw, l.sw, l.pw, l.opw, l.dw), l.kw, l.sw, l.pw, l.dw};
-  p.direction = direction == "fwd" ? Direction::fwd : Direction::grad_input;
+  p.direction = direction == "fwd"          ? Direction::fwd
+                : direction == "grad_input" ? Direction::grad_input
+                                            : Direction::grad_weight;
   p.dtype = type == "fp16" ? DType::f16 : type == "bf16" ? DType::bf16 : DType::f32;
   p.precision = type == "tf32" ? Precision::tf32 : Precision::ieee;
   p.x_layout = p.w_layout = p.y_layout = layout;
@@ -95,11 +101,15 @@ __global__ void fill_kernel(T* data, size_t count, uint32_t seed, int range) {
   }
 }
 
-__global__ void count_differences(const uint16_t* a, const uint16_t* b, size_t count,
+// Neither equal to the bit nor both NaN.
+template <class T>
+__global__ void count_differences(const T* a, const T* b, size_t count,
                                   unsigned long long* differences) {
   const size_t step = size_t(gridDim.x) * blockDim.x;
-  for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < count; i += step)
-    if (a[i] != b[i]) atomicAdd(differences, 1ull);
+  for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < count; i += step) {
+    const float one = float(a[i]), other = float(b[i]);
+    if (one != other && (one == one || other == other)) atomicAdd(differences, 1ull);
+  }
 }
 
 struct Buffer {
@@ -129,7 +139,7 @@ TensorRef tensor(void* data, int64_t channels, int64_t h, int64_t w, Layout layo
 // A problem with its tensors on the GPU.
 struct Setting {
   Problem problem;
-  Buffer x, w, y, bias;
+  Buffer x, w, y, bias, workspace;
   Args args;
 
   Setting(const Problem& p, int range)
@@ -137,13 +147,19 @@ struct Setting {
         x(p.batch * p.in_channels * p.h.in * p.w.in, p.dtype, 1, range),
         w(p.in_channels * p.group_out() * p.h.kernel * p.w.kernel, p.dtype, 2, range),
         y(p.batch * p.out_channels * p.h.out * p.w.out, p.dtype, 3, range),
-        bias(p.out_channels, p.dtype, 4, range) {
+        bias(p.out_channels, p.dtype, 4, range),
+        workspace((32 << 20) / 4, DType::f32, 5, 1) {
     args.x = tensor(x.data, p.in_channels, p.h.in, p.w.in, p.x_layout);
     args.w = tensor(w.data, p.group_out(), p.h.kernel, p.w.kernel, p.w_layout);
     args.y = tensor(y.data, p.out_channels, p.h.out, p.w.out, p.y_layout);
     args.bias = p.has_bias ? bias.data : nullptr;
+    args.workspace = workspace.data;
   }
-  const Buffer& result() const { return problem.direction == Direction::fwd ? y : x; }
+  const Buffer& result() const {
+    return problem.direction == Direction::fwd          ? y
+           : problem.direction == Direction::grad_input ? x
+                                                        : w;
+  }
 };
 
 // The plans of a family, the most promising first, each with the tile it uses.
@@ -154,6 +170,10 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
   if (name == "hopper" && family.plan(problem, device).accepted) {
     for (const auto& candidate : cuda::hopper::gather_candidates(problem, device, reason))
       plans.push_back(cuda::hopper::plan_of(candidate));
+  } else if (name == "igemm" && problem.direction == Direction::grad_weight) {
+    if (family.plan(problem, device).accepted)
+      for (const auto& candidate : cuda::igemm::weight_candidates(problem, device, reason))
+        plans.push_back(cuda::igemm::weight_plan_of(problem, device, candidate));
   } else if (name == "igemm" && family.plan(problem, device).accepted) {
     for (const auto& candidate : cuda::igemm::gather_candidates(problem, device, reason))
       plans.push_back(cuda::igemm::plan_of(candidate));
@@ -185,15 +205,41 @@ double measure(const Family& family, const Setting& at, const Plan& plan, int ca
   return times[times.size() / 2];
 }
 
+// Results that differ from the expected ones.
+unsigned long long differences(const Buffer& result, const Buffer& expected, DType dtype) {
+  unsigned long long* count;
+  CONVT2D_CUDA_CHECK(cudaMallocManaged(&count, sizeof *count));
+  *count = 0;
+  cuda::visit_dtype(dtype, [&](auto element) {
+    using T = decltype(element);
+    count_differences<<<512, 256>>>(static_cast<const T*>(result.data),
+                                    static_cast<const T*>(expected.data), result.bytes / sizeof(T),
+                                    count);
+  });
+  CONVT2D_CUDA_CHECK(cudaDeviceSynchronize());
+  const unsigned long long found = *count;
+  CONVT2D_CUDA_CHECK(cudaFree(count));
+  return found;
+}
+
+// Element `at` of a tensor becomes `bits`, as wide as the tensor's elements.
+void poke(const Buffer& tensor, DType dtype, size_t at, uint32_t half, uint32_t full) {
+  const size_t size = element_size(dtype), place = at % (tensor.bytes / size) * size;
+  CONVT2D_CUDA_CHECK(cudaMemcpy(static_cast<char*>(tensor.data) + place, size == 2 ? &half : &full,
+                                size, cudaMemcpyDefault));
+}
+
 bool check(const Family& family, const std::string& label, const Problem& problem,
-           const Device& device) {
+           const Device& device, bool finite = true) {
   Setting at(problem, 3);
+  if (!finite) {  // in both formats of 16 bits this is not finite
+    poke(at.x, problem.dtype, 12345, 0xff80, 0xff800000);
+    poke(at.y, problem.dtype, 54321, 0x7f80, 0x7f800000);
+  }
   const Buffer& result = at.result();
   cuda::direct_family.launch(problem, cuda::direct_family.plan(problem, device).plan, at.args);
   Buffer expected(result.bytes / element_size(problem.dtype), problem.dtype, 6, 1);
   CONVT2D_CUDA_CHECK(cudaMemcpy(expected.data, result.data, result.bytes, cudaMemcpyDefault));
-  unsigned long long* differences;
-  CONVT2D_CUDA_CHECK(cudaMallocManaged(&differences, sizeof *differences));
 
   const std::vector<Plan> plans = plans_of(family, problem, device);
   std::vector<const Plan*> tried;
@@ -205,21 +251,17 @@ bool check(const Family& family, const std::string& label, const Problem& proble
   int wrong = 0;
   for (const Plan* plan : tried) {
     CONVT2D_CUDA_CHECK(cudaMemset(result.data, 0xff, result.bytes));
+    CONVT2D_CUDA_CHECK(cudaMemset(at.workspace.data, 0xff, at.workspace.bytes));
     family.launch(problem, *plan, at.args);
     CONVT2D_CUDA_CHECK(cudaDeviceSynchronize());
-    *differences = 0;
-    count_differences<<<512, 256>>>(static_cast<const uint16_t*>(result.data),
-                                    static_cast<const uint16_t*>(expected.data), result.bytes / 2,
-                                    differences);
-    CONVT2D_CUDA_CHECK(cudaDeviceSynchronize());
-    if (*differences == 0) continue;
+    const unsigned long long found = differences(result, expected, problem.dtype);
+    if (found == 0) continue;
     ++wrong;
-    std::printf("WRONG %s: %llu of %zu halves, %s\n", label.c_str(), *differences, result.bytes / 2,
-                plan->note.c_str());
+    std::printf("WRONG %s%s: %llu of %zu bytes' numbers, %s\n", label.c_str(),
+                finite ? "" : ", not finite", found, result.bytes, plan->note.c_str());
   }
-  std::printf("%-40s %zu of %zu plans run, %d wrong\n", label.c_str(), tried.size(), plans.size(),
-              wrong);
-  CONVT2D_CUDA_CHECK(cudaFree(differences));
+  std::printf("%-40s %zu of %zu plans run, %d wrong%s\n", label.c_str(), tried.size(), plans.size(),
+              wrong, finite ? "" : ", not finite");
   return wrong == 0;
 }
 
@@ -228,18 +270,23 @@ void time(const Family& family, const std::string& label, const Problem& problem
   Setting at(problem, 0);
   const double floor = floor_of(problem, device).us();
   std::vector<Plan> plans = plans_of(family, problem, device);
-  std::mt19937 random(1);  // a sweep: half of them promising, half of them any
-  for (size_t i = most / 2; most > 1 && i < most && i < plans.size(); ++i)
-    std::swap(plans[i], plans[i + random() % (plans.size() - i)]);
-  if (plans.size() > most) plans.resize(most);
+  if (most > 1) {  // half of them those that promise most, the others spread over the rest
+    std::vector<Plan> some;
+    for (size_t i = 0; i < plans.size() && some.size() < most;
+         i += i < most / 2 ? 1 : std::max<size_t>(1, (plans.size() - most / 2) / (most / 2)))
+      some.push_back(plans[i]);
+    plans = some;
+  } else if (!plans.empty()) {
+    plans.resize(1);
+  }
   std::vector<std::pair<double, const Plan*>> times;
   for (const Plan& plan : plans)
-    times.push_back({measure(family, at, plan, most > 1 ? 3 : 7), &plan});
+    times.push_back({measure(family, at, plan, most > 1 ? 2 : 7), &plan});
   std::stable_sort(times.begin(), times.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   for (const auto& [us, plan] : times) {
-    std::printf("%-40s %9.1f us, floor %8.1f x%6.2f, predicted %8.1f  %s; row %d", label.c_str(), us,
-                floor, us / floor, plan->predicted_us, plan->note.c_str(), plan->row);
+    std::printf("%-40s %9.1f us, floor %8.1f x%6.2f, predicted %8.1f  %s; row %d", label.c_str(),
+                us, floor, us / floor, plan->predicted_us, plan->note.c_str(), plan->row);
     for (int number : plan->detail) std::printf(" %d", number);
     std::printf("\n");
   }
@@ -267,8 +314,10 @@ int main(int count, char** arguments) {
         const std::string label = layer.name + " " + mode + " " + direction;
         if (command == "check") {
           good &= check(*family, label, problem, device);
+          if (problem.direction == Direction::grad_weight)
+            good &= check(*family, label, problem, device, false);
         } else {
-          time(*family, label, problem, device, command == "sweep" ? 24 : 1);
+          time(*family, label, problem, device, command == "sweep" ? 40 : 1);
         }
         std::fflush(stdout);
       }

@@ -34,15 +34,17 @@ namespace emulate {
 struct Index {
   unsigned x;
 };
-extern Index thread_index, block_index;
-constexpr int kThreads = 512;  // of every block
+extern Index thread_index, block_index, block_dim;
 
 void give_way();
 // Barriers by name; of a warp; and those in shared memory, by address.
 bool meet(int name, int threads, bool good);
 bool all_of_warp(bool good);
 uint32_t trade(uint32_t value, int mask);
-uint32_t of_lane(uint32_t value, int lane);
+// What all lanes of the warp show each other: COUNT words, lane by lane.
+constexpr int kWords = 6;
+const uint32_t (*show(const uint32_t* words, int count))[kWords];
+inline uint32_t of_lane(uint32_t value, int lane) { return show(&value, 1)[lane][0]; }
 [[noreturn]] void fail(const char* what);
 void barrier_init(uint32_t address, uint32_t count);
 void barrier_arrive(uint32_t address);
@@ -63,9 +65,11 @@ To bits(From from) {
 
 #define threadIdx emulate::thread_index
 #define blockIdx emulate::block_index
+#define blockDim emulate::block_dim
 
-inline void __syncthreads() { emulate::meet(0, emulate::kThreads, true); }
-inline bool __syncthreads_and(bool good) { return emulate::meet(0, emulate::kThreads, good); }
+inline void __syncthreads() { emulate::meet(0, blockDim.x, true); }
+inline bool __syncthreads_and(bool good) { return emulate::meet(0, blockDim.x, good); }
+inline bool __syncthreads_or(bool bad) { return !emulate::meet(0, blockDim.x, !bad); }
 inline void __syncwarp() { emulate::all_of_warp(true); }
 inline bool __all_sync(unsigned, bool good) { return emulate::all_of_warp(good); }
 inline bool __any_sync(unsigned, bool good) { return !emulate::all_of_warp(!good); }

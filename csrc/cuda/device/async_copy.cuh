@@ -12,6 +12,14 @@ __device__ __forceinline__ void copy_async_16(uint32_t shared, const void* globa
                : "memory");
 }
 
+// The same; the 256 bytes around it come to L2.
+__device__ __forceinline__ void copy_async_16_of_many(uint32_t shared, const void* global,
+                                                      bool valid) {
+  asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+               "r"(valid ? 16 : 0)
+               : "memory");
+}
+
 __device__ __forceinline__ void copy_async_4(uint32_t shared, const void* global, bool valid) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(global),
                "r"(valid ? 4 : 0)

@@ -29,25 +29,22 @@ __device__ __forceinline__ uint32_t load_if(const void* from, int index, int lef
   return word;
 }
 
-// 16 bytes as four words, of which those exist whose bit of `mask` is set; the others are zero. A `wide` load
-// is one, from a multiple of 16 bytes, and all of it exists or nothing. The two stand in branches: as conditional
-// loads to one register, the second would wait for the first.
-__device__ __forceinline__ void load_words_if(uint32_t (&word)[4], const void* from, bool wide,
-                                              int mask) {
-  if (wide) {
-    asm volatile(
-        "{ .reg .pred there;\n\t"
-        "setp.ne.s32 there, %5, 0;\n\t"
-        "mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0;\n\t"
-        "@there ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4]; }"
-        : "=&r"(word[0]), "=&r"(word[1]), "=&r"(word[2]), "=&r"(word[3])
-        : "l"(from), "r"(mask));
+// 2, 4 or 8 bytes; the 256 around them come to L2.
+template <int BYTES, int WORDS>
+__device__ __forceinline__ void load_words(const void* from, uint32_t (&word)[WORDS]) {
+  if constexpr (BYTES == 2) {
+    asm volatile("ld.global.nc.L2::256B.u16 %0, [%1];" : "=r"(word[0]) : "l"(from));
+  } else if constexpr (BYTES == 4) {
+    asm volatile("ld.global.nc.L2::256B.u32 %0, [%1];" : "=r"(word[0]) : "l"(from));
   } else {
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      word[i] = load_if<4>(static_cast<const char*>(from) + 4 * i, 0, mask & 1 << i);
+    asm volatile("ld.global.nc.L2::256B.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(word[0]), "=r"(word[1])
+                 : "l"(from));
   }
 }
+
+// Hides where a number came from, so that it is not computed or read again.
+__device__ __forceinline__ void keep_in_register(uint32_t& number) { asm("" : "+r"(number)); }
 
 // By hand, because the compiler breaks vector stores up where a narrower store stands beside them in
 // another branch (seen in the SASS of nvcc 13.0), and then a sector reaches L2 in pieces.

@@ -55,7 +55,7 @@ __device__ __forceinline__ void rotate(uint32_t (&word)[4], int by) {
 
 // The words of one load.
 template <bool WIDE>
-__device__ __forceinline__ void load_words(uint32_t (&word)[4], const void* from, int mask) {
+__device__ __forceinline__ void load_vector(uint32_t (&word)[4], const void* from, int mask) {
   if constexpr (WIDE) {
     const uint4 vector = mask ? __ldg(static_cast<const uint4*>(from)) : make_uint4(0, 0, 0, 0);
     word[0] = vector.x, word[1] = vector.y, word[2] = vector.z, word[3] = vector.w;
@@ -92,8 +92,8 @@ __device__ __forceinline__ void turn(int items, int warp, int warps, const Steps
       const char* from = reinterpret_cast<const char*>(item[b].from);
 #pragma unroll
       for (int i = 0; i < 2 * SLICES; ++i) {
-        load_words<WIDE>(word[b][i / 2][i % 2], from,
-                         i * kTurnedChannels < steps.channels ? item[b].mask : 0);
+        load_vector<WIDE>(word[b][i / 2][i % 2], from,
+                          i * kTurnedChannels < steps.channels ? item[b].mask : 0);
         from += half_bytes;
       }
     }

@@ -21,6 +21,7 @@ void fill(GatherParams& params, const Problem& problem, const Plan& plan, const 
 }
 
 void launch(const Problem& problem, const Plan& plan, const Args& args) {
+  if (problem.direction == Direction::grad_weight) return launch_grad_weight(problem, plan, args);
   const GatherChoice choice = choice_of(plan);
   GatherParams params;
   gather_shape(problem, choice, params);

@@ -6,6 +6,7 @@
 #include "core/phases.h"
 #include "cuda/gather_params.h"
 #include "cuda/igemm/igemm.h"
+#include "cuda/igemm/igemm_weight_plan.h"
 
 namespace convt2d::cuda::igemm {
 namespace {
@@ -244,8 +245,7 @@ Decision plan(const Problem& problem, const Device& device) {
   if (!device.has_mma_f16)
     return Decision::decline("no tensor cores with fp32 accumulation of bf16/tf32 (sm_80 and up)");
   if (problem.dtype == DType::f64) return Decision::decline("fp64 is left to direct");
-  if (problem.direction == Direction::grad_weight)
-    return Decision::decline("grad_weight is left to direct");
+  if (problem.direction == Direction::grad_weight) return weight_plan(problem, device);
   if (is_split(problem)) {
     // Measured on the H200 against float64 (tests/test_numeric.py, 2026-11-21): three tf32 products keep
     // 22 bits of each product, which is worse than fp32 multiply-adds for short sums and better for long

@@ -11,13 +11,13 @@ uint32_t load_if(const void* from, int index, int left) {
   if (index < left) std::memcpy(&word, from, BYTES);
   return word;
 }
-inline void load_words_if(uint32_t (&word)[4], const void* from, bool wide, int mask) {
-  if (wide && mask != 0 && (mask != 15 || reinterpret_cast<uintptr_t>(from) % 16 != 0)) std::abort();
-  for (int i = 0; i < 4; ++i) {
-    word[i] = 0;
-    if (mask >> i & 1) std::memcpy(&word[i], static_cast<const char*>(from) + 4 * i, 4);
-  }
+template <int BYTES, int WORDS>
+void load_words(const void* from, uint32_t (&word)[WORDS]) {
+  if (reinterpret_cast<uintptr_t>(from) % BYTES != 0) std::abort();
+  word[0] = 0;
+  std::memcpy(word, from, BYTES);
 }
+inline void keep_in_register(uint32_t&) {}
 template <int WORDS>
 void store_words_if(int key, void* to, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   const uint32_t word[4] = {a, b, c, d};

@@ -1,0 +1,165 @@
+// A block of CUDA threads as fibers of one CPU thread: warps run in a random order and at uneven speeds.
+// Included by the one source of a program.
+#pragma once
+
+#include <ucontext.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <random>
+#include <vector>
+
+namespace emulate {
+
+Index thread_index, block_index, block_dim;
+
+// Of the emulated block, as its kernel declares it: set once.
+unsigned char* smem;
+constexpr uint32_t kSharedBytes = 232 << 10;
+constexpr int kMostThreads = 512;
+
+[[noreturn]] void fail(const char* what) {
+  std::printf("%s (block %u, thread %u)\n", what, block_index.x, thread_index.x);
+  std::exit(1);
+}
+
+namespace {
+
+struct Fiber {
+  ucontext_t context;
+  bool done = false;
+  std::vector<char> stack = std::vector<char>(96 << 10);
+};
+struct Meeting {  // of two generations, since the quick may meet again before the slow have left
+  int here = 0;
+  long generation = 0;
+  bool good = true, verdict[2] = {true, true};
+};
+struct Warp {
+  int here = 0;
+  long generation = 0;
+  uint32_t value[2][32][kWords];
+};
+struct Barrier {
+  uint32_t count = 0, here = 0;
+  long phase = 0;
+};
+
+std::vector<Fiber> fibers(kMostThreads);
+ucontext_t scheduler;
+std::map<int, Meeting> meetings;
+std::map<uint32_t, Barrier> barriers;
+Warp warps[kMostThreads / 32];
+uint32_t shared_bytes;
+long progress;  // counts what somebody may wait for
+std::mt19937 random;
+std::function<void()> kernel;
+
+void fiber_main() {
+  kernel();
+  fibers[thread_index.x].done = true;
+  ++progress;
+  give_way();
+}
+
+// Runs one block to its end, or until nobody can go on.
+void run_block(uint32_t block) {
+  block_index.x = block;
+  meetings.clear();
+  barriers.clear();
+  for (Warp& warp : warps) warp = Warp();
+  std::memset(smem, 0xff, kSharedBytes);
+  for (unsigned i = 0; i < block_dim.x; ++i) {
+    Fiber& fiber = fibers[i];
+    fiber.done = false;
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = fiber.stack.data();
+    fiber.context.uc_stack.ss_size = fiber.stack.size();
+    fiber.context.uc_link = &scheduler;
+    makecontext(&fiber.context, fiber_main, 0);
+  }
+  std::vector<int> order(block_dim.x / 32);
+  for (size_t i = 0; i < order.size(); ++i) order[i] = int(i);
+  int left = int(block_dim.x);
+  for (long idle = 0; left > 0;) {
+    const long before = progress;
+    const int slow = int(random() % 4);  // 1: the first half (hopper's consumers), 2: the second
+    std::shuffle(order.begin(), order.end(), random);
+    for (int warp : order) {
+      if (slow == (warp < int(order.size()) / 2 ? 1 : 2) && random() % 4 != 0) continue;
+      for (int lane = 0; lane < 32; ++lane) {
+        Fiber& fiber = fibers[warp * 32 + lane];
+        if (fiber.done) continue;
+        thread_index.x = warp * 32 + lane;
+        swapcontext(&scheduler, &fiber.context);
+        left -= fiber.done;
+      }
+    }
+    idle = progress == before ? idle + 1 : 0;
+    if (idle > 20000) fail("nobody goes on");
+  }
+}
+
+}  // namespace
+
+void give_way() {
+  const unsigned thread = thread_index.x;
+  swapcontext(&fibers[thread].context, &scheduler);
+}
+
+bool meet(int name, int threads, bool good) {
+  Meeting& meeting = meetings[name];
+  const long generation = meeting.generation;
+  meeting.good &= good;
+  if (++meeting.here == threads) {
+    meeting.verdict[generation & 1] = meeting.good;
+    meeting.good = true, meeting.here = 0, ++meeting.generation, ++progress;
+  } else {
+    while (meeting.generation == generation) give_way();
+  }
+  return meeting.verdict[generation & 1];
+}
+
+const uint32_t (*show(const uint32_t* words, int count)) [kWords] {
+  Warp& warp = warps[thread_index.x / 32];
+  const long generation = warp.generation;
+  std::copy(words, words + count, warp.value[generation & 1][thread_index.x % 32]);
+  if (++warp.here == 32) {
+    warp.here = 0, ++warp.generation, ++progress;
+  } else {
+    while (warp.generation == generation) give_way();
+  }
+  return warp.value[generation & 1];
+}
+
+uint32_t trade(uint32_t value, int mask) {
+  const unsigned lane = thread_index.x % 32;
+  return show(&value, 1)[lane ^ mask][0];
+}
+
+bool all_of_warp(bool good) {
+  const uint32_t word = good;
+  const auto values = show(&word, 1);
+  return std::all_of(values, values + 32, [](const uint32_t* value) { return *value != 0; });
+}
+
+void barrier_init(uint32_t address, uint32_t count) { barriers[address] = {count}; }
+void barrier_arrive(uint32_t address) {
+  Barrier& barrier = barriers[address];
+  if (++barrier.here == barrier.count) barrier.here = 0, ++barrier.phase, ++progress;
+}
+void barrier_wait(uint32_t address, uint32_t parity) {
+  while ((barriers[address].phase & 1) == parity) give_way();
+}
+
+unsigned char* shared(uint32_t address, uint32_t bytes) {
+  if (address + bytes > shared_bytes) fail("beyond shared memory");
+  return smem + address;
+}
+uint32_t shared_address(const void* pointer) {
+  return uint32_t(static_cast<const unsigned char*>(pointer) - smem);
+}
+
+}  // namespace emulate

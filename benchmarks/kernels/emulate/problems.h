@@ -1,0 +1,76 @@
+// Cases from a file, tensors of integers, and the definition of the operator.
+#pragma once
+
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/args.h"
+#include "core/problem.h"
+#include "cuda/device/numeric.cuh"
+
+namespace {
+
+using namespace convt2d;
+using namespace convt2d::cuda;
+
+struct Case {
+  std::string name;
+  Problem problem;
+};
+
+bool read(const std::string& line, Layout layout, Case& one) {
+  std::istringstream from(line);
+  int64_t n, ci, co, h, w, kh, kw, sh, sw, ph, pw, oph, opw, dh, dw, groups, bias;
+  if (!(from >> one.name >> n >> ci >> co >> h >> w >> kh >> kw >> sh >> sw >> ph >> pw >> oph >>
+        opw >> dh >> dw >> groups >> bias))
+    return false;
+  Problem& p = one.problem;
+  std::memset(&p, 0, sizeof p);
+  p.batch = n, p.in_channels = ci, p.out_channels = co, p.groups = groups;
+  p.h = {h, output_extent(h, kh, sh, ph, oph, dh), kh, sh, ph, dh};
+  p.w = {w, output_extent(w, kw, sw, pw, opw, dw), kw, sw, pw, dw};
+  p.precision = Precision::tf32;
+  p.x_layout = p.w_layout = p.y_layout = layout;
+  p.has_bias = int32_t(bias);
+  return true;
+}
+
+TensorRef tensor(void* data, int64_t channels, int64_t h, int64_t w, Layout layout) {
+  if (layout == Layout::nhwc) return {data, {h * w * channels, 1, w * channels, channels}};
+  return {data, {channels * h * w, h * w, w, 1}};
+}
+
+// Integers of [-3, 3].
+template <class T>
+std::vector<T> integers(int64_t count) {
+  std::vector<T> values(count + 64);
+  for (T& value : values) value = Numeric<T>::narrow(float(int(emulate::random() % 7) - 3));
+  return values;
+}
+
+// The definition: visits every product, as elements of x, w and y.
+template <class Visit>
+void products(const Problem& p, const Args& a, Visit&& visit) {
+  const auto at = [](const TensorRef& t, int64_t i, int64_t j, int64_t k, int64_t l) {
+    return i * t.stride[0] + j * t.stride[1] + k * t.stride[2] + l * t.stride[3];
+  };
+  for (int64_t n = 0; n < p.batch; ++n)
+    for (int64_t ci = 0; ci < p.in_channels; ++ci)
+      for (int64_t co = 0; co < p.group_out(); ++co)
+        for (int64_t i = 0; i < p.h.in; ++i)
+          for (int64_t r = 0; r < p.h.kernel; ++r) {
+            const int64_t oh = i * p.h.stride - p.h.near_pad + r * p.h.dilation;
+            if (oh < 0 || oh >= p.h.out) continue;
+            for (int64_t j = 0; j < p.w.in; ++j)
+              for (int64_t t = 0; t < p.w.kernel; ++t) {
+                const int64_t ow = j * p.w.stride - p.w.near_pad + t * p.w.dilation;
+                if (ow < 0 || ow >= p.w.out) continue;
+                const int64_t channel = ci / p.group_in() * p.group_out() + co;
+                visit(at(a.x, n, ci, i, j), at(a.w, ci, co, r, t), at(a.y, n, channel, oh, ow));
+              }
+          }
+}
+
+}  // namespace

@@ -1,0 +1,316 @@
+#include "cuda/igemm/igemm_weight_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "core/phases.h"
+#include "cuda/cuda_families.h"
+#include "cuda/direct/direct.h"
+
+namespace convt2d::cuda::igemm {
+namespace {
+
+// How the reduction is cut follows from the shape alone, so the tile may not depend on the GPU either: it is
+// the best one on one of them, within what every GPU from sm_80 on has.
+constexpr char kReference[] = "h200";
+constexpr int kSharedLimit = 99 << 10;
+
+// Rates of one multiprocessor: wavefronts (one 128-byte shared-memory or L1 access) a microsecond.
+constexpr double kWavefronts = 1700;
+constexpr double kLaunch = 2.5;  // us, empty kernel to finished store
+// Fitted to 3277 kernel times on the H200, fp16 and tf32 NCHW and fp16 NHWC, 44 layers, 2026-11-21 (second
+// version of the kernel: what this one does with fewer instructions).
+constexpr double kBlock = 22;        // us a wave of blocks takes beside its K tiles
+constexpr double kTensorTime = 0.8;  // of what the rates of Device say
+constexpr double kOverlap = 0.54;    // of what is less busy that is not hidden
+constexpr double kFetch = 1.3;       // us, the first load of a K tile to visible in shared memory
+constexpr double kBatch = 0.22;      // us, every further batch of loads
+constexpr double kInstruction = 0.0009;  // us, of one producer
+constexpr double kL2Rate = 0.52;         // of the copy rate
+constexpr double kMemoryRate = 0.74;     // ditto
+constexpr double kPartialRate = 7.25;    // times the copy rate's time
+
+int64_t partial_bytes(const Problem& problem, const WeightParams& p) {
+  return writes_partials(p) ? weight_bytes(problem) * p.split : 0;
+}
+
+// Blocks side by side on a multiprocessor.
+double room(const Device& device, const WeightParams& p, int element_bytes) {
+  const double warps = p.warps_m * p.warps_n + p.producers;
+  return std::max(1.0, std::min(std::floor(kMaxWeightWarps / warps),
+                                std::floor(device.smem_per_sm /
+                                           (weight_map(p, element_bytes).total + 1024.0))));
+}
+
+// A third stage hides the latency of asynchronous copies, where it costs no other block its place. The sums
+// are the same with and without, so this may depend on the GPU.
+int stages_that_fit(const Device& device, WeightParams p, const Problem& problem) {
+  const int bytes = static_cast<int>(element_size(problem.dtype));
+  if (!p.x_vectors && !p.y_vectors) return p.stages;
+  const double before = room(device, p, bytes);
+  p.stages = 3;
+  const bool fits = weight_map(p, bytes).total <= device.smem_optin;
+  return fits && room(device, p, bytes) == before ? 3 : 2;
+}
+
+// Bytes that a K tile's loads take from the L2 cache, in whole sectors.
+double sector_bytes(const Problem& problem, const WeightParams& p) {
+  const double bytes = static_cast<double>(element_size(problem.dtype));
+  const auto rows_of = [&](bool vectors, double channels, double rows, double width) {
+    if (vectors) return rows * width * std::max(32.0, channels * bytes);
+    return rows * channels * 32 * std::ceil(width * bytes / 32 + 0.4);
+  };
+  const double reach = double(problem.w.dilation) * (p.w.part - 1);
+  return rows_of(p.x_vectors, p.row_octets * 8.0, double(p.tile_n) * p.tile_h, p.tile_w) +
+         rows_of(p.y_vectors, p.octets * 8.0, double(p.tile_n) * p.patch_h,
+                 p.y_vectors ? double(p.patch_pixels) / (p.tile_n * p.patch_h)
+                             : (p.tile_w - 1.0) * p.w.stride + reach + 1);
+}
+
+double predict(const Problem& problem, const Device& device, const WeightParams& p,
+               const WeightTile& tile) {
+  const bool half = element_size(problem.dtype) == 2;
+  const double bytes = static_cast<double>(element_size(problem.dtype));
+  const double consumers = p.warps_m * p.warps_n;
+  const double combos = static_cast<double>(weight_combinations(p));
+  const double tiles = static_cast<double>(weight_tiles(p)), blocks = combos * p.split;
+  const double here = std::min(room(device, p, static_cast<int>(bytes)),
+                               std::ceil(blocks / device.sm_count));  // blocks side by side
+  const double waves = std::ceil(blocks / (device.sm_count * here));
+  const double steps = p.pixels / (half ? 16.0 : 8.0);
+
+  // One K tile of all blocks on a multiprocessor. The warps that multiply share its four tensor cores,
+  const double mma = here * steps * consumers * tile.row_tiles * tile.units;
+  const double rate = (half ? device.mma_f16_per_us : device.mma_tf32_per_us) / device.sm_count;
+  const double uneven = std::ceil(here * consumers / 4) * 4 / (here * consumers);
+  const double mma_us = kTensorTime * uneven * mma * (half ? 2048 : 1024) / rate;
+  // all warps shared memory and L1,
+  const double x_numbers = p.row_octets * 8.0 * p.pixels;
+  const double y_numbers = p.octets * 8.0 * p.y_loads * (p.y_vectors ? 1 : p.run);
+  const double x_loaded = p.x_vectors ? 0 : x_numbers, y_loaded = p.y_vectors ? 0 : y_numbers;
+  const double loaded = x_loaded + y_loaded, copied = x_numbers + y_numbers - loaded;
+  const double parcels = loaded / (8 * p.run), pieces = copied * bytes / 16;
+  const double staged = (x_numbers + y_numbers) * bytes;
+  const double conflicts =
+      p.tile_w % 8 == 0 ? 1 : 1.8;  // rows of a fragment that are not neighbours
+  const double wavefronts =
+      here * (steps * consumers * (tile.row_tiles * 4 + tile.units * conflicts * 2 + 2) +
+              staged / 128 + loaded / p.run / 32 * 2 + copied * bytes / 128 * (half ? 1 : 4));
+  const double lsu_us = wavefronts / kWavefronts;
+  // and the four instruction schedulers.
+  const double fragments =
+      half ? tile.row_tiles + tile.units / 2.0 : tile.row_tiles * 4 + tile.units * 2.0;
+  const double parcel_cost = 40 + (half ? 15 : 30) * p.run, piece_cost = half ? 26 : 45;
+  const double instructions = mma + here * (steps * consumers * (1.5 * fragments + 8) +
+                                            (parcels * parcel_cost + pieces * piece_cost) / 32);
+  const double issue_us = instructions / (4 * kWavefronts);
+  const double busiest = std::max({mma_us, lsu_us, issue_us});
+  const double busy_us = busiest + kOverlap * (mma_us + lsu_us + issue_us - busiest);
+  // A producer's loads wait for the memory, a batch after the other, and its instructions for one another.
+  const double threads = 32.0 * p.producers, batch = p.run * bytes >= 8 ? 4 : 8;
+  const double batches = std::ceil(x_loaded / (8 * p.run * threads * batch)) +
+                         std::ceil(y_loaded / (8 * p.run * threads * batch));
+  const double producer_us = kFetch + kBatch * batches +
+                             kInstruction * (parcels * parcel_cost + pieces * piece_cost) / threads;
+  const double tile_us = std::max(busy_us, producer_us) + kOverlap * std::min(busy_us, producer_us);
+
+  const double kernel_us = waves * (kBlock + std::ceil(tiles / p.split) * tile_us);
+  const double partial = static_cast<double>(partial_bytes(problem, p));
+  const double memory_us =
+      (tensor_bytes(problem) * 1.05 + partial) / (kMemoryRate * device.copy_bytes_per_us);
+  const double l2_us =
+      combos * tiles * sector_bytes(problem, p) / (kL2Rate * device.copy_bytes_per_us);
+  const double sum_us = partial > 0 ? 1 + kPartialRate * partial / device.copy_bytes_per_us : 0;
+  return kLaunch + std::max({kernel_us, memory_us, l2_us}) + sum_us;
+}
+
+void add_once(std::vector<int>& list, int64_t value) {
+  const int one = static_cast<int>(value);
+  if (std::find(list.begin(), list.end(), one) == list.end()) list.push_back(one);
+}
+
+// What a block computes of dW, by how much of the tensor cores' work it wastes.
+struct BlockShape {
+  WeightChoice choice;
+  double waste;
+};
+
+std::vector<BlockShape> block_shapes(const Problem& problem) {
+  const int64_t rows = problem.group_in(), octets = ceil_div(problem.group_out(), 8);
+  std::vector<int> octet_counts, parts_h, parts_w;
+  for (int64_t blocks = 1; blocks <= octets; blocks = blocks < 4 ? blocks + 1 : blocks * 2)
+    if (ceil_div(octets, blocks) <= 32) add_once(octet_counts, ceil_div(octets, blocks));
+  const auto parts = [](const Axis& axis, std::vector<int>& list) {
+    for (int64_t blocks = 1; blocks <= axis.kernel; blocks = blocks < 5 ? blocks + 1 : blocks * 2)
+      add_once(list, ceil_div(axis.kernel, blocks));
+    add_once(list, 1);
+  };
+  parts(problem.h, parts_h);
+  parts(problem.w, parts_w);
+  std::vector<BlockShape> shapes;
+  for (int row = 0; row < kWeightTileCount; ++row) {
+    const WeightTile tile = weight_tile(row, static_cast<int>(element_size(problem.dtype)));
+    if (row + 1 < kWeightTileCount && rows <= 8 * tile.row_tiles) continue;
+    for (int warps_m = 1; warps_m <= 4; warps_m *= 2) {
+      const int64_t block_rows = 16 * tile.row_tiles * warps_m;
+      if (warps_m > 1 && rows <= block_rows / 2) break;
+      for (int count : octet_counts)
+        for (int h : parts_h)
+          for (int w : parts_w) {
+            const int64_t warps_n = ceil_div(int64_t{h} * w * count, tile.units);
+            if (warps_n * warps_m >= kMaxWeightWarps) continue;
+            const double done = double(ceil_div(rows, block_rows)) * block_rows *
+                                double(ceil_div(octets, count) * ceil_div(problem.h.kernel, h) *
+                                       ceil_div(problem.w.kernel, w) * warps_n * tile.units * 8);
+            const double useful =
+                double(rows * problem.group_out()) * double(problem.h.kernel * problem.w.kernel);
+            // Small warps read more for a product, small blocks stage more.
+            const double reads = 1.0 / (tile.row_tiles * 4) + 1.0 / (tile.units * 2);
+            const double staging = 1.0 / double(block_rows) + 1.0 / double(h * w * count * 8);
+            shapes.push_back({{row, warps_m, h, w, count, 1, 1, 32, 1, 2, 1},
+                              done / useful * (1 + 2 * reads + 20 * staging)});
+          }
+    }
+  }
+  std::sort(shapes.begin(), shapes.end(),
+            [](const BlockShape& a, const BlockShape& b) { return a.waste < b.waste; });
+  constexpr size_t kMost = 32;
+  if (shapes.size() > kMost) shapes.resize(kMost);
+  return shapes;
+}
+
+// K tiles worth looking at: as many columns as divide well, then rows, then images.
+std::vector<WeightChoice> pixel_tiles(const Problem& problem) {
+  // Of rows of pixels, at least a sector.
+  const bool rows = problem.x_layout != Layout::nhwc || problem.y_layout != Layout::nhwc;
+  const int64_t least = rows ? 32 / element_size(problem.dtype) : 8;
+  std::vector<WeightChoice> tiles;
+  for (int pixels = 32; pixels <= 256; pixels *= 2) {
+    std::vector<int> widths;
+    for (int64_t width = 1; width <= pixels; width *= 2)
+      if (width < 2 * problem.w.in && (width >= least || width >= problem.w.in))
+        add_once(widths, std::min(width, (problem.w.in + 1) / 2 * 2));
+    for (int width : widths) {
+      const int64_t most = std::max<int64_t>(1, pixels / width);
+      const int64_t h = ceil_div(problem.h.in, ceil_div(problem.h.in, most));
+      const bool whole = h == problem.h.in && width >= problem.w.in;
+      const int64_t n =
+          whole ? std::min(problem.batch, std::max<int64_t>(1, pixels / (width * h))) : 1;
+      const WeightChoice tile{0,     0, 0, 0, 0, static_cast<int>(n), static_cast<int>(h),
+                              width, 1, 2, 1};
+      const auto same = [&](const WeightChoice& t) {
+        return t.tile_n == tile.tile_n && t.tile_h == tile.tile_h && t.tile_w == tile.tile_w;
+      };
+      if (std::none_of(tiles.begin(), tiles.end(), same)) tiles.push_back(tile);
+    }
+  }
+  return tiles;
+}
+
+}  // namespace
+
+std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Device& device,
+                                               std::string& reason) {
+  std::vector<WeightCandidate> found;
+  const int bytes = static_cast<int>(element_size(problem.dtype));
+  const int64_t most_pieces = kWorkspaceLimit / weight_bytes(problem);
+  const std::vector<WeightChoice> tiles = pixel_tiles(problem);
+  for (const BlockShape& shape : block_shapes(problem))
+    for (const WeightChoice& tile : tiles) {
+      WeightChoice choice = shape.choice;
+      choice.tile_n = tile.tile_n, choice.tile_h = tile.tile_h, choice.tile_w = tile.tile_w;
+      WeightParams params;
+      if (std::string why = weight_shape(problem, choice, params); !why.empty()) {
+        reason = why;
+        continue;
+      }
+      if (const int shared = weight_map(params, bytes).total; shared > kSharedLimit) {
+        reason = "a tile needs " + std::to_string(shared) + " bytes of shared memory";
+        continue;
+      }
+      const int64_t combos = weight_combinations(params);
+      if (combos > INT32_MAX) {
+        reason = "dW has " + std::to_string(combos) + " tiles";
+        continue;
+      }
+      std::vector<int> splits;
+      const int64_t most = std::min({most_pieces, weight_tiles(params), INT32_MAX / combos});
+      for (int64_t blocks : {0, 132, 264, 396, 528, 1056})
+        add_once(splits, std::max<int64_t>(1, std::min(most, blocks / combos)));
+      // Whole blocks of warps on a multiprocessor: 4, 3, 2 or 1 of them.
+      for (int warps : {3, 4, 6, 12}) {
+        params.producers = choice.producers = warps - params.warps_m * params.warps_n;
+        if (choice.producers < 1) continue;
+        for (int split : splits) {
+          params.split = choice.split = split;
+          if (partial_bytes(problem, params) > kWorkspaceLimit) {
+            reason =
+                "partial sums take " + std::to_string(partial_bytes(problem, params)) + " bytes";
+            continue;
+          }
+          found.push_back(
+              {choice, predict(problem, device, params, weight_tile(choice.row, bytes))});
+        }
+      }
+    }
+  return found;
+}
+
+Plan weight_plan_of(const Problem& problem, const Device& device,
+                    const WeightCandidate& candidate) {
+  const WeightChoice& c = candidate.choice;
+  WeightParams params;
+  weight_shape(problem, c, params);
+  Plan plan;
+  plan.row = c.row;
+  plan.split = c.split;
+  plan.workspace_bytes = partial_bytes(problem, params);
+  plan.predicted_us = candidate.predicted_us;
+  if (problem.has_bias) {
+    plan.workspace_bytes = std::max(plan.workspace_bytes, grad_bias_workspace_bytes(problem));
+    const double numbers =
+        double(problem.batch * problem.out_channels) * double(problem.h.out * problem.w.out);
+    plan.predicted_us +=
+        2 * kLaunch + numbers * double(element_size(problem.dtype)) / device.copy_bytes_per_us;
+  }
+  const int detail[] = {
+      c.warps_m, c.taps_h << 8 | c.taps_w, c.octets, c.tile_n, c.tile_h, c.tile_w, c.producers,
+      c.stages};
+  std::copy(std::begin(detail), std::end(detail), plan.detail);
+  plan.note = std::to_string(params.row_octets * 8) + " x " + std::to_string(c.octets * 8) +
+              " channels, " + std::to_string(c.taps_h) + "x" + std::to_string(c.taps_w) +
+              " taps, " + std::to_string(params.warps_m * params.warps_n) + "+" +
+              std::to_string(c.producers) + " warps, tile " + std::to_string(c.tile_n) + "x" +
+              std::to_string(c.tile_h) + "x" + std::to_string(c.tile_w) + ", split " +
+              std::to_string(c.split) + ", " +
+              std::to_string(weight_combinations(params) * c.split) + " blocks";
+  return plan;
+}
+
+WeightChoice weight_choice_of(const Plan& plan) {
+  const int32_t* d = plan.detail;
+  return {plan.row, d[0], d[1] >> 8, d[1] & 255, d[2], d[3], d[4], d[5], d[6], d[7], plan.split};
+}
+
+Decision weight_plan(const Problem& problem, const Device& device) {
+  if (problem.dtype == DType::f32 && problem.precision == Precision::ieee)
+    return Decision::decline("grad_weight in strict fp32 is left to direct");
+  if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
+  std::string reason = "no tile fits";
+  const std::vector<WeightCandidate> found =
+      weight_candidates(problem, invented_device(kReference), reason);
+  if (found.empty()) return Decision::decline(reason);
+  WeightCandidate best = *std::min_element(
+      found.begin(), found.end(),
+      [](const auto& a, const auto& b) { return a.predicted_us < b.predicted_us; });
+  WeightParams params;
+  weight_shape(problem, best.choice, params);
+  best.choice.stages = params.stages = stages_that_fit(device, params, problem);
+  best.predicted_us =
+      predict(problem, device, params,
+              weight_tile(best.choice.row, static_cast<int>(element_size(problem.dtype))));
+  return Decision::accept(weight_plan_of(problem, device, best));
+}
+
+}  // namespace convt2d::cuda::igemm

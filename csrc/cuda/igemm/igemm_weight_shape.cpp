@@ -1,0 +1,154 @@
+#include "cuda/igemm/igemm_weight_shape.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "core/phases.h"
+#include "cuda/gather_axes.h"
+
+namespace convt2d::cuda::igemm {
+namespace {
+
+constexpr int64_t kFarthest = 32000;    // offsets are stored in 16 bits
+constexpr int64_t kMostPieces = 65000;  // of a tile, see divide()
+constexpr int kTurnPixels = 32768;      // summed in registers before they join a sum in memory
+
+// The rows of the patch that a part's taps need, and the loads that bring a row of it in.
+struct Patch {
+  int rows = 0, loads = 0;
+};
+
+std::string build_axis(const Axis& axis, int part, int tile, int load, WeightAxis& table,
+                       Patch& patch) {
+  if (axis.kernel >= kMaxTaps) return "kernel extent " + std::to_string(axis.kernel) + " > 127";
+  const int64_t farthest = std::max(std::abs(axis.near_pad), axis.kernel * axis.dilation);
+  if (farthest > kFarthest || axis.stride > kFarthest)
+    return "taps reach " + std::to_string(std::max(farthest, axis.stride)) + " pixels";
+  const auto offset = [&](int64_t tap) { return tap * axis.dilation - axis.near_pad; };
+  const auto quotient = [&](int64_t tap) { return floor_div(offset(tap), axis.stride); };
+  const auto residue = [&](int64_t tap) { return offset(tap) - quotient(tap) * axis.stride; };
+  std::vector<int> order(axis.kernel);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return residue(a) < residue(b); });
+  table.taps = static_cast<int32_t>(axis.kernel);
+  table.part = std::min(part, table.taps);
+  table.parts = static_cast<int32_t>(ceil_div(table.taps, table.part));
+  table.stride = static_cast<int32_t>(axis.stride);
+  table.x_extent = static_cast<int32_t>(axis.in);
+  table.y_extent = static_cast<int32_t>(axis.out);
+  int64_t low = 0, high = 0;  // of the part's patch
+  for (int i = 0; i < table.taps; ++i) {
+    const int tap = order[i];
+    int64_t shift = 0;
+    if (i % table.part != 0) {
+      const int before = order[i - 1];
+      const int64_t step =
+          residue(before) == residue(tap) ? quotient(tap) - quotient(before) : tile;
+      shift = table.shift[i - 1] + std::min<int64_t>(step, tile);
+    } else {
+      low = high = offset(tap);
+    }
+    if (shift > kFarthest || offset(tap) + tile * axis.stride > kFarthest)
+      return "taps lie too far apart";
+    table.tap[i] = static_cast<int16_t>(tap);
+    table.offset[i] = static_cast<int16_t>(offset(tap));
+    table.shift[i] = static_cast<int16_t>(shift);
+    low = std::min(low, offset(tap));
+    high = std::max(high, offset(tap) + (tile - 1) * axis.stride);
+    const int rows = static_cast<int>(shift + tile);
+    patch.rows = std::max(patch.rows, rows);
+    patch.loads = std::max(
+        patch.loads,
+        load == 1 ? rows : static_cast<int>(floor_div(high, load) - floor_div(low, load) + 1));
+  }
+  return {};
+}
+
+}  // namespace
+
+int64_t weight_bytes(const Problem& problem) {
+  return 4 * problem.in_channels * problem.group_out() * problem.h.kernel * problem.w.kernel;
+}
+
+bool writes_partials(const WeightParams& p) {
+  return p.split > 1 || weight_tiles(p) > p.turn_tiles;
+}
+
+int64_t weight_combinations(const WeightParams& p) {
+  return static_cast<int64_t>(p.groups) * p.row_blocks * p.octet_blocks * p.h.parts * p.w.parts;
+}
+
+int64_t weight_tiles(const WeightParams& p) {
+  return static_cast<int64_t>(p.tiles_n) * p.tiles_h * p.tiles_w;
+}
+
+std::string weight_shape(const Problem& problem, const WeightChoice& choice, WeightParams& params) {
+  const bool half = element_size(problem.dtype) == 2;
+  const int vector = half ? 8 : 4;
+  const WeightTile tile = weight_tile(choice.row, half ? 2 : 4);
+  params = {};
+  params.batch = static_cast<int32_t>(problem.batch);
+  params.groups = static_cast<int32_t>(problem.groups);
+  params.rows = static_cast<int32_t>(problem.group_in());
+  params.columns = static_cast<int32_t>(problem.group_out());
+  params.tile_n = choice.tile_n;
+  params.tile_h = choice.tile_h;
+  params.tile_w = choice.tile_w;
+  params.tiles_n = static_cast<int32_t>(ceil_div(problem.batch, choice.tile_n));
+  params.tiles_h = static_cast<int32_t>(ceil_div(problem.h.in, choice.tile_h));
+  params.tiles_w = static_cast<int32_t>(ceil_div(problem.w.in, choice.tile_w));
+  params.tile_h_magic = magic_of(choice.tile_h);
+  params.tile_w_magic = magic_of(choice.tile_w);
+
+  params.x_vectors = problem.x_layout == Layout::nhwc && params.rows % vector == 0;
+  params.y_vectors = problem.y_layout == Layout::nhwc && params.columns % vector == 0;
+  const auto runs = [&](Layout layout, int64_t width, int run) {
+    return layout == Layout::nchw && width % run == 0 && choice.tile_w % run == 0;
+  };
+  params.run = half ? 4 : 2;
+  while (params.run > 1 &&
+         !((params.x_vectors || runs(problem.x_layout, problem.w.in, params.run)) &&
+           (params.y_vectors || runs(problem.y_layout, problem.w.out, params.run))))
+    params.run /= 2;
+  Patch h, w;
+  if (std::string reason = build_axis(problem.h, choice.taps_h, choice.tile_h, 1, params.h, h);
+      !reason.empty())
+    return reason;
+  if (std::string reason = build_axis(problem.w, choice.taps_w, choice.tile_w,
+                                      params.y_vectors ? 1 : params.run, params.w, w);
+      !reason.empty())
+    return reason;
+  params.patch_h = h.rows;
+  params.row_loads =
+      std::max(w.loads, w.rows);  // a tensor that is not aligned is loaded pixel by pixel
+  const int64_t patch = static_cast<int64_t>(choice.tile_n) * h.rows * w.rows;
+  const int64_t entries = static_cast<int64_t>(choice.tile_n) * h.rows * params.row_loads;
+  params.pixels =
+      static_cast<int32_t>(ceil_div(choice.tile_n * choice.tile_h * choice.tile_w, 32) * 32);
+
+  const int units = params.h.part * params.w.part * choice.octets;
+  params.warps_m = choice.warps_m;
+  params.warps_n = static_cast<int32_t>(ceil_div(units, tile.units));
+  params.units = params.warps_n * tile.units;
+  params.octets = choice.octets;
+  params.row_octets = choice.warps_m * tile.row_tiles * 2;
+  params.row_blocks = static_cast<int32_t>(ceil_div(params.rows, params.row_octets * 8));
+  params.octet_blocks = static_cast<int32_t>(ceil_div(ceil_div(params.columns, 8), choice.octets));
+  params.producers = choice.producers;
+  params.stages = choice.stages;
+  params.split = choice.split;
+  const int64_t pieces =
+      std::max(params.row_octets * int64_t{params.pixels}, choice.octets * entries) * 2;
+  if (pieces > kMostPieces) return "a tile has too many pieces (" + std::to_string(pieces) + ")";
+  params.patch_pixels = static_cast<int32_t>(patch);
+  params.y_loads = static_cast<int32_t>(entries);
+  // Sums of a dW that has no room beside itself stay in registers to the end.
+  params.turn_tiles = choice.split == 1 && weight_bytes(problem) > kWorkspaceLimit
+                          ? INT32_MAX
+                          : std::max(1, kTurnPixels / params.pixels);
+  return {};
+}
+
+}  // namespace convt2d::cuda::igemm

@@ -1,0 +1,36 @@
+// From a Problem to the numbers of the grad_weight kernel; shared by the planner and the launcher.
+#pragma once
+
+#include <string>
+
+#include "core/plan.h"
+#include "cuda/igemm/igemm_weight_config.h"
+
+namespace convt2d::cuda::igemm {
+
+// A choice of tile: what Plan.row, Plan.split and Plan.detail carry.
+struct WeightChoice {
+  int row;                     // see weight_tile()
+  int warps_m;                 // warps along input channels
+  int taps_h, taps_w, octets;  // of a block
+  int tile_n, tile_h, tile_w;  // pixels of a K tile
+  int producers;               // warps that bring tiles in
+  int stages;                  // K tiles in shared memory
+  int split;                   // pieces of the reduction
+};
+
+// Everything of WeightParams that follows from the problem and the choice, pointers and strides aside.
+// Returns why it cannot be done, or an empty string.
+std::string weight_shape(const Problem& problem, const WeightChoice& choice, WeightParams& params);
+
+constexpr int64_t kWorkspaceLimit = int64_t{32} << 20;
+
+// Bytes of one piece's partial sums; whether there are any.
+int64_t weight_bytes(const Problem& problem);
+bool writes_partials(const WeightParams& params);
+
+// Blocks' worth of dW, and tiles of K.
+int64_t weight_combinations(const WeightParams& params);
+int64_t weight_tiles(const WeightParams& params);
+
+}  // namespace convt2d::cuda::igemm
