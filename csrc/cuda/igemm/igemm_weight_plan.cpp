@@ -47,6 +47,7 @@ double room(const Device& device, const WeightParams& p, int element_bytes) {
 // are the same with and without, so this may depend on the GPU.
 int stages_that_fit(const Device& device, WeightParams p, const Problem& problem) {
   const int bytes = static_cast<int>(element_size(problem.dtype));
+  p.stages = 2;
   if (!p.x_vectors && !p.y_vectors) return p.stages;
   const double before = room(device, p, bytes);
   p.stages = 3;
@@ -242,6 +243,7 @@ std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Dev
       for (int warps : {3, 4, 6, 12}) {
         params.producers = choice.producers = warps - params.warps_m * params.warps_n;
         if (choice.producers < 1) continue;
+        params.stages = choice.stages = stages_that_fit(device, params, problem);
         for (int split : splits) {
           params.split = choice.split = split;
           if (partial_bytes(problem, params) > kWorkspaceLimit) {

@@ -46,7 +46,8 @@ __device__ __forceinline__ Operand<T> x_operand(const WeightParams& p, const Wei
                                                 const WeightTables& tables, TileOrigin o,
                                                 uint32_t stage) {
   const int first = at.row_block * p.row_octets * 8, run = x_run(p);
-  const int offset = o.n * p.x_stride[0] + o.h * p.x_stride[2] + o.w * p.x_stride[3];
+  const int64_t offset =
+      int64_t{o.n} * p.x_stride[0] + int64_t{o.h} * p.x_stride[2] + int64_t{o.w} * p.x_stride[3];
   return {static_cast<const T*>(p.x) + (at.group * p.rows + first) * p.x_stride[1] + offset,
           p.x_stride[1],
           p.rows - first,
@@ -71,7 +72,9 @@ __device__ __forceinline__ Operand<T> y_operand(const WeightParams& p, const Wei
                                                 uint32_t stage) {
   const int first = at.octet_block * p.octets * 8;
   const int h = o.h * p.h.stride, w = o.w * p.w.stride;
-  const int offset = o.n * p.y_stride[0] + h * p.y_stride[2] + w * p.y_stride[3];
+  // A tile may start past the end of dY, where nothing of it exists.
+  const int64_t offset =
+      int64_t{o.n} * p.y_stride[0] + int64_t{h} * p.y_stride[2] + int64_t{w} * p.y_stride[3];
   return {static_cast<const T*>(p.y) + (at.group * p.columns + first) * p.y_stride[1] + offset,
           p.y_stride[1],
           p.columns - first,
