@@ -28,7 +28,8 @@ def precision_of(tensor: Tensor) -> int:
     """The `precision` to call an inner op with."""
     if tensor.dtype is not torch.float32 or not tensor.is_cuda:
         return IEEE
-    # Dynamo may be tracing us (compiled autograd) or a dispatch mode recording (compile, export, make_fx).
+    # Dynamo may be tracing us (compiled autograd), or a dispatch mode recording the call (compile,
+    # export, make_fx).
     if torch.compiler.is_dynamo_compiling() or torch._C._len_torch_dispatch_stack():
         return ASK_WHEN_RUN
     return ambient_precision()

@@ -50,6 +50,6 @@ def clean_state(request):
 
 @pytest.fixture
 def strict_fp32():
-    """For tests that compare two of our results closely: each may come from another family, and those
-    differ where torch's default, TF32, lets them round."""
+    """For tests that compare two of our results closely: each may come from another family, and
+    those differ where torch's default, TF32, lets them round."""
     torch.backends.cudnn.conv.fp32_precision = "ieee"
