@@ -27,8 +27,6 @@ constexpr double kRagged = 0.6;        // what the ends of a run add, in sectors
 constexpr double kTile = 1600;         // tables of a tile, first product, last product
 constexpr double kOverlap = 0.5;       // how much of the lesser work hides behind the greatest
 constexpr double kStalls = 1.55;       // what nothing above accounts for
-constexpr double kNarrow = 1.25;       // tiles of half a sector a row
-constexpr double kPlanes = 1.2;        // 16-bit NCHW in grad_input
 constexpr double kWeights = 3.8;       // filling a buffer with weights, over one with pixels
 
 // What brings a buffer: parcels, how many of them a thread has on their way, and cycles each.
@@ -113,10 +111,7 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
   const double waves = std::ceil(combos * walkers / device.sm_count);
   const double rounds = std::ceil(tiles / walkers) * waves;
   const double prologue = p.weight_stages ? 0 : 2 * p.chunks * weight_fill * waves;
-  const bool by_pixels = p.source_mode != kVectors;
-  const double slow = (by_pixels && p.tile_w * p.w.source_step <= 8 ? kNarrow : 1) *
-                      (half && by_pixels && !forward ? kPlanes : 1);
-  const double busy_us = kStalls * slow * (rounds * cycles + prologue) / kClock;
+  const double busy_us = kStalls * (rounds * cycles + prologue) / kClock;
 
   const double l2_bytes =
       tensor_bytes(problem) * scatter + combos * tiles * (source_sectors + weight_sectors) * 32;
@@ -188,17 +183,6 @@ int walkers_for(const GatherParams& p, const Device& device) {
       std::min(std::max<int64_t>(1, device.sm_count / combinations(p)), tiles_of(p)));
 }
 
-// Whether a shape fits with the smallest buffers there are.
-bool fits_somehow(GatherChoice choice, GatherParams params, TileRow tile, const Device& device) {
-  choice.slice_shift = 0;
-  choice.source_stages = 2;
-  choice.weight_stages = 2;
-  choice.part_products = (std::max(1, params.max_products) + 7) / 8;
-  params.chunks = 1;
-  set_buffers(choice, params);
-  return shared_map(params, tile).total <= device.smem_optin;
-}
-
 // The few shapes whose tiles promise most with buffers of any size, so that the search stays short.
 std::vector<GatherChoice> best_shapes(const Problem& problem, const Device& device, int row,
                                       int stack_h, int stack_w, std::string& reason) {
@@ -212,10 +196,6 @@ std::vector<GatherChoice> best_shapes(const Problem& problem, const Device& devi
     GatherParams params;
     if (std::string why = gather_shape(problem, choice, params); !why.empty()) {
       reason = why;
-      continue;
-    }
-    if (!fits_somehow(choice, params, tile, device)) {
-      reason = "a tile needs more shared memory than a block has";
       continue;
     }
     const int walkers = walkers_for(params, device);
