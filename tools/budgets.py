@@ -60,7 +60,8 @@ def gpu_targets(library: bytes) -> set[str]:
 
 def kernels(library: bytes) -> Counter[str]:
     """Kernel instances of each family: distinct registered names (the symbol table is stripped)."""
-    names = set(re.findall(rb"(?<=\0)_ZN\w*convt2d_[a-z0-9]+_\w*kernel\w*(?=\0)", library))
+    # A name may follow a string that the compiler laid down without its end.
+    names = set(re.findall(rb"_ZN7convt2d\w*convt2d_[a-z0-9]+_\w*kernel\w*(?=\0)", library))
     families = (re.search(rb"convt2d_([a-z0-9]+)_", name) for name in names)
     return Counter(family[1].decode() for family in families if family)
 
