@@ -1,13 +1,55 @@
-// What the tensor-core families' GatherParams have in common, by the names of their fields: operands and
-// strides, and how many blocks' worth of work there is.
+// What the tensor-core families have in common on the host. GatherParams are theirs; here are the operands,
+// extents and tiles of them, by the names of the fields, how much work there is, and the choice among candidates.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "core/args.h"
+#include "core/phases.h"
+#include "core/plan.h"
 #include "core/problem.h"
+#include "cuda/gather_axes.h"
 
 namespace convt2d::cuda {
+
+// The candidate with the least predicted time, the first of equals.
+template <class Candidate>
+const Candidate& cheapest(const std::vector<Candidate>& found) {
+  return *std::min_element(found.begin(), found.end(), [](const auto& a, const auto& b) {
+    return a.predicted_us < b.predicted_us;
+  });
+}
+
+// Batch, groups and channels of a group.
+template <class Params>
+void set_extents(const Problem& problem, Params& params) {
+  const bool forward = problem.direction == Direction::fwd;
+  params.batch = static_cast<int32_t>(problem.batch);
+  params.groups = static_cast<int32_t>(problem.groups);
+  params.reduce = static_cast<int32_t>(forward ? problem.group_in() : problem.group_out());
+  params.columns = static_cast<int32_t>(forward ? problem.group_out() : problem.group_in());
+}
+
+// The taps of both axes, `slots_h` x `slots_w` phases together. Returns why it cannot be done, or an empty string.
+template <class Params>
+std::string set_axes(const Problem& problem, int slots_h, int slots_w, Params& params) {
+  const std::string reason = build_axis(problem, problem.h, slots_h, params.h);
+  return reason.empty() ? build_axis(problem, problem.w, slots_w, params.w) : reason;
+}
+
+// The tile of a choice and how many of them cover the positions, whose axes are set.
+template <class Choice, class Params>
+void set_tiles(const Problem& problem, const Choice& choice, Params& params) {
+  params.tile_n = choice.tile_n;
+  params.tile_h = choice.tile_h;
+  params.tile_w = choice.tile_w;
+  params.tiles_n = static_cast<int32_t>(ceil_div(problem.batch, choice.tile_n));
+  params.tiles_h = static_cast<int32_t>(ceil_div(position_extent(params.h), choice.tile_h));
+  params.tiles_w = static_cast<int32_t>(ceil_div(position_extent(params.w), choice.tile_w));
+}
 
 // A block works on one combination of (group, column tile, phases) and walks tiles of positions.
 template <class Params>

@@ -321,15 +321,12 @@ Decision plan(const Problem& problem, const Device& device) {
   if (problem.dtype == DType::f32 && problem.precision == Precision::ieee)
     return Decision::decline("strict fp32 is left to igemm");
   if (problem.direction == Direction::grad_weight)
-    return Decision::decline("grad_weight is left to direct");
+    return Decision::decline("grad_weight is left to igemm and direct");
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
   std::string reason = "no tile fits";
   const std::vector<GatherCandidate> found = gather_candidates(problem, device, reason);
   if (found.empty()) return Decision::decline(reason);
-  const GatherCandidate& best = *std::min_element(
-      found.begin(), found.end(),
-      [](const auto& a, const auto& b) { return a.predicted_us < b.predicted_us; });
-  return Decision::accept(plan_of(best));
+  return Decision::accept(plan_of(cheapest(found)));
 }
 
 }  // namespace convt2d::cuda::hopper

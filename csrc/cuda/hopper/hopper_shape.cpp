@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/phases.h"
+#include "cuda/gather_params.h"
 
 namespace convt2d::cuda::hopper {
 namespace {
@@ -16,10 +17,6 @@ struct Planes {
 Planes planes_of(const AxisTable& axis, int tile, int span) {
   return {std::min(axis.source_step, span + 1), tile + span / axis.source_step};
 }
-
-}  // namespace
-
-namespace {
 
 // How many elements before the first column of a patch its vectors start, at most, if they start on
 // multiples of `piece`.
@@ -86,28 +83,18 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
   const int slice = half ? 16 : 8;  // channels
   const int vector = half ? 8 : 4;  // elements of 16 bytes
   params = {};
-  params.batch = static_cast<int32_t>(problem.batch);
-  params.groups = static_cast<int32_t>(problem.groups);
   params.element_bytes = static_cast<int32_t>(element_size(problem.dtype));
-  params.reduce = static_cast<int32_t>(forward ? problem.group_in() : problem.group_out());
-  params.columns = static_cast<int32_t>(forward ? problem.group_out() : problem.group_in());
+  set_extents(problem, params);
 
   const auto slots = [&](const Axis& axis, int most) {
     return static_cast<int>(std::min<int64_t>(most, phases_of(problem, axis)));
   };
   const int slots_h = tile.channel_rows ? 1 : slots(problem.h, choice.stack_h);
   const int slots_w = slots(problem.w, tile.channel_rows ? tile.slots : choice.stack_w);
-  if (std::string reason = build_axis(problem, problem.h, slots_h, params.h); !reason.empty())
-    return reason;
-  if (std::string reason = build_axis(problem, problem.w, slots_w, params.w); !reason.empty())
+  if (std::string reason = set_axes(problem, slots_h, slots_w, params); !reason.empty())
     return reason;
 
-  params.tile_n = choice.tile_n;
-  params.tile_h = choice.tile_h;
-  params.tile_w = choice.tile_w;
-  params.tiles_n = static_cast<int32_t>(ceil_div(problem.batch, choice.tile_n));
-  params.tiles_h = static_cast<int32_t>(ceil_div(position_extent(params.h), choice.tile_h));
-  params.tiles_w = static_cast<int32_t>(ceil_div(position_extent(params.w), choice.tile_w));
+  set_tiles(problem, choice, params);
 
   const int room = tile.width / (slots_h * slots_w);
   const Layout destination = forward ? problem.y_layout : problem.x_layout;
@@ -123,15 +110,14 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
 
   const Layout source = forward ? problem.x_layout : problem.y_layout;
   const int step = params.w.source_step;
-  const int planes = std::min(step, span_of(params.w) + 1);
+  const Planes h = planes_of(params.h, choice.tile_h, span_of(params.h));
+  const Planes w = planes_of(params.w, choice.tile_w, span_of(params.w));
   const bool turned = half && source == Layout::nchw && params.w.source_extent % 2 == 0 &&
-                      planes == step && vector % planes == 0;
+                      w.count == step && vector % step == 0;
   params.source_mode = source == Layout::nhwc && params.reduce % vector == 0 ? kVectors
                        : !turned                                             ? kPixels
                        : params.w.source_extent % vector == 0                ? kTurned
                                                                              : kTurnedWords;
-  const Planes h = planes_of(params.h, choice.tile_h, span_of(params.h));
-  const Planes w = planes_of(params.w, choice.tile_w, span_of(params.w));
   params.plane_h = h.extent;
   params.plane_w = w.extent;
   params.planes_h = h.count;

@@ -260,10 +260,7 @@ Decision plan(const Problem& problem, const Device& device) {
   std::string reason = "no tile fits";
   const std::vector<GatherCandidate> found = gather_candidates(problem, device, reason);
   if (found.empty()) return Decision::decline(reason);
-  const GatherCandidate& best = *std::min_element(
-      found.begin(), found.end(),
-      [](const auto& a, const auto& b) { return a.predicted_us < b.predicted_us; });
-  return Decision::accept(plan_of(best));
+  return Decision::accept(plan_of(cheapest(found)));
 }
 
 }  // namespace convt2d::cuda::igemm

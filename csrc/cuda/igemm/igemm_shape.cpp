@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/phases.h"
+#include "cuda/gather_params.h"
 
 namespace convt2d::cuda::igemm {
 
@@ -10,28 +11,18 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
   const TileRow tile = kTiles[choice.row];
   const bool forward = problem.direction == Direction::fwd;
   params = {};
-  params.batch = static_cast<int32_t>(problem.batch);
-  params.groups = static_cast<int32_t>(problem.groups);
-  params.reduce = static_cast<int32_t>(forward ? problem.group_in() : problem.group_out());
-  params.columns = static_cast<int32_t>(forward ? problem.group_out() : problem.group_in());
+  set_extents(problem, params);
 
   // Column phases first: they make NCHW rows contiguous. Row phases take what is left.
   const int slots_w =
       static_cast<int>(std::min<int64_t>(tile.slots, phases_of(problem, problem.w)));
   const int slots_h =
       static_cast<int>(std::min<int64_t>(tile.slots / slots_w, phases_of(problem, problem.h)));
-  if (std::string reason = build_axis(problem, problem.h, slots_h, params.h); !reason.empty())
-    return reason;
-  if (std::string reason = build_axis(problem, problem.w, slots_w, params.w); !reason.empty())
+  if (std::string reason = set_axes(problem, slots_h, slots_w, params); !reason.empty())
     return reason;
 
   params.warps = choice.warps;
-  params.tile_n = choice.tile_n;
-  params.tile_h = choice.tile_h;
-  params.tile_w = choice.tile_w;
-  params.tiles_n = static_cast<int32_t>(ceil_div(problem.batch, choice.tile_n));
-  params.tiles_h = static_cast<int32_t>(ceil_div(position_extent(params.h), choice.tile_h));
-  params.tiles_w = static_cast<int32_t>(ceil_div(position_extent(params.w), choice.tile_w));
+  set_tiles(problem, choice, params);
   params.column_tiles = static_cast<int32_t>(ceil_div(params.columns, tile.columns));
 
   const bool half = element_size(problem.dtype) == 2;

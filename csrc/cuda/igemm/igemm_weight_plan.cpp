@@ -7,6 +7,7 @@
 #include "core/phases.h"
 #include "cuda/cuda_families.h"
 #include "cuda/direct/direct.h"
+#include "cuda/gather_params.h"
 
 namespace convt2d::cuda::igemm {
 namespace {
@@ -303,9 +304,7 @@ Decision weight_plan(const Problem& problem, const Device& device) {
   const std::vector<WeightCandidate> found =
       weight_candidates(problem, invented_device(kReference), reason);
   if (found.empty()) return Decision::decline(reason);
-  WeightCandidate best = *std::min_element(
-      found.begin(), found.end(),
-      [](const auto& a, const auto& b) { return a.predicted_us < b.predicted_us; });
+  WeightCandidate best = cheapest(found);
   WeightParams params;
   weight_shape(problem, best.choice, params);
   best.choice.stages = params.stages = stages_that_fit(device, params, problem);
