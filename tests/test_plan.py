@@ -97,6 +97,7 @@ def test_must_not_refuse(row):
 MANY = Case("many_channels", 16, 192, 96, (40, 56), (4, 4), (2, 2), (1, 1))
 SAME = Case("stride_1", 8, 48, 48, (200, 300), (3, 3), (1, 1), (1, 1))
 SHUFFLE = Case("k_is_s", 8, 96, 48, (100, 120), (2, 2), (2, 2))
+PATCHES = Case("patches_of_4", 8, 192, 192, (30, 37), (4, 4), (4, 4))
 BILINEAR = Case("depthwise", 8, 96, 96, (40, 48), (4, 4), (2, 2), (1, 1), groups=96)
 FEW = Case("two_channels", 4, 2, 2, (64, 80), (4, 4), (2, 2), (1, 1))
 # Elsewhere fp32 multiply-adds are as fast as TF32 or nearly, and `direct` may win.
@@ -110,6 +111,7 @@ REGIMES = (
     (SAME, TENSOR_CORES, ("forward", "grad_input"), DENSE, HOPPER, "hopper"),
     (SHUFFLE, TENSOR_CORES, ("forward",), DENSE, NOT_HOPPER, "igemm"),
     (SHUFFLE, ("f16", "bf16"), ("forward",), DENSE, HOPPER, "hopper"),
+    (PATCHES, TENSOR_CORES, ("forward", "grad_input"), DENSE, HOPPER, "hopper"),
     (SAME, ("f32",), ("forward",), ("nchw",), ("h200", "h100"), "igemm"),  # three tf32 products
     (SHUFFLE, ("f32",), ("forward",), ("nchw",), BOARDS, "direct"),  # sums too short for them
     (FEW, ("f32", "f64"), ("forward",), ("nchw",), BOARDS, "direct"),

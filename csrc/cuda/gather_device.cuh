@@ -77,26 +77,36 @@ __device__ __noinline__ void repair_nan(const Params* params, T* element, int gr
   *element = Numeric<T>::narrow(sum);
 }
 
-// Stores a run of 4 to 16 bytes at an address that is a multiple of them.
-template <class T, int COUNT>
-__device__ __forceinline__ void store_run(T* to, const float (&value)[COUNT]) {
-  constexpr int kWords = COUNT * int(sizeof(T)) / 4;
-  uint32_t word[kWords];
+// A run of numbers as they lie in memory.
+template <class T, int COUNT, int WORDS>
+__device__ __forceinline__ void pack_run(const float (&value)[COUNT], uint32_t (&word)[WORDS]) {
+  static_assert(WORDS * 4 == COUNT * sizeof(T));
 #pragma unroll
-  for (int i = 0; i < kWords; ++i) {
+  for (int i = 0; i < WORDS; ++i) {
     if constexpr (sizeof(T) == 4) {
       word[i] = __float_as_uint(value[i]);
     } else {
       word[i] = pack<T>(value[2 * i], value[2 * i + 1]);
     }
   }
-  if constexpr (kWords == 4) {
+}
+
+// Stores a run of 4 to 16 bytes at an address that is a multiple of them.
+template <class T, int WORDS>
+__device__ __forceinline__ void store_packed(T* to, const uint32_t (&word)[WORDS]) {
+  if constexpr (WORDS == 4) {
     store_words(to, word[0], word[1], word[2], word[3]);
-  } else if constexpr (kWords == 2) {
+  } else if constexpr (WORDS == 2) {
     store_words(to, word[0], word[1]);
   } else {
     *reinterpret_cast<uint32_t*>(to) = word[0];
   }
+}
+template <class T, int COUNT>
+__device__ __forceinline__ void store_run(T* to, const float (&value)[COUNT]) {
+  uint32_t word[COUNT * int(sizeof(T)) / 4];
+  pack_run<T>(value, word);
+  store_packed(to, word);
 }
 
 }  // namespace convt2d::cuda

@@ -48,6 +48,8 @@ inline uint32_t of_lane(uint32_t value, int lane) { return show(&value, 1)[lane]
 [[noreturn]] void fail(const char* what);
 void barrier_init(uint32_t address, uint32_t count);
 void barrier_arrive(uint32_t address);
+void barrier_expect(uint32_t address, uint32_t bytes);
+void barrier_copied(uint32_t address, uint32_t bytes);
 void barrier_wait(uint32_t address, uint32_t parity);
 // `bytes` of shared memory at an address; ends the program if the block has no such memory.
 unsigned char* shared(uint32_t address, uint32_t bytes);

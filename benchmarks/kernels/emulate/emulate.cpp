@@ -4,7 +4,7 @@
 //
 // CASES has lines as kernel_bench.cu reads them. Of each case, forward and grad_input, the best plan of every
 // tile and two at random run on integers, with outputs and shared memory filled with NaN before.
-// A block is 512 fibers; warps run in a random order and at uneven speeds. What is found: wrong indices,
+// A thread is a fiber; warps run in a random order and at uneven speeds. What is found: wrong indices,
 // unwritten or misaligned outputs, reads beyond shared memory, protocols that overwrite or never end.
 // What is not: ordinary stores that the tensor cores would see too late, registers, speed.
 #include <cstdio>
@@ -22,6 +22,7 @@ alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
 #include "cuda/cuda_families.h"
 #include "cuda/gather_params.h"
 #include "cuda/hopper/hopper_gather.cuh"
+#include "cuda/hopper/hopper_maps.h"
 #include "cuda/hopper/hopper_plan.h"
 #include "fibers.h"
 #include "problems.h"
@@ -32,10 +33,12 @@ using namespace convt2d;
 using namespace convt2d::cuda;
 
 template <class M, int... ROWS>
-void run(int row, const hopper::GatherParams& params, std::integer_sequence<int, ROWS...>) {
+void run(int row, const hopper::GatherParams& params, const hopper::TensorMaps& maps,
+         std::integer_sequence<int, ROWS...>) {
   const std::function<void()> kernels[] = {
-      [&] { hopper::convt2d_hopper_gather_kernel<M, ROWS>(params); }...};
+      [&] { hopper::convt2d_hopper_gather_kernel<M, ROWS>(params, maps); }...};
   emulate::kernel = kernels[row];
+  emulate::block_dim.x = hopper::threads(hopper::kTiles[row]);
   emulate::shared_bytes = hopper::shared_map(params, hopper::kTiles[row]).total;
   const int64_t blocks = int64_t(params.groups) * params.column_tiles * params.h.groups *
                          params.w.groups * params.walkers;
@@ -82,15 +85,19 @@ bool check(const Case& one, Direction direction) {
     if (rows.insert(candidates[i].choice.row).second) tried.push_back(i);
   for (int i = 0; i < 2 && !candidates.empty(); ++i)
     tried.push_back(emulate::random() % candidates.size());
+  // The last rows are for 16-bit numbers.
+  constexpr int kRows = hopper::kTileCount - (sizeof(T) == 4 ? hopper::kColumnTiles : 0);
   int wrong = 0;
   for (size_t i : tried) {
     const Plan plan = hopper::plan_of(candidates[i]);
+    if (std::getenv("SHOW")) std::printf("%s\n", plan.note.c_str());
     std::memset(result.data(), 0xff, result.size() * sizeof(T));
     hopper::GatherParams params;
     hopper::gather_shape(p, candidates[i].choice, params);
     params.walkers = std::min(candidates[i].walkers, 3);  // so that blocks have several tiles
     set_operands(p, a, params);
-    run<M>(plan.row, params, std::make_integer_sequence<int, hopper::kTileCount>());
+    run<M>(plan.row, params, hopper::maps_of(params, hopper::kTiles[plan.row]),
+           std::make_integer_sequence<int, kRows>());
     int64_t differ = 0;
     for (size_t k = 0; k < result.size(); ++k) {
       T want = Numeric<T>::narrow(k < expected.size() ? expected[k] : 0.f);
@@ -115,7 +122,6 @@ int main(int count, char** arguments) {
   const std::string type = arguments[2];
   const Layout layout = std::string(arguments[3]) == "nhwc" ? Layout::nhwc : Layout::nchw;
   emulate::smem = hopper::smem;
-  emulate::block_dim.x = 512;
   emulate::random.seed(std::atoi(arguments[4]));
   std::ifstream in(arguments[1]);
   bool good = true;

@@ -18,12 +18,7 @@ Index thread_index, block_index, block_dim;
 // Of the emulated block, as its kernel declares it: set once.
 unsigned char* smem;
 constexpr uint32_t kSharedBytes = 232 << 10;
-constexpr int kMostThreads = 512;
-
-[[noreturn]] void fail(const char* what) {
-  std::printf("%s (block %u, thread %u)\n", what, block_index.x, thread_index.x);
-  std::exit(1);
-}
+constexpr int kMostThreads = 640;
 
 namespace {
 
@@ -44,7 +39,7 @@ struct Warp {
 };
 struct Barrier {
   uint32_t count = 0, here = 0;
-  long phase = 0;
+  long phase = 0, bytes = 0;  // to come
 };
 
 std::vector<Fiber> fibers(kMostThreads);
@@ -56,6 +51,18 @@ uint32_t shared_bytes;
 long progress;  // counts what somebody may wait for
 std::mt19937 random;
 std::function<void()> kernel;
+
+}  // namespace
+
+[[noreturn]] void fail(const char* what) {
+  for (auto& [a, b] : barriers)
+    if (std::getenv("SHOW"))
+      std::printf("%u: %u of %u, phase %ld, bytes %ld\n", a, b.here, b.count, b.phase, b.bytes);
+  std::printf("%s (block %u, thread %u)\n", what, block_index.x, thread_index.x);
+  std::exit(1);
+}
+
+namespace {
 
 void fiber_main() {
   kernel();
@@ -146,9 +153,18 @@ bool all_of_warp(bool good) {
 }
 
 void barrier_init(uint32_t address, uint32_t count) { barriers[address] = {count}; }
-void barrier_arrive(uint32_t address) {
+void barrier_arrive(uint32_t address) { barrier_expect(address, 0); }
+void barrier_expect(uint32_t address, uint32_t bytes) {
   Barrier& barrier = barriers[address];
-  if (++barrier.here == barrier.count) barrier.here = 0, ++barrier.phase, ++progress;
+  barrier.bytes += bytes;
+  ++barrier.here;
+  barrier_copied(address, 0);
+}
+void barrier_copied(uint32_t address, uint32_t bytes) {
+  Barrier& barrier = barriers[address];
+  barrier.bytes -= bytes;
+  if (barrier.here == barrier.count && barrier.bytes == 0)
+    barrier.here = 0, ++barrier.phase, ++progress;
 }
 void barrier_wait(uint32_t address, uint32_t parity) {
   while ((barriers[address].phase & 1) == parity) give_way();

@@ -1,10 +1,13 @@
 // Hopper's warpgroup matrix multiply (sm_90a): four warps, both operands in shared memory,
-// asynchronous. Here every operand is in the layout without swizzle whose smallest piece, a core
-// matrix, is eight rows of 16 bytes, 128 bytes in all. That is the one layout in which an operand may
-// start at any row: shifting a patch of pixels by a tap is adding 16 bytes to an address.
+// asynchronous. An operand is made of groups of eight rows, `group` bytes apart, in one of three layouts:
 //
-// A row is 16 bytes along K; `group` bytes lie between eight rows and the next eight, `half` bytes between the
-// first 16 bytes of K and the second.
+//   plain     rows of 16 bytes along K, one after the other; `half` bytes between the first 16 bytes of K and the second
+//   swizzled  rows of 32, 64 or 128 bytes, as the copy engine writes them: the 16-byte pieces of a row trade
+//             places by bits 7 and up of their address
+//   turned    likewise, but rows of N for each K, `block` bytes between one row's worth of N and the next
+//
+// In the first two an operand may start at any row, so shifting a patch of pixels by a tap is adding to an address: the
+// swizzle goes by the address of a piece itself, not by its place in the operand (measured, H200).
 #pragma once
 
 #include <cuda_bf16.h>
@@ -24,8 +27,19 @@ __device__ __forceinline__ uint64_t operand_layout(uint32_t half, uint32_t group
   return static_cast<uint64_t>(half >> 4 & 0x3fff) << 16 |
          static_cast<uint64_t>(group >> 4 & 0x3fff) << 32;
 }
+__device__ __forceinline__ uint64_t swizzled_layout(uint32_t row, uint32_t group) {
+  const uint64_t swizzle = row == 128 ? 1 : row == 64 ? 2 : 3;
+  return swizzle << 62 | operand_layout(16, group);
+}
+__device__ __forceinline__ uint64_t turned_layout(uint32_t row, uint32_t block) {
+  return (swizzled_layout(row, 8 * row) & ~uint64_t{0x3fff0000}) | operand_layout(block, 0);
+}
 __device__ __forceinline__ uint64_t operand(uint64_t layout, uint32_t address) {
   return layout | (address >> 4 & 0x3fff);
+}
+// An operand 16 x `by` bytes further on.
+__device__ __forceinline__ uint64_t advance(uint64_t operand, uint32_t by) {
+  return (operand & ~uint64_t{0xffffffff}) | (static_cast<uint32_t>(operand) + by);
 }
 
 // Around the registers of a sum: before the first multiplication that adds to them; after the last one
@@ -68,10 +82,10 @@ __device__ __forceinline__ void fewer_registers() {
 #endif
 }
 
-// sum[64 x WIDTH] += a[64 x 32 bytes of K] * b[WIDTH x 32 bytes of K]^T. Thread t of the warpgroup holds,
+// sum[64 x WIDTH] += a[64 x 32 bytes of K] * b[WIDTH x 32 bytes of K]^T; b may come TURNED (16 bit only). Thread t of the warpgroup holds,
 // with g = t % 32 / 4, rows 16 * (t / 32) + g (registers 4 i, 4 i + 1) and + g + 8 (4 i + 2, 4 i + 3),
 // columns 8 i + t % 4 * 2 and the next.
-template <class T, int WIDTH>
+template <class T, int WIDTH, bool TURNED = false>
 struct Wgmma;
 
 // The register lists of the instruction: names in the text, operands behind it.
@@ -94,9 +108,9 @@ struct Wgmma;
 #define CONVT2D_SUMS_64(i) CONVT2D_SUMS_32(i), CONVT2D_SUMS_32(i + 32)
 
 #ifdef CONVT2D_HAS_WGMMA
-#define CONVT2D_WGMMA(TYPE, SHAPE, NAME, WIDTH, COUNT, TAIL, A, B)                          \
+#define CONVT2D_WGMMA(TYPE, SHAPE, NAME, WIDTH, COUNT, TAIL, TURNED, A, B)                  \
   template <>                                                                               \
-  struct Wgmma<TYPE, WIDTH> {                                                               \
+  struct Wgmma<TYPE, WIDTH, TURNED> {                                                       \
     static __device__ __forceinline__ void add(float (&d)[COUNT], uint64_t a, uint64_t b) { \
       asm volatile("wgmma.mma_async.sync.aligned.m64n" #WIDTH SHAPE NAME                    \
                    " {" CONVT2D_NAMES_##COUNT "}, %" A ", %" B ", 1, 1, 1" TAIL ";"         \
@@ -105,23 +119,25 @@ struct Wgmma;
     }                                                                                       \
   };
 #else
-#define CONVT2D_WGMMA(TYPE, SHAPE, NAME, WIDTH, COUNT, TAIL, A, B)                      \
+#define CONVT2D_WGMMA(TYPE, SHAPE, NAME, WIDTH, COUNT, TAIL, TURNED, A, B)              \
   template <>                                                                           \
-  struct Wgmma<TYPE, WIDTH> {                                                           \
+  struct Wgmma<TYPE, WIDTH, TURNED> {                                                   \
     static __device__ __forceinline__ void add(float (&)[COUNT], uint64_t, uint64_t) {} \
   };
 #endif
 
-#define CONVT2D_WGMMA_WIDTHS(TYPE, SHAPE, NAME, TAIL)        \
-  CONVT2D_WGMMA(TYPE, SHAPE, NAME, 8, 4, TAIL, "4", "5")     \
-  CONVT2D_WGMMA(TYPE, SHAPE, NAME, 16, 8, TAIL, "8", "9")    \
-  CONVT2D_WGMMA(TYPE, SHAPE, NAME, 32, 16, TAIL, "16", "17") \
-  CONVT2D_WGMMA(TYPE, SHAPE, NAME, 64, 32, TAIL, "32", "33") \
-  CONVT2D_WGMMA(TYPE, SHAPE, NAME, 128, 64, TAIL, "64", "65")
+#define CONVT2D_WGMMA_WIDTHS(TYPE, SHAPE, NAME, TAIL, TURNED)        \
+  CONVT2D_WGMMA(TYPE, SHAPE, NAME, 8, 4, TAIL, TURNED, "4", "5")     \
+  CONVT2D_WGMMA(TYPE, SHAPE, NAME, 16, 8, TAIL, TURNED, "8", "9")    \
+  CONVT2D_WGMMA(TYPE, SHAPE, NAME, 32, 16, TAIL, TURNED, "16", "17") \
+  CONVT2D_WGMMA(TYPE, SHAPE, NAME, 64, 32, TAIL, TURNED, "32", "33") \
+  CONVT2D_WGMMA(TYPE, SHAPE, NAME, 128, 64, TAIL, TURNED, "64", "65")
 
-CONVT2D_WGMMA_WIDTHS(__half, "k16", ".f32.f16.f16", ", 0, 0")
-CONVT2D_WGMMA_WIDTHS(__nv_bfloat16, "k16", ".f32.bf16.bf16", ", 0, 0")
-CONVT2D_WGMMA_WIDTHS(float, "k8", ".f32.tf32.tf32", "")
+CONVT2D_WGMMA_WIDTHS(__half, "k16", ".f32.f16.f16", ", 0, 0", false)
+CONVT2D_WGMMA_WIDTHS(__half, "k16", ".f32.f16.f16", ", 0, 1", true)
+CONVT2D_WGMMA_WIDTHS(__nv_bfloat16, "k16", ".f32.bf16.bf16", ", 0, 0", false)
+CONVT2D_WGMMA_WIDTHS(__nv_bfloat16, "k16", ".f32.bf16.bf16", ", 0, 1", true)
+CONVT2D_WGMMA_WIDTHS(float, "k8", ".f32.tf32.tf32", "", false)
 
 #undef CONVT2D_WGMMA_WIDTHS
 #undef CONVT2D_WGMMA

@@ -2,16 +2,19 @@
 //
 // Both directions gather (core/phases.h): a destination position of one phase sums source pixels times
 // weights over its taps. As a GEMM:  positions x columns (Cout forward, Cin in grad_input), reduction
-// K = taps x the other channel count. A block has 16 warps in four warpgroups with two roles:
+// K = taps x the other channel count. The warpgroups of a block have two roles:
 //
-//   producers (2)  bring K in chunks to shared memory: the source patch, halo included, so all taps share
-//                  it; and the weights, unless all of them fit and stay
-//   consumers (2)  multiply (wgmma, both operands from shared memory) and store
+//   producers  bring K in chunks to shared memory: the source patch, halo included, so all taps share
+//              it; and the weights, unless all of them fit and stay
+//   consumers  multiply (wgmma, both operands from shared memory) and store
 //
-// Everything in shared memory is rows of 16 bytes along K; two of them are a slice, what one wgmma eats:
+// Where the copy engine can bring an operand (NHWC; TileRow::copied), a chunk of K is one row of a pixel or of a
+// column of the weights, swizzled. Otherwise everything in shared memory is rows of 16 bytes along K. Two times 16
+// bytes are a slice, what one wgmma eats:
 //
-//   source   [slice][half][plane][pixel of the plane][16 B]
-//   weights  [slice][product][half][row][16 B]
+//   source    [slice][half][plane][pixel of the plane][16 B]    copied [pixel of a plane][slice][32 B]
+//   weights   [slice][product][half][row][16 B]                 copied [product][row][slice][32 B], or
+//                                                             [product][block of columns][K][32 to 128 B]
 //
 // A plane holds the pixels of one residue modulo the source step (grad_input; forward has one plane), so
 // that neighbouring positions are neighbouring pixels. A product is one source offset: the patch, shifted
@@ -26,6 +29,8 @@
 //                 neighbouring outputs of a row, all column phases of it interleaved.
 #pragma once
 
+#include <cuda.h>
+
 #include <cstdint>
 
 #include "core/types.h"
@@ -33,66 +38,103 @@
 
 namespace convt2d::cuda::hopper {
 
-constexpr int kProducers = 256, kConsumers = 256;  // threads
-constexpr int kThreads = kProducers + kConsumers;
-constexpr int kConsumerGroups = 2;
-constexpr int kProducerRegisters = 96, kConsumerRegisters = 160;  // 256 x each fill the file
-constexpr int kGroup = 8;                                         // pixels of a core matrix
-constexpr int kHalfBytes = 16;                                    // of a row
-constexpr int kSliceBytes = 32;                                   // of a row
+constexpr int kGroup = 8;         // pixels of a core matrix
+constexpr int kHalfBytes = 16;    // of a row
+constexpr int kSliceBytes = 32;   // of a row
+constexpr int kSwizzleRows = 8;   // after which the pattern of a swizzled row comes again
 constexpr int kChannelRows = 64;  // channels a tile of channel rows has
 constexpr int kMaxStages = 8;
 constexpr int kMaxKernelTaps = 64;  // of turned kernels
 
-// Sums of a consumer thread: width / 2 x operands x slots, at most 128.
+// How a block is divided. Sums of a consumer thread: width / 2 x operands x slots.
 struct TileRow {
   bool channel_rows;
+  bool copied;   // the copy engine brings the source
   int width;     // N of the instruction
   int operands;  // of positions, for each consumer group
   int slots;     // phases with sums of their own
+  bool columns_copied =
+      false;  // the weights too, whose columns are contiguous: 16-bit NHWC forward
 };
 // The one table of tiles; hopper_gather_launch.cuh instantiates exactly these, by index.
 constexpr TileRow kTiles[] = {
-    {false, 8, 4, 1},  // up to 8 columns, phases included
-    {false, 16, 4, 1}, {false, 32, 4, 1},
-    {false, 64, 2, 1}, {false, 128, 2, 1},  // many channels, NHWC
-    {true, 128, 2, 1},                      // many channels, stride 1
-    {true, 128, 1, 2},                      // stride 2 rows
-    {true, 64, 1, 4},                       // stride 3 and 4 rows, or stride 2 x 2
+    {false, false, 8, 4, 1},  // up to 8 columns, phases included
+    {false, false, 16, 4, 1},
+    {false, false, 32, 4, 1},
+    {false, false, 64, 2, 1},
+    {false, false, 128, 2, 1},  // many channels
+    {true, false, 128, 2, 1},   // many channels, stride 1
+    {true, false, 128, 1, 2},   // stride 2 rows
+    {true, false, 64, 1, 4},    // stride 3 and 4 rows, or stride 2 x 2
+    // Copied ones last: they are compiled on their own.
+    {false, true, 8, 2, 1},
+    {false, true, 16, 2, 1},
+    {false, true, 32, 2, 1},
+    {false, true, 64, 2, 1},
+    {false, true, 128, 1, 1},
+    {false, true, 32, 2, 1, true},
+    {false, true, 64, 2, 1, true},
+    {false, true, 128, 1, 1, true},
 };
-constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
+constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]), kCopiedTiles = 8,
+              kColumnTiles = 3;  // the last of them
+static_assert(kTiles[kTileCount - kCopiedTiles].copied &&
+              kTiles[kTileCount - kColumnTiles].columns_copied);
+
+// Warpgroups with 128 sums a thread and as many that move data, which takes registers too; or, since the copy
+// engine needs but one thread, more of them with 64 sums, so that while one stores others multiply.
+CONVT2D_HOST_DEVICE constexpr int consumer_groups(TileRow tile) { return tile.copied ? 4 : 2; }
+CONVT2D_HOST_DEVICE constexpr int producer_groups(TileRow tile) { return tile.copied ? 1 : 2; }
+CONVT2D_HOST_DEVICE constexpr int consumers(TileRow tile) { return 128 * consumer_groups(tile); }
+CONVT2D_HOST_DEVICE constexpr int producers(TileRow tile) { return 128 * producer_groups(tile); }
+CONVT2D_HOST_DEVICE constexpr int threads(TileRow tile) {
+  return consumers(tile) + producers(tile);
+}
+// Of a thread; they add up to what the block starts with, a multiple of 8 for each thread.
+CONVT2D_HOST_DEVICE constexpr int consumer_registers(TileRow tile) {
+  return tile.copied ? 104 : 160;
+}
+CONVT2D_HOST_DEVICE constexpr int producer_registers(TileRow tile) { return tile.copied ? 64 : 96; }
 
 CONVT2D_HOST_DEVICE constexpr int operand_positions(TileRow tile) {
   return tile.channel_rows ? tile.width : 64;
 }
 CONVT2D_HOST_DEVICE constexpr int block_positions(TileRow tile) {
-  return kConsumerGroups * tile.operands * operand_positions(tile);
+  return consumer_groups(tile) * tile.operands * operand_positions(tile);
 }
 CONVT2D_HOST_DEVICE constexpr int weight_rows(TileRow tile) {
   return tile.channel_rows ? kChannelRows : tile.width;
 }
-// Bytes of one product's weights for a slice; the 16 more spread products over banks.
-CONVT2D_HOST_DEVICE constexpr int product_bytes(TileRow tile) {
-  return weight_rows(tile) * kSliceBytes + 16;
-}
 
-// How a thread loads the source: 8 channels of a pixel, whole slices, or vectors across K.
+// How the source comes: a thread loads 8 channels of a pixel, whole slices, or vectors across K; or the
+// copy engine brings whole chunks.
 enum SourceMode : int32_t {
   kPixels = 0,       // any strides
   kVectors = 1,      // contiguous channels
-  kTurned = 2,       // 16 bytes of neighbouring pixels, turned on their way (hopper_turn.cuh)
-  kTurnedWords = 3,  // the same, word by word: rows are not made of whole vectors
+  kCopied = 2,       // the same, by the copy engine
+  kTurned = 3,       // 16 bytes of neighbouring pixels, turned on their way (hopper_turn.cuh)
+  kTurnedWords = 4,  // the same, word by word: rows are not made of whole vectors
 };
 
-// The same of the weights. Turned kernels come with pixels and turned pixels, the vectors and columns with
-// vectors of channels.
+// The same of the weights. Turned kernels come with pixels and turned pixels, the others with channels that
+// are contiguous.
 enum WeightMode : int32_t {
   kResident = -1,      // not the producers' business
   kElements = 0,       // any strides
   kWeightVectors = 1,  // contiguous along K
-  kTurnedKernels = 2,  // [columns][taps] contiguous: NCHW forward
-  kTurnedColumns = 3,  // columns of a tap contiguous: NHWC forward
+  kWeightCopied = 2,   // the same, by the copy engine
+  kColumnsCopied =
+      3,  // columns of a tap contiguous, by the copy engine: the tensor core turns them
+  kTurnedKernels = 4,  // [columns][taps] contiguous: NCHW forward
+  kTurnedColumns = 5,  // columns of a tap contiguous: NHWC forward
 };
+CONVT2D_HOST_DEVICE constexpr bool copied(WeightMode mode) {
+  return mode == kWeightCopied || mode == kColumnsCopied;
+}
+
+// How NHWC results are stored: one by one, or as aligned runs of neighbouring channels. For these, columns are dealt
+// to channels so that a thread holds a run; or, where the columns have the channels' order, lanes trade.
+enum StoreMode : int32_t { kSingles = 0, kDealt = 1, kTraded = 2 };
 
 // Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.
 struct GatherParams {
@@ -118,28 +160,74 @@ struct GatherParams {
   int32_t source_stages, weight_stages;  // buffers, an even number; 0 weight stages: all stay
   int32_t part_products, parts;  // products whose weights a stage holds; such parts of a chunk
   int32_t walkers;               // blocks that share one (group, columns, phases) combination
-  int32_t source_mode, weight_mode;
-  int32_t whole_weight_mode;     // if a stage holds all products of a chunk
+  int32_t source_mode;
+  WeightMode weight_mode;
+  WeightMode whole_weight_mode;  // if a stage holds all products of a chunk
   int32_t weight_columns_first;  // of elements: neighbouring threads load neighbouring columns
   int32_t weight_vectors;        // what set_operands finds; weight_mode decides
   int32_t kernel_taps;           // of turned kernels, else 0
   uint32_t kernel_taps_magic;
-  int32_t vector_stores;  // NHWC: runs of neighbouring channels, aligned
-  int32_t max_products;   // of any combination
-  int32_t overrun;        // pixels an operand may reach beyond the patch
+  int32_t store_mode;
+  int32_t max_products;    // of any combination
+  int32_t plane_products;  // of any plane of one
+  int32_t overrun;         // pixels an operand may reach beyond the patch
 };
 
+// What the copy engine is told (hopper_maps.cpp).
+struct TensorMaps {
+  CUtensorMap source, weight;
+};
+
+// Bytes of K that a chunk has, in the elements of shared memory.
+CONVT2D_HOST_DEVICE int chunk_bytes(const GatherParams& p) { return kSliceBytes << p.slice_shift; }
+// From a pixel to its neighbour in shared memory.
+CONVT2D_HOST_DEVICE int pixel_bytes(const GatherParams& p) {
+  return p.source_mode == kCopied ? chunk_bytes(p) : kHalfBytes;
+}
 CONVT2D_HOST_DEVICE int plane_pixels(const GatherParams& p) {
-  return p.tile_n * p.plane_h * p.plane_w;
+  const int pixels = p.tile_n * p.plane_h * p.plane_w;
+  return p.source_mode == kCopied ? (pixels + kSwizzleRows - 1) / kSwizzleRows * kSwizzleRows
+                                  : pixels;
+}
+// The planes of a patch come together, or one after the other, each with the products that read it.
+CONVT2D_HOST_DEVICE int planes_apart(const GatherParams& p) {
+  return p.source_mode == kCopied ? p.planes_h * p.planes_w : 1;
 }
 CONVT2D_HOST_DEVICE int patch_pixels(const GatherParams& p) {
-  return p.planes_h * p.planes_w * plane_pixels(p);
+  return p.planes_h * p.planes_w / planes_apart(p) * plane_pixels(p);
 }
 // From the first to the second half of a slice, and from slice to slice. The 32 over a multiple of 128 keep
 // the slices of one pixel in different banks, which is how whole slices arrive.
 CONVT2D_HOST_DEVICE int source_half(const GatherParams& p) { return patch_pixels(p) * kHalfBytes; }
 CONVT2D_HOST_DEVICE int source_slice(const GatherParams& p) {
-  return (patch_pixels(p) * kSliceBytes + 127) / 128 * 128 + 32;
+  return p.source_mode == kCopied ? kSliceBytes
+                                  : (patch_pixels(p) * kSliceBytes + 127) / 128 * 128 + 32;
+}
+CONVT2D_HOST_DEVICE int patch_bytes(const GatherParams& p) {
+  return p.source_mode == kCopied ? patch_pixels(p) * chunk_bytes(p)
+                                  : source_slice(p) << p.slice_shift;
+}
+// Copied columns: a product is blocks of neighbouring columns, each a row for every K of a chunk.
+CONVT2D_HOST_DEVICE int column_row(const GatherParams& p) {  // bytes
+  const int bytes = p.tile_channels * p.element_bytes;
+  return bytes < 128 ? bytes : 128;
+}
+CONVT2D_HOST_DEVICE int column_block(const GatherParams& p) {
+  return column_row(p) * (chunk_bytes(p) / p.element_bytes);
+}
+// Bytes of one product's weights: of a slice, where the 16 more spread products over banks; or all of a copied
+// chunk.
+CONVT2D_HOST_DEVICE int product_bytes(const GatherParams& p, TileRow tile) {
+  return copied(p.weight_mode) ? weight_rows(tile) * chunk_bytes(p)
+                               : weight_rows(tile) * kSliceBytes + 16;
+}
+CONVT2D_HOST_DEVICE int weight_slice(const GatherParams& p, TileRow tile) {
+  return p.weight_mode == kWeightCopied    ? kSliceBytes
+         : p.weight_mode == kColumnsCopied ? kSliceBytes / p.element_bytes * column_row(p)
+                                           : p.part_products * product_bytes(p, tile);
+}
+CONVT2D_HOST_DEVICE int part_bytes(const GatherParams& p, TileRow tile) {
+  return p.part_products * product_bytes(p, tile) << (copied(p.weight_mode) ? 0 : p.slice_shift);
 }
 // Positions eight apart in an operand, in pixels.
 CONVT2D_HOST_DEVICE int group_pixels(const GatherParams& p) {
@@ -167,7 +255,7 @@ CONVT2D_HOST_DEVICE constexpr int staging_bytes(TileRow tile, int element_bytes)
 }
 
 // What the consumers look up (hopper_gather.cuh), behind the barriers.
-constexpr int kKnown = 4 * kMaxStages * 8, kKnownBytes = 256;
+constexpr int kKnown = 4 * kMaxStages * 8, kKnownBytes = 320;
 
 // Where turned rows go that nobody wants: one a lane.
 constexpr int kDumpBytes = 32 * kHalfBytes;
@@ -182,8 +270,8 @@ struct ColumnInfo {
 
 // Byte offsets in a block's dynamic shared memory; the planner and the kernel share this.
 struct SharedMap {
-  int32_t barriers, shifts, taps, kernel, dump, columns, positions, destinations, staging, sources,
-      patch, patch_stage, weights, weight_stage, total;
+  int32_t barriers, shifts, taps, firsts, kernel, dump, columns, positions, destinations, staging,
+      sources, patch, patch_stage, weights, weight_stage, total;
 };
 
 CONVT2D_HOST_DEVICE SharedMap shared_map(const GatherParams& p, TileRow tile) {
@@ -196,6 +284,8 @@ CONVT2D_HOST_DEVICE SharedMap shared_map(const GatherParams& p, TileRow tile) {
   at += p.max_products * 4;
   map.taps = at;
   at += p.max_products * stacked(p, tile) * 4;
+  map.firsts = at;
+  at += tile.copied ? (planes_apart(p) + 1) * 4 : 0;
   map.kernel = at;
   at += p.kernel_taps * 4;
   at = (at + 15) / 16 * 16;
@@ -208,17 +298,18 @@ CONVT2D_HOST_DEVICE SharedMap shared_map(const GatherParams& p, TileRow tile) {
   map.destinations = at;
   at += tile.channel_rows ? block_positions(tile) * 8 : 0;
   map.staging = at;
-  at += tile.channel_rows ? kConsumers / 32 * staging_bytes(tile, p.element_bytes) : 0;
+  at += tile.channel_rows ? consumers(tile) / 32 * staging_bytes(tile, p.element_bytes) : 0;
   map.sources = at;  // a list for each producer group
-  at += 2 * (source_units(p) + 3) * 8;
-  at = (at + 127) / 128 * 128;
+  at += tile.copied ? 0 : 2 * (source_units(p) + 3) * 8;
+  const int boundary = tile.copied ? kSwizzleRows * chunk_bytes(p) : 128;
+  at = (at + boundary - 1) / boundary * boundary;
   map.patch = at;
-  map.patch_stage = source_slice(p) << p.slice_shift;
+  map.patch_stage = patch_bytes(p);
   at += p.source_stages * map.patch_stage;
-  const int reach = at + p.overrun * kHalfBytes;
-  at = (at + 127) / 128 * 128;
+  const int reach = at + p.overrun * pixel_bytes(p);
+  at = (at + boundary - 1) / boundary * boundary;
   map.weights = at;
-  map.weight_stage = (p.part_products * product_bytes(tile)) << p.slice_shift;
+  map.weight_stage = part_bytes(p, tile);
   at += (p.weight_stages ? p.weight_stages : p.chunks) * map.weight_stage;
   map.total = at > reach ? at : reach;
   return map;

@@ -3,8 +3,8 @@
 //
 // A persistent block walks tiles of positions for one combination of (group, column tile, phases).
 // Producers and consumers hand buffers to each other through barriers in shared memory: `full` when the
-// producers have filled one, `empty` when the tensor cores have read it. The two consumer groups work on
-// halves of a tile each. Nothing makes them take turns, so they tend to multiply together and then to
+// producers have filled one, `empty` when the tensor cores have read it. The consumer groups work on
+// a part of a tile each. Nothing makes them take turns, so they tend to multiply together and then to
 // store together; while they store, the producers fill the next tile's buffers.
 #pragma once
 
@@ -18,52 +18,80 @@ enum { kAllConsumers = 1, kGroup0 = 2 };
 
 // What a consumer looks up again for each tile, in shared memory: its sums leave it few registers, and what it
 // spills to local memory comes back from L2, since the loads of the producers flood the small L1.
+struct Loop {  // over a tile's chunks
+  uint32_t barriers, patch, weights, shifts, firsts;
+  int patch_stage, weight_stage, products;
+};
 struct Known {
   Scope at;
   SharedMap map;
   Places places;
+  Loop loop;
 };
 static_assert(sizeof(Known) <= kKnownBytes, "SharedMap has no more room");
 
+// Multiplies one slice of the weights with all operands of positions.
 template <class M, int ROW>
-__device__ __forceinline__ void consume(const GatherParams& p, const Known& known) {
+__device__ __forceinline__ void add_slice(Sums<ROW>& sum, int slot, uint64_t weights,
+                                          const uint64_t (&pixels)[kTiles[ROW].operands],
+                                          uint32_t by) {
+  using Multiply = Wgmma<typename M::Element, kTiles[ROW].width, kTiles[ROW].columns_copied>;
+#pragma unroll
+  for (int o = 0; o < kTiles[ROW].operands; ++o) {
+    if constexpr (kTiles[ROW].channel_rows) {
+      Multiply::add(sum[o][slot], weights, advance(pixels[o], by));
+    } else {
+      Multiply::add(sum[o][slot], advance(pixels[o], by), weights);
+    }
+  }
+}
+
+template <class M, int ROW>
+__device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps& maps,
+                                        const Known& known) {
   const Scope& at = known.at;
   const SharedMap& map = known.map;
   const Places& places = known.places;
+  // Whose sums leave more registers keeps this there.
+  const std::conditional_t<kTiles[ROW].copied, const Loop, const Loop&> loop = known.loop;
   using T = typename M::Element;
+  extern __shared__ __align__(1024) unsigned char smem[];
   constexpr TileRow tile = kTiles[ROW];
   constexpr int kPositions = tile.operands * operand_positions(tile);
-  using Multiply = Wgmma<T, tile.width>;
   const int lane = threadIdx.x & 31, group = threadIdx.x / 128;
   const int tiles = p.tiles_n * p.tiles_h * p.tiles_w;
-  const int* const shifts = reinterpret_cast<const int*>(places.base + map.shifts);
-  const uint64_t source_layout = operand_layout(source_half(p), group_pixels(p) * kHalfBytes);
+  const uint64_t source_layout =
+      tile.copied ? swizzled_layout(chunk_bytes(p), group_pixels(p) * pixel_bytes(p))
+                  : operand_layout(source_half(p), group_pixels(p) * kHalfBytes);
   const uint64_t weight_layout =
-      operand_layout(weight_rows(tile) * kHalfBytes, kGroup * kHalfBytes);
+      tile.columns_copied ? turned_layout(column_row(p), column_block(p))
+      : tile.copied && p.weight_mode == kWeightCopied
+          ? swizzled_layout(chunk_bytes(p), kGroup * chunk_bytes(p))
+          : operand_layout(weight_rows(tile) * kHalfBytes, kGroup * kHalfBytes);
   uint32_t first_pixel[tile.operands];  // bytes
 #pragma unroll
   for (int o = 0; o < tile.operands; ++o)
-    first_pixel[o] = operand_pixel(p, tile, group * tile.operands + o) * kHalfBytes;
+    first_pixel[o] = operand_pixel(p, tile, group * tile.operands + o) * pixel_bytes(p);
 
   if (!p.weight_stages) {
-    bring_all_weights<M>(p, at, tile, places, map.weight_stage);
+    bring_all_weights<M, tile.copied, tile.columns_copied>(p, at, tile, maps, places,
+                                                           map.weight_stage);
     fence_for_wgmma();
-    barrier_among(kAllConsumers, kConsumers);
+    barrier_among(kAllConsumers, consumers(tile));
   }
 
-  const int slices = 1 << p.slice_shift;
-  const int chunks = at.products ? p.chunks : 0;
-  const int slice_stride = source_slice(p);
-  const int weight_slice = p.part_products * product_bytes(tile);
+  const int slices = 1 << p.slice_shift, planes = planes_apart(p);
+  const int chunks = loop.products ? p.chunks : 0;
+  const uint32_t source_step = source_slice(p) >> 4, weight_step = weight_slice(p, tile) >> 4;
+  const int product_stride = product_bytes(p, tile);
   Ring source, weight;
   TileWalk walk(p, at.walker);
   for (int now = at.walker; now < tiles; now += p.walkers, walk.advance(p)) {
     const TileOrigin origin = walk.origin(p);
     if constexpr (tile.channel_rows)
-      list_destinations<ROW>(
-          p, at, origin, reinterpret_cast<const int*>(places.base + map.positions),
-          reinterpret_cast<int2*>(places.base + map.destinations) + group * kPositions, group,
-          kGroup0 + group);
+      list_destinations<ROW>(p, at, origin, reinterpret_cast<const int*>(smem + map.positions),
+                             reinterpret_cast<int2*>(smem + map.destinations) + group * kPositions,
+                             group, kGroup0 + group);
     Sums<ROW> sum;
 #pragma unroll
     for (int o = 0; o < tile.operands; ++o)
@@ -81,65 +109,78 @@ __device__ __forceinline__ void consume(const GatherParams& p, const Known& know
       }
       done_source = done_weight = 0;
     };
-    for (int chunk = 0; chunk < chunks; ++chunk) {
-      barrier_wait(places.full_source + source.stage * 8, source.parity);
-      const uint32_t patch = places.patch + source.stage * map.patch_stage;
-      for (int part = 0; part < at.parts; ++part) {
-        const int first_product = part * p.part_products;
-        const int last_product = min(first_product + p.part_products, at.products);
-        if (p.weight_stages) barrier_wait(places.full_weight + weight.stage * 8, weight.parity);
-        const uint32_t weights = places.weights +
-                                 (p.weight_stages ? weight.stage : chunk) * map.weight_stage -
-                                 first_product * product_bytes(tile);
-        int slot_first = 0;
+    const uint32_t full_source = loop.barriers, empty_source = full_source + kMaxStages * 8,
+                   full_weight = empty_source + kMaxStages * 8,
+                   empty_weight = full_weight + kMaxStages * 8;
+    for (int chunk = 0, plane = 0; chunk < chunks;) {
+      int first = 0, last = loop.products;  // that read this buffer
+      if (tile.copied && planes > 1) {
+        first = load_shared_4(loop.firsts + plane * 4);
+        last = load_shared_4(loop.firsts + plane * 4 + 4);
+      }
+      if (first < last) {
+        barrier_wait(full_source + source.stage * 8, source.parity);
+        const uint32_t patch = loop.patch + source.stage * loop.patch_stage;
+        for (int from = first; from < last; from += p.part_products) {
+          const int to = min(from + p.part_products, last);
+          if (p.weight_stages) barrier_wait(full_weight + weight.stage * 8, weight.parity);
+          const uint32_t weights =
+              loop.weights + (p.weight_stages
+                                  ? weight.stage * loop.weight_stage - from * product_stride
+                                  : chunk * loop.weight_stage);
+          int slot_first = 0;
 #pragma unroll
-        for (int s = 0; s < tile.slots; ++s) {
-          const int slot_last =
-              tile.channel_rows ? slot_first + products_of(p, at, s) : at.products;
-          const int last = min(slot_last, last_product);
+          for (int s = 0; s < tile.slots; ++s) {
+            const int slot_last = tile.channel_rows ? slot_first + products_of(p, at, s) : last;
+            const int end = min(slot_last, to);
 #pragma unroll 1
-          for (int i = max(slot_first, first_product); i < last; ++i) {
-            const uint32_t pixels = patch + shifts[i];
-            const uint32_t rows = weights + i * product_bytes(tile);
-            wgmma_fence();
-            for (int slice = 0; slice < slices; ++slice) {
-              const uint64_t w = operand(weight_layout, rows + slice * weight_slice);
+            for (int i = max(slot_first, from); i < end; ++i) {
+              const uint32_t pixels = patch + load_shared_4(loop.shifts + i * 4);
+              const uint64_t w = operand(weight_layout, weights + i * product_stride);
+              uint64_t x[tile.operands];
 #pragma unroll
-              for (int o = 0; o < tile.operands; ++o) {
-                const uint64_t x =
-                    operand(source_layout, pixels + slice * slice_stride + first_pixel[o]);
-                if constexpr (tile.channel_rows) {
-                  Multiply::add(sum[o][s], w, x);
-                } else {
-                  Multiply::add(sum[o][s], x, w);
-                }
+              for (int o = 0; o < tile.operands; ++o)
+                x[o] = operand(source_layout, pixels + first_pixel[o]);
+              wgmma_fence();
+              if (slices == 4) {
+#pragma unroll
+                for (int slice = 0; slice < 4; ++slice)
+                  add_slice<M, ROW>(sum, s, advance(w, slice * weight_step), x,
+                                    slice * source_step);
+              } else {
+#pragma unroll 1
+                for (int slice = 0; slice < slices; ++slice)
+                  add_slice<M, ROW>(sum, s, advance(w, slice * weight_step), x,
+                                    slice * source_step);
+              }
+              wgmma_commit();
+              if (done_source | done_weight) {
+                wgmma_wait<1>();
+                give_back();
               }
             }
-            wgmma_commit();
-            if (done_source | done_weight) {
-              wgmma_wait<1>();
-              give_back();
-            }
+            slot_first = slot_last;
           }
-          slot_first = slot_last;
+          if (p.weight_stages) {
+            done_weight = empty_weight + weight.stage * 8;
+            weight.advance(p.weight_stages);
+          }
         }
-        if (p.weight_stages) {
-          done_weight = places.empty_weight + weight.stage * 8;
-          weight.advance(p.weight_stages);
-        }
-        if (part + 1 == at.parts) done_source = places.empty_source + source.stage * 8;
+        done_source = empty_source + source.stage * 8;
+        source.advance(p.source_stages);
       }
-      source.advance(p.source_stages);
+      if (++plane >= planes) plane = 0, ++chunk;
     }
     wgmma_wait<0>();
     give_back();
 
+    // Not by way of places.base, of which the compiler would not know that it is shared memory.
     const Tables tables = {
-        places.columns,
-        reinterpret_cast<const int*>(places.base + map.positions),
+        reinterpret_cast<const ColumnInfo*>(smem + map.columns),
+        reinterpret_cast<const int*>(smem + map.positions),
         places.pairs,
         places.even,
-        reinterpret_cast<const int2*>(places.base + map.destinations) + group * kPositions,
+        reinterpret_cast<const int2*>(smem + map.destinations) + group * kPositions,
         places.staging + threadIdx.x / 32 * staging_bytes(tile, sizeof(T))};
     if constexpr (tile.channel_rows) {
       store_channel_rows<M, ROW>(p, at, sum, tables, origin);
@@ -150,11 +191,12 @@ __device__ __forceinline__ void consume(const GatherParams& p, const Known& know
 }
 
 template <class M, int ROW>
-__global__ void __launch_bounds__(kThreads, 1)
-    convt2d_hopper_gather_kernel(const __grid_constant__ GatherParams p) {
+__global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
+    convt2d_hopper_gather_kernel(const __grid_constant__ GatherParams p,
+                                 const __grid_constant__ TensorMaps maps) {
 #ifdef CONVT2D_HAS_WGMMA  // other chips: declined by the planner
   constexpr TileRow tile = kTiles[ROW];
-  extern __shared__ __align__(128) unsigned char smem[];
+  extern __shared__ __align__(1024) unsigned char smem[];
   const SharedMap map = shared_map(p, tile);
   const Scope at = scope_of(p, tile);
   int* const taps = reinterpret_cast<int*>(smem + map.taps);
@@ -162,6 +204,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   build_products(p, at, tile, reinterpret_cast<int*>(smem + map.shifts), taps);
   build_columns<typename M::Element>(p, at, tile, columns);
   build_positions(p, tile, reinterpret_cast<int*>(smem + map.positions));
+  if constexpr (tile.copied) build_firsts(p, at, tile, reinterpret_cast<int*>(smem + map.firsts));
 
   Places places;
   places.base = smem;
@@ -177,11 +220,15 @@ __global__ void __launch_bounds__(kThreads, 1)
   places.kernel = reinterpret_cast<int*>(smem + map.kernel);
   places.patch = shared_address(smem + map.patch);
   places.weights = shared_address(smem + map.weights);
-  if (threadIdx.x < kMaxStages) {  // a lane of each warp arrives; one producer group fills a buffer
-    barrier_init(places.full_source + threadIdx.x * 8, kProducers / 64);
-    barrier_init(places.empty_source + threadIdx.x * 8, kConsumers / 32);
-    barrier_init(places.full_weight + threadIdx.x * 8, kProducers / 64);
-    barrier_init(places.empty_weight + threadIdx.x * 8, kConsumers / 32);
+  // A lane of each warp arrives; one producer group fills a buffer, or the copy engine for one thread.
+  constexpr int kFilled = 4, kRead = consumers(tile) / 32;
+  if (threadIdx.x < kMaxStages) {
+    barrier_init(places.full_source + threadIdx.x * 8, tile.copied ? 1 : kFilled);
+    barrier_init(places.empty_source + threadIdx.x * 8, kRead);
+    barrier_init(places.full_weight + threadIdx.x * 8,
+                 tile.copied && copied(p.weight_mode) ? 1 : kFilled);
+    barrier_init(places.empty_weight + threadIdx.x * 8, kRead);
+    fence_for_wgmma();  // and for the copy engine
   }
   __syncthreads();
   build_kernel(p, at, tile, taps, reinterpret_cast<int*>(smem + map.kernel));
@@ -194,15 +241,24 @@ __global__ void __launch_bounds__(kThreads, 1)
                                   (other < 0 || other % 2 == 0));
 
   Known& known = *reinterpret_cast<Known*>(smem + kKnown);
-  if (threadIdx.x == 0) known = {at, map, places};
+  if (threadIdx.x == 0)
+    known = {at,
+             map,
+             places,
+             {barriers, places.patch, places.weights, shared_address(smem + map.shifts),
+              shared_address(smem + map.firsts), map.patch_stage, map.weight_stage, at.products}};
   __syncthreads();
 
-  if (threadIdx.x >= kConsumers) {
-    fewer_registers<kProducerRegisters>();
-    produce<M>(p, at, tile, map, places);
+  if (threadIdx.x >= consumers(tile)) {
+    fewer_registers<producer_registers(tile)>();
+    if constexpr (tile.copied) {
+      produce_copied<M, tile.columns_copied>(p, at, tile, map, maps, places);
+    } else {
+      produce<M>(p, at, tile, map, maps, places);
+    }
   } else {
-    more_registers<kConsumerRegisters>();
-    consume<M, ROW>(p, known);
+    more_registers<consumer_registers(tile)>();
+    consume<M, ROW>(p, maps, known);
   }
 #endif
 }

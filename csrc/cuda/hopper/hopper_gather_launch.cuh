@@ -1,5 +1,5 @@
 // Picks the tile of a plan at compile time, launches, checks. Each hopper_gather_<mode>.cu instantiates
-// this for one way of multiplying.
+// this for one way of multiplying, hopper_gather_copied.cu for all of them.
 #pragma once
 
 #include "cuda/cuda_check.h"
@@ -12,20 +12,25 @@
 namespace convt2d::cuda::hopper {
 
 template <class M, int ROW>
-void launch_tile(const GatherParams& params, cudaStream_t stream) {
+void launch_tile(const GatherParams& params, const TensorMaps& maps, cudaStream_t stream) {
   constexpr auto kernel = convt2d_hopper_gather_kernel<M, ROW>;
   const int bytes = shared_map(params, kTiles[ROW]).total;
   const int64_t blocks = combinations(params) * params.walkers;
   allow_shared_memory<kernel>(bytes);
-  kernel<<<static_cast<unsigned>(blocks), kThreads, bytes, stream>>>(params);
+  kernel<<<static_cast<unsigned>(blocks), threads(kTiles[ROW]), bytes, stream>>>(params, maps);
   check_launch("convt2d_hopper_gather_kernel");
 }
 
-template <class M>
-void launch_gather(int row, const GatherParams& params, void* stream) {
-  visit_row<kTileCount>(row, [&](auto index) {
-    launch_tile<M, decltype(index)::value>(params, static_cast<cudaStream_t>(stream));
+// COUNT rows of the table, from row FIRST on.
+template <class M, int FIRST, int COUNT>
+void launch_rows(int row, const GatherParams& params, const TensorMaps& maps, void* stream) {
+  visit_row<COUNT>(row - FIRST, [&](auto index) {
+    launch_tile<M, FIRST + decltype(index)::value>(params, maps, static_cast<cudaStream_t>(stream));
   });
+}
+template <class M>
+void launch_gather(int row, const GatherParams& params, const TensorMaps& maps, void* stream) {
+  launch_rows<M, 0, kTileCount - kCopiedTiles>(row, params, maps, stream);
 }
 
 }  // namespace convt2d::cuda::hopper

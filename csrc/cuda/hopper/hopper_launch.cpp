@@ -3,6 +3,7 @@
 
 #include "cuda/gather_params.h"
 #include "cuda/hopper/hopper.h"
+#include "cuda/hopper/hopper_maps.h"
 #include "cuda/hopper/hopper_plan.h"
 
 namespace convt2d::cuda {
@@ -17,7 +18,12 @@ void launch(const Problem& problem, const Plan& plan, const Args& args) {
   const auto run = problem.dtype == DType::f16    ? launch_gather_f16
                    : problem.dtype == DType::bf16 ? launch_gather_bf16
                                                   : launch_gather_tf32;
-  run(plan.row, params, args.stream);
+  const TensorMaps maps = maps_of(params, kTiles[plan.row]);
+  if (kTiles[plan.row].copied) {
+    launch_gather_copied(problem.dtype, plan.row, params, maps, args.stream);
+  } else {
+    run(plan.row, params, maps, args.stream);
+  }
 }
 
 }  // namespace

@@ -1,12 +1,15 @@
-// One launcher for each way of multiplying; they live in files of their own to compile side by side.
+// One launcher for each way of multiplying and one for the copied rows; they live in files of their own to
+// compile side by side.
 #pragma once
 
 #include "cuda/hopper/hopper_config.h"
 
 namespace convt2d::cuda::hopper {
 
-void launch_gather_f16(int row, const GatherParams& params, void* stream);
-void launch_gather_bf16(int row, const GatherParams& params, void* stream);
-void launch_gather_tf32(int row, const GatherParams& params, void* stream);
+void launch_gather_f16(int row, const GatherParams& params, const TensorMaps& maps, void* stream);
+void launch_gather_bf16(int row, const GatherParams& params, const TensorMaps& maps, void* stream);
+void launch_gather_tf32(int row, const GatherParams& params, const TensorMaps& maps, void* stream);
+void launch_gather_copied(DType dtype, int row, const GatherParams& params, const TensorMaps& maps,
+                          void* stream);
 
 }  // namespace convt2d::cuda::hopper

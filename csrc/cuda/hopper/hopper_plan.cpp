@@ -10,33 +10,38 @@
 namespace convt2d::cuda::hopper {
 namespace {
 
-// Cycles of one multiprocessor; fitted to 8016 plans of bench/layers.json on the H200 (kernel_bench sweep, fp16
+// Cycles of one multiprocessor; fitted to 9300 plans of bench/layers.json on the H200 (kernel_bench sweep, fp16
 // and tf32, both layouts, forward and grad_input; 2026-11-21).
-constexpr double kClock = 1700;        // cycles a microsecond
-constexpr double kLaunch = 12;         // us, empty kernel, tables, first loads, last stores
-constexpr double kPiece = 520;         // a buffer handed over and back
-constexpr double kBatch = 1100;        // a batch of loads on its way
-constexpr double kParcel = 45;         // a parcel of each thread of a producer group
-constexpr double kSector = 0.35;       // 32 bytes of the source from L2 or beyond
-constexpr double kProduct = 40;        // beside the multiplications of a product
-constexpr double kTurnedHalf = 83;     // of turned ones
-constexpr double kStored = 7.8;        // a sum of each consumer thread
-constexpr double kStaged = 8.3;        // a byte of it where rows are staged
-constexpr double kSectorStored = 0.8;  // 32 bytes on their way to L2
-constexpr double kRagged = 0.6;        // what the ends of a run add, in sectors
-constexpr double kTile = 1600;         // tables of a tile, first product, last product
-constexpr double kOverlap = 0.5;       // how much of the lesser work hides behind the greatest
-constexpr double kStalls = 1.55;       // what nothing above accounts for
-constexpr double kWeights = 3.8;       // filling a buffer with weights, over one with pixels
+constexpr double kClock = 1700;          // cycles a microsecond
+constexpr double kLaunch = 13;           // us, empty kernel, tables, first loads, last stores
+constexpr double kPiece = 466;           // a buffer handed over and back
+constexpr double kBatch = 1090;          // a batch of loads on its way
+constexpr double kParcel = 72;           // a parcel of each thread of a producer group
+constexpr double kProduct = 58;          // beside the multiplications of a product
+constexpr double kTurnedHalf = 101;      // of turned ones
+constexpr double kStored = 2.1;          // a sum of each consumer thread
+constexpr double kStaged = 8.3;          // a byte of it where rows are staged
+constexpr double kSectorStored = 0.8;    // 32 bytes on their way to L2
+constexpr double kRagged = 0.73;         // what the ends of a run add, in sectors
+constexpr double kTile = 1800;           // tables of a tile, first product, last product
+constexpr double kOverlap = 0.51;        // how much of the lesser work hides behind the greatest
+constexpr double kStalls = 1.4;          // what nothing above accounts for
+constexpr double kPlanes = 1.2;          // 16-bit NCHW in grad_input
+constexpr double kEngine = 95;           // bytes a cycle of the copy engine
+constexpr double kEngineOverlap = 0.46;  // as kOverlap, with more and lighter consumers
+constexpr double kOneGroup = 1.4;        // filling by one producer group, over two
+constexpr double kTurnover = 264;  // from one buffer to the next, where the copy engine fills them
+constexpr double kEngineStalls = 1.1;  // as kStalls
+constexpr double kWeights = 2.9;       // filling a buffer with weights, over one with pixels
 
 // What brings a buffer: parcels, how many of them a thread has on their way, and cycles each.
 struct Load {
   double parcels, batch, each;
 };
 
-// Cycles to fill a buffer, of one of two producer groups.
+// Cycles to fill a buffer, by one of two producer groups.
 double fill_cycles(const Load& load) {
-  const double of_thread = std::ceil(load.parcels / (kProducers / 2));
+  const double of_thread = std::ceil(load.parcels / 128);
   return (kPiece + std::ceil(of_thread / load.batch) * kBatch + of_thread * load.each) / 2;
 }
 
@@ -49,7 +54,8 @@ Load source_load(const GatherParams& p, bool half) {
 Load weight_load(const GatherParams& p, TileRow tile, bool half) {
   const double slices = 1 << p.slice_shift;
   if (p.weight_mode < kTurnedKernels)
-    return {p.part_products * weight_rows(tile) * slices * (half ? 2 : 1), 6, kParcel * kWeights};
+    return {p.part_products * weight_rows(tile) * slices * (half ? 2 : 1), tile.copied ? 4.0 : 6.0,
+            kParcel * kWeights};
   const double units = p.kernel_taps ? 1 : p.part_products * stacked(p, tile);
   const double neighbours = p.tile_channels * std::max(p.kernel_taps, 1);
   return {std::ceil(neighbours / 32) * units * 64 * slices, 8, kTurnedHalf};
@@ -66,32 +72,41 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
   const double slices = 1 << p.slice_shift, k_slices = p.chunks * slices;
 
   // A wgmma takes as long as its multiplications, or as reading both operands, 128 bytes a cycle.
+  // Buffers of the source and of the weights that a chunk fills.
+  const double pieces = std::min(products, double(planes_apart(p)));
+  const double parts =
+      p.weight_stages ? pieces * std::ceil(products / pieces / p.part_products) : 0;
   const double multiply = std::max(tile.width / 2.0, (64 + tile.width) / 4.0);
-  const double mma =
-      products * (k_slices * kConsumerGroups * tile.operands * multiply + p.chunks * kProduct);
+  const double mma = products * (k_slices * consumer_groups(tile) * tile.operands * multiply +
+                                 p.chunks * kProduct) +
+                     (tile.copied ? p.chunks * (pieces + parts) * kTurnover : 0);
 
   const double units = source_units(p);
-  const double source_fill = fill_cycles(source_load(p, half)),
-               weight_fill = fill_cycles(weight_load(p, tile, half));
-  const double parts = p.weight_stages ? std::ceil(products / p.part_products) : 0;
+  const double source_fill =
+      tile.copied ? patch_bytes(p) / kEngine : fill_cycles(source_load(p, half));
+  const double weight_fill = copied(p.weight_mode) ? part_bytes(p, tile) / kEngine
+                                                   : fill_cycles(weight_load(p, tile, half)) *
+                                                         (tile.copied ? kOneGroup : 1);
   const double row_bytes = p.load_w * (p.source_mode >= kTurned ? 16 : size);
   const double source_sectors =
-      p.source_mode == kVectors
-          ? units * k_slices
+      p.source_mode == kVectors ? units * k_slices
+      : p.source_mode == kCopied
+          ? double(patch_pixels(p)) * pieces * k_slices
           : p.tile_n * p.load_h * (row_bytes / 32 + 0.6) * k_slices * (kSliceBytes / size);
   // Weights lie with their taps side by side, of which a combination may use a part only.
   const double tap_sectors =
       problem.w_layout == Layout::nhwc ? products : double(problem.h.kernel) * problem.w.kernel;
   const double weight_sectors = p.weight_stages ? tap_sectors * weight_rows(tile) * k_slices : 0;
-  const double produce = std::max(p.chunks * (source_fill + parts * weight_fill),
-                                  source_sectors * kSector + weight_sectors);
+  const double produce =
+      std::max(p.chunks * (pieces * source_fill + parts * weight_fill), weight_sectors);
 
   // Outputs that are neighbours in memory: a row of channel rows goes as pieces of 128 bytes; otherwise what
   // the lanes of a row or column hold: channels in NHWC, unless phases stand between them, or positions.
-  const double sums = tile.width / 2.0 * tile.operands * tile.slots;
+  const double sums =
+      tile.width / 2.0 * tile.operands * tile.slots * consumer_groups(tile) / 2;  // of 256 threads
   const double staged_bytes = (p.operand_columns ? 8 : p.tile_w) * tile.slots * size;
   const bool channels_last = (forward ? problem.y_layout : problem.x_layout) == Layout::nhwc;
-  const double run_bytes = p.vector_stores         ? 64
+  const double run_bytes = p.store_mode            ? 64
                            : tile.channel_rows     ? std::min(128.0, staged_bytes)
                            : !channels_last        ? 8 * size * p.w.slots
                            : stacked(p, tile) == 1 ? 8 * size
@@ -100,18 +115,22 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
       forward ? std::min(4.0, double(problem.w.stride) / p.w.slots) : 1;  // phases of other blocks
   const bool whole = !half || (forward ? problem.w.out : problem.w.in) % 2 == 0;
   const double each = !tile.channel_rows ? kStored : kStaged * size * (whole ? 1 : 1.7);
-  const double sectors = sums * kConsumers * size / 32 * (1 + kRagged * 32 / run_bytes) * scatter;
+  const double sectors = sums * 256 * size / 32 * (1 + kRagged * 32 / run_bytes) * scatter;
   const double store = std::max(sums * each, sectors * kSectorStored);
 
   const double busiest = std::max({mma, produce, store});
-  const double cycles = busiest + (1 - kOverlap) * (mma + produce + store - busiest) + kTile;
+  const double overlap = tile.copied ? kEngineOverlap : kOverlap;
+  const double cycles = busiest + (1 - overlap) * (mma + produce + store - busiest) + kTile;
 
   const double combos = static_cast<double>(combinations(p));
   const double tiles = static_cast<double>(tiles_of(p));
   const double waves = std::ceil(combos * walkers / device.sm_count);
   const double rounds = std::ceil(tiles / walkers) * waves;
   const double prologue = p.weight_stages ? 0 : 2 * p.chunks * weight_fill * waves;
-  const double busy_us = kStalls * (rounds * cycles + prologue) / kClock;
+  const bool by_pixels = p.source_mode != kVectors && p.source_mode != kCopied;
+  const double slow = half && by_pixels && !forward ? kPlanes : 1;
+  const double busy_us =
+      (tile.copied ? kEngineStalls : kStalls) * slow * (rounds * cycles + prologue) / kClock;
 
   const double l2_bytes =
       tensor_bytes(problem) * scatter + combos * tiles * (source_sectors + weight_sectors) * 32;
@@ -183,6 +202,18 @@ int walkers_for(const GatherParams& p, const Device& device) {
       std::min(std::max<int64_t>(1, device.sm_count / combinations(p)), tiles_of(p)));
 }
 
+// Whether a shape fits with the smallest buffers there are.
+bool fits_somehow(GatherChoice choice, GatherParams params, TileRow tile, const Device& device) {
+  choice.slice_shift = 0;
+  choice.source_stages = 2;
+  choice.weight_stages = 2;
+  choice.part_products =
+      (std::max(1, tile.copied ? params.plane_products : params.max_products) + 7) / 8;
+  params.chunks = 1;
+  set_buffers(choice, params);
+  return shared_map(params, tile).total <= device.smem_optin;
+}
+
 // The few shapes whose tiles promise most with buffers of any size, so that the search stays short.
 std::vector<GatherChoice> best_shapes(const Problem& problem, const Device& device, int row,
                                       int stack_h, int stack_w, std::string& reason) {
@@ -196,6 +227,10 @@ std::vector<GatherChoice> best_shapes(const Problem& problem, const Device& devi
     GatherParams params;
     if (std::string why = gather_shape(problem, choice, params); !why.empty()) {
       reason = why;
+      continue;
+    }
+    if (!fits_somehow(choice, params, tile, device)) {
+      reason = "a tile needs more shared memory than a block has";
       continue;
     }
     const int walkers = walkers_for(params, device);
@@ -219,7 +254,8 @@ std::vector<GatherCandidate> gather_candidates(const Problem& problem, const Dev
   const int64_t reduce = forward ? problem.group_in() : problem.group_out();
   const int slice = element_size(problem.dtype) == 2 ? 16 : 8;
   std::vector<GatherCandidate> found;
-  for (int row = 0; row < kTileCount; ++row) {
+  bool columns_copied = false;
+  for (int row = kTileCount - 1; row >= 0; --row) {
     const TileRow tile = kTiles[row];
     const int64_t phases_w = phases_of(problem, problem.w);
     if (tile.channel_rows && (destination == Layout::nhwc || columns <= 32 ||
@@ -241,9 +277,12 @@ std::vector<GatherCandidate> gather_candidates(const Problem& problem, const Dev
           params.chunks =
               static_cast<int32_t>(ceil_div(reduce, static_cast<int64_t>(slice) << shift));
           // All weights, or parts of a chunk's; then as many patches as there is room for.
-          const int products = std::max(1, params.max_products);
+          const int products =
+              std::max(1, tile.copied ? params.plane_products : params.max_products);
           for (int part :
                {0, products, (products + 1) / 2, (products + 3) / 4, (products + 7) / 8}) {
+            // Where the copy engine can bring them, threads bring none but those that stay.
+            if (part > 0 && tile.copied && !tile.columns_copied && columns_copied) break;
             for (int weight_stages : {2, 4}) {
               if (part == 0 && weight_stages > 2) break;
               choice.weight_stages = part ? weight_stages : 0;
@@ -252,10 +291,10 @@ std::vector<GatherCandidate> gather_candidates(const Problem& problem, const Dev
               set_buffers(choice, params);
               if ((params.part_products * weight_rows(tile) << (shift + 1)) > 60000) continue;
               const int one = shared_map(params, tile).total;
-              const int patch = source_slice(params) << shift;
+              const int patch = patch_bytes(params);
               // An even number, so that each producer group owns half of them.
               const int stages = std::min({kMaxStages, 1 + (device.smem_optin - 128 - one) / patch,
-                                           std::max(2, 4 * params.chunks)}) /
+                                           std::max(2, 4 * params.chunks * planes_apart(params))}) /
                                  2 * 2;
               if (one > device.smem_optin || stages < 2) {
                 if (found.empty())
@@ -266,6 +305,7 @@ std::vector<GatherCandidate> gather_candidates(const Problem& problem, const Dev
               choice.source_stages = stages;
               set_buffers(choice, params);
               if (shared_map(params, tile).total > device.smem_optin) continue;
+              columns_copied |= tile.columns_copied;
               found.push_back({choice, walkers, predict(problem, device, params, tile, walkers)});
             }
           }
@@ -293,14 +333,14 @@ Plan plan_of(const GatherCandidate& candidate) {
   std::copy(std::begin(detail), std::end(detail), plan.detail);
   plan.note =
       (tile.channel_rows
-           ? "64 channels x " + std::to_string(tile.operands * tile.width * kConsumerGroups) +
+           ? "64 channels x " + std::to_string(tile.operands * tile.width * consumer_groups(tile)) +
                  " positions x " + std::to_string(tile.slots) + " phases"
            : std::to_string(block_positions(tile)) + " positions x " + std::to_string(tile.width) +
                  " columns (" + std::to_string(c.stack_h * c.stack_w) + " phases)") +
       ", tile " + std::to_string(c.tile_n) + "x" + std::to_string(c.tile_h) + "x" +
       std::to_string(c.tile_w) + (c.operand_columns ? " in columns" : " in runs") + ", K " +
       std::to_string(kSliceBytes << c.slice_shift) + " bytes x " + std::to_string(c.source_stages) +
-      " stages, " +
+      " stages, " + (tile.copied ? "copied, " : "") +
       (c.weight_stages ? "weights " + std::to_string(c.part_products) + " products x " +
                              std::to_string(c.weight_stages) + " stages"
                        : "weights resident");

@@ -75,7 +75,7 @@ class TileWalk {
 // position. A table, since a tile's epilogue must not divide.
 __device__ __forceinline__ void build_positions(const GatherParams& p, TileRow tile,
                                                 int* positions) {
-  for (int i = threadIdx.x; i < block_positions(tile); i += kThreads) {
+  for (int i = threadIdx.x; i < block_positions(tile); i += threads(tile)) {
     const int operand = i / operand_positions(tile), inner = i % operand_positions(tile);
     const int pixel =
         operand_pixel(p, tile, operand) + inner / kGroup * group_pixels(p) + inner % kGroup;
@@ -111,21 +111,58 @@ __device__ __forceinline__ bool exists(int2 destination, int phase_h, int phase_
   return destination.x >= 0 && phase_h < destination.y >> 16 && phase_w < (destination.y & 0xffff);
 }
 
+// Of the source offsets of an axis: how many have a lesser residue modulo the source step, how many the same,
+// and how many of these come before the offset.
+struct Tally {
+  int below, same, before;
+};
+__device__ __forceinline__ Tally tally(const AxisTable& axis, const AxisGroup& group, int low,
+                                       int residue, int offset) {
+  Tally found{};
+  for (int i = 0; i < group.count; ++i) {
+    const int other = axis.step[group.first + i].offset;
+    const int of_other = (other - low) % axis.source_step;
+    found.below += of_other < residue;
+    found.same += of_other == residue;
+    found.before += of_other == residue && other < offset;
+  }
+  return found;
+}
+
+// Where the products of each plane start, if planes come apart; and where the last one's end.
+__device__ __forceinline__ void build_firsts(const GatherParams& p, const Scope& at, TileRow tile,
+                                             int* firsts) {
+  const AxisGroup &gh = p.h.group[at.group_h], &gw = p.w.group[at.group_w];
+  for (int plane = threadIdx.x; plane <= p.planes_h * p.planes_w; plane += threads(tile)) {
+    const Tally h = tally(p.h, gh, at.low_h, plane / p.planes_w, 0);
+    const Tally w = tally(p.w, gw, at.low_w, plane % p.planes_w, 0);
+    firsts[plane] = h.below * gw.count + h.same * w.below;
+  }
+}
+
 // For each product, how far it shifts the patch (bytes) and where in global memory its tap's weights
 // start; for stacked phases a tap each, -1 where a phase has none at that offset.
 __device__ __forceinline__ void build_products(const GatherParams& p, const Scope& at, TileRow tile,
                                                int* shifts, int* taps) {
   const AxisGroup &gh = p.h.group[at.group_h], &gw = p.w.group[at.group_w];
   const int stack = stacked(p, tile);
-  for (int i = threadIdx.x; i < gh.count * gw.count; i += kThreads) {
+  for (int i = threadIdx.x; i < gh.count * gw.count; i += threads(tile)) {
     const AxisStep& h = p.h.step[gh.first + i / gw.count];
     const AxisStep& w = p.w.step[gw.first + i % gw.count];
     const int away_h = h.offset - at.low_h, away_w = w.offset - at.low_w;
     const int shift_h = away_h / p.h.source_step, shift_w = away_w / p.w.source_step;
     const int plane =
         (away_h - shift_h * p.h.source_step) * p.planes_w + away_w - shift_w * p.w.source_step;
-    const int shift = (plane * plane_pixels(p) + shift_h * p.plane_w + shift_w) * kHalfBytes;
-    if (!tile.channel_rows) shifts[i] = shift;
+    const int pixels = shift_h * p.plane_w + shift_w;
+    const int shift = (tile.copied ? pixels : plane * plane_pixels(p) + pixels) * pixel_bytes(p);
+    int product = i;
+    if (tile.copied && planes_apart(p) > 1) {
+      const Tally of_h = tally(p.h, gh, at.low_h, plane / p.planes_w, h.offset);
+      const Tally of_w = tally(p.w, gw, at.low_w, plane % p.planes_w, w.offset);
+      product =
+          of_h.below * gw.count + of_h.same * of_w.below + of_h.before * of_w.same + of_w.before;
+    }
+    if (!tile.channel_rows) shifts[product] = shift;
     int base = 0;  // a slot's products are its row taps x its column taps
     for (int sh = 0; sh < p.h.slots; ++sh)
       for (int sw = 0; sw < p.w.slots; ++sw) {
@@ -135,9 +172,9 @@ __device__ __forceinline__ void build_products(const GatherParams& p, const Scop
                                      (gw.first_tap[sw] + w.rank[sw] * p.w.tap_step) * p.weight_w
                                : -1;
         if (!tile.channel_rows) {
-          taps[i * stack + sh * p.w.slots + sw] = tap;
+          taps[product * stack + sh * p.w.slots + sw] = tap;
         } else if (tapped) {
-          const int product = base + h.rank[sh] * gw.taps[sw] + w.rank[sw];
+          product = base + h.rank[sh] * gw.taps[sw] + w.rank[sw];
           shifts[product] = shift;
           taps[product] = tap;
         }
@@ -153,8 +190,9 @@ template <class T>
 __device__ __forceinline__ int2 channel_and_phase(const GatherParams& p, TileRow tile, int row) {
   if (tile.channel_rows) return make_int2(row, 0);
   const int stack = stacked(p, tile);
-  if (!p.vector_stores) return make_int2(row / stack, row % stack);
+  if (p.store_mode == kSingles) return make_int2(row / stack, row % stack);
   const int phase = row / p.tile_channels;
+  if (p.store_mode == kTraded) return make_int2(row - phase * p.tile_channels, phase);
   constexpr int kTiles = 8 / int(sizeof(T));  // of eight columns in a run
   const int inner = row - phase * p.tile_channels, eight = inner >> 3, thread = (inner & 7) >> 1;
   return make_int2((eight / kTiles * 4 + thread) * (2 * kTiles) + eight % kTiles * 2 + (inner & 1),
@@ -163,12 +201,12 @@ __device__ __forceinline__ int2 channel_and_phase(const GatherParams& p, TileRow
 
 // The same the other way round: the first row of a phase, and from there the row of a channel.
 __device__ __forceinline__ int first_row(const GatherParams& p, TileRow tile, int phase) {
-  return p.vector_stores ? phase * p.tile_channels : phase;
+  return p.store_mode == kSingles ? phase : phase * p.tile_channels;
 }
 template <class T>
 __device__ __forceinline__ int row_of(const GatherParams& p, TileRow tile, int channel) {
   if (tile.channel_rows) return channel;
-  if (!p.vector_stores) return channel * stacked(p, tile);
+  if (p.store_mode == kSingles) return channel * stacked(p, tile);
   constexpr int kRun = 16 / int(sizeof(T));
   const int run = channel / kRun, inner = channel % kRun;
   return (run / 4 * (kRun / 2) + inner / 2) * 8 + run % 4 * 2 + inner % 2;
@@ -177,7 +215,7 @@ __device__ __forceinline__ int row_of(const GatherParams& p, TileRow tile, int c
 template <class T>
 __device__ __forceinline__ void build_columns(const GatherParams& p, const Scope& at, TileRow tile,
                                               ColumnInfo* columns) {
-  for (int row = threadIdx.x; row < weight_rows(tile); row += kThreads) {
+  for (int row = threadIdx.x; row < weight_rows(tile); row += threads(tile)) {
     const int2 is = channel_and_phase<T>(p, tile, row);
     const int channel = at.column_tile * p.tile_channels + is.x;
     const int sh = is.y / p.w.slots, sw = is.y - sh * p.w.slots;

@@ -8,6 +8,7 @@
 namespace convt2d::cuda::hopper {
 namespace {
 
+constexpr int kMostCopied = 256;         // along an axis
 constexpr int64_t kMostParcels = 60000;  // of a chunk: divide() takes 16-bit numbers
 
 // Planes of an axis and the extent of one: `span` is the farthest source offset from the nearest.
@@ -16,6 +17,20 @@ struct Planes {
 };
 Planes planes_of(const AxisTable& axis, int tile, int span) {
   return {std::min(axis.source_step, span + 1), tile + span / axis.source_step};
+}
+
+// How many source offsets of a group have the same residue, at most.
+int most_of_a_residue(const AxisTable& axis, const AxisGroup& group) {
+  int most = 0;
+  for (int i = 0; i < group.count; ++i) {
+    int same = 0;
+    for (int j = 0; j < group.count; ++j)
+      same += (axis.step[group.first + i].offset - axis.step[group.first + j].offset) %
+                  axis.source_step ==
+              0;
+    most = std::max(most, same);
+  }
+  return most;
 }
 
 // How many elements before the first column of a patch its vectors start, at most, if they start on
@@ -42,6 +57,11 @@ bool all_tapped(const GatherParams& p) {
   return true;
 }
 
+// Whether copies of a chunk end where their group ends, or find nothing there.
+bool chunks_in_groups(const GatherParams& p, int vector) {
+  return p.groups == 1 || p.reduce % (8 * vector) == 0;
+}
+
 // How weights come if a stage holds all products of a chunk.
 WeightMode whole_weight_mode(const Problem& problem, TileRow tile, const GatherParams& p,
                              int vector) {
@@ -52,9 +72,12 @@ WeightMode whole_weight_mode(const Problem& problem, TileRow tile, const GatherP
            (p.column_tiles == 1 || p.tile_channels * each % vector == 0);
   };
   const bool half = element_size(problem.dtype) == 2;
-  if (p.source_mode == kVectors) {
+  if (p.source_mode == kVectors || p.source_mode == kCopied) {
     if (problem.w_layout != Layout::nhwc) return kElements;
-    if (!forward) return kWeightVectors;
+    if (tile.columns_copied) return kColumnsCopied;
+    const bool whole = p.source_mode == kCopied && p.store_mode != kSingles &&
+                       p.columns % (4 * vector) == 0 && chunks_in_groups(p, vector);
+    if (!forward) return whole ? kWeightCopied : kWeightVectors;
     return half && even(1) ? kTurnedColumns : kElements;
   }
   const bool turned = half && forward && problem.w_layout == Layout::nchw && even(taps) &&
@@ -98,11 +121,12 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
 
   const int room = tile.width / (slots_h * slots_w);
   const Layout destination = forward ? problem.y_layout : problem.x_layout;
-  params.vector_stores = !tile.channel_rows && destination == Layout::nhwc &&
-                         params.columns % vector == 0 && room % (4 * vector) == 0;
-  params.tile_channels = tile.channel_rows      ? kChannelRows
-                         : params.vector_stores ? room
-                                                : std::min<int>(room, params.columns);
+  const bool runs = !tile.channel_rows && destination == Layout::nhwc &&
+                    params.columns % vector == 0 && room % (4 * vector) == 0;
+  params.store_mode = !runs ? kSingles : tile.columns_copied ? kTraded : kDealt;
+  params.tile_channels = tile.channel_rows ? kChannelRows
+                         : runs            ? room
+                                           : std::min<int>(room, params.columns);
   if (params.tile_channels == 0)
     return std::to_string(slots_h * slots_w) + " phases do not fit " + std::to_string(tile.width) +
            " columns";
@@ -114,10 +138,16 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
   const Planes w = planes_of(params.w, choice.tile_w, span_of(params.w));
   const bool turned = half && source == Layout::nchw && params.w.source_extent % 2 == 0 &&
                       w.count == step && vector % step == 0;
-  params.source_mode = source == Layout::nhwc && params.reduce % vector == 0 ? kVectors
-                       : !turned                                             ? kPixels
-                       : params.w.source_extent % vector == 0                ? kTurned
-                                                                             : kTurnedWords;
+  const bool channels_last = source == Layout::nhwc && params.reduce % vector == 0;
+  if (tile.copied && !channels_last) return "the source's channels are not whole vectors";
+  params.source_mode = tile.copied                            ? kCopied
+                       : channels_last                        ? kVectors
+                       : !turned                              ? kPixels
+                       : params.w.source_extent % vector == 0 ? kTurned
+                                                              : kTurnedWords;
+  if (tile.columns_copied && !(half && forward && runs && problem.w_layout == Layout::nhwc &&
+                               chunks_in_groups(params, vector)))
+    return "the copy engine cannot bring these weights";
   params.plane_h = h.extent;
   params.plane_w = w.extent;
   params.planes_h = h.count;
@@ -134,6 +164,11 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
   params.load_w_magic = magic_of(params.load_w);
   params.planes_h_magic = magic_of(params.planes_h);
   params.planes_w_magic = magic_of(params.planes_w);
+
+  // Of what the copy engine brings at once, skipped pixels included.
+  if (tile.copied && std::max({(h.extent - 1) * params.h.source_step + 1, (w.extent - 1) * step + 1,
+                               choice.tile_n}) > kMostCopied)
+    return "a tile is too long for the copy engine";
 
   params.operand_columns = choice.operand_columns;
   const int positions = operand_positions(tile);
@@ -160,6 +195,8 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
     for (int j = 0; j < params.w.groups; ++j) {
       const AxisGroup &gh = params.h.group[i], &gw = params.w.group[j];
       int products = 0;
+      params.plane_products = std::max(
+          params.plane_products, most_of_a_residue(params.h, gh) * most_of_a_residue(params.w, gw));
       for (int a = 0; a < gh.phases; ++a)
         for (int b = 0; b < gw.phases; ++b) products += gh.taps[a] * gw.taps[b];
       if (!tile.channel_rows) products = gh.count * gw.count;
@@ -177,7 +214,8 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
   const int64_t units = static_cast<int64_t>(params.tile_n) * params.load_h * params.load_w;
   const int64_t neighbours = static_cast<int64_t>(params.tile_channels) * params.kernel_taps;
   const int64_t parcels =
-      std::max<int64_t>({8 * units, params.part_products * weight_rows(tile), neighbours + 32})
+      std::max<int64_t>(
+          {tile.copied ? 0 : 8 * units, params.part_products * weight_rows(tile), neighbours + 32})
       << (choice.slice_shift + 1);
   if (parcels > kMostParcels)
     return "a chunk has too many pieces (" + std::to_string(parcels) + ")";

@@ -10,6 +10,7 @@
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/barrier.cuh"
 #include "cuda/device/memory.cuh"
+#include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/hopper/hopper_turn.cuh"
 
@@ -113,7 +114,7 @@ __device__ __forceinline__ void pick_weights(const GatherParams& p, const Scope&
   }
   if (first_product + product >= at.products) return;
   const int slice = halves ? piece >> 1 : piece, half = halves ? piece & 1 : 0;
-  parcel.address = stage + (slice * count + product) * product_bytes(tile) +
+  parcel.address = stage + (slice * count + product) * product_bytes(p, tile) +
                    half * rows * kHalfBytes + row * kHalfBytes;
   const ColumnInfo column = places.columns[row];
   const int phase = column.phase_h * p.w.slots + column.phase_w;
@@ -158,7 +159,9 @@ __device__ __forceinline__ void deliver(const Parcel& parcel, Shape shape, int s
 template <class T, SourceMode SOURCE, class Visit>
 __device__ __forceinline__ void visit_weight_mode(int mode, Visit&& visit) {
   constexpr bool kTurns = sizeof(T) == 2;
-  if constexpr (SOURCE == kVectors) {
+  if constexpr (SOURCE == kVectors || SOURCE == kCopied) {
+    if constexpr (SOURCE == kCopied)
+      if (mode == kWeightCopied) return visit(std::integral_constant<WeightMode, kWeightCopied>());
     if (mode == kWeightVectors) return visit(std::integral_constant<WeightMode, kWeightVectors>());
     if constexpr (kTurns)
       if (mode == kTurnedColumns)
@@ -191,36 +194,74 @@ struct Ring {
   }
 };
 
+// A chunk of the weights of products [first, last) by the copy engine; one thread asks, and has told the
+// barrier how much will come.
+template <WeightMode MODE>
+__device__ __forceinline__ void copy_weights(const GatherParams& p, const Scope& at, TileRow tile,
+                                             const TensorMaps& maps, int chunk, int first, int last,
+                                             const Places& places, uint32_t stage, uint32_t full) {
+  const int depth = chunk_bytes(p) / p.element_bytes;
+  const int column = at.column_tile * p.tile_channels;
+  if constexpr (MODE == kWeightCopied) {
+    const int rows = (at.group * p.columns + column) / (64 / p.element_bytes);
+    for (int i = first; i < last; ++i) {
+      copy_box(stage, &maps.weight, full, places.taps[i] + chunk * depth, 0, 0, 0, rows);
+      stage += product_bytes(p, tile);
+    }
+  } else {  // phases without a tap at this offset lie outside of the tensor and become zeros
+    const int stack = stacked(p, tile), each = column_row(p) / p.element_bytes;
+    for (int i = first * stack; i < last * stack; ++i) {
+      const int tap = places.taps[i] < 0 ? -1 : places.taps[i] / p.weight_w;
+      for (int c = 0; c < p.tile_channels; c += each) {
+        copy_box(stage, &maps.weight, full, column + c, tap, at.group * p.reduce + chunk * depth,
+                 0);
+        stage += column_block(p);
+      }
+    }
+  }
+}
+
 // Weights that stay: the consumers bring them in before they start.
-template <class M>
+template <class M, bool COPIED, bool COLUMNS>
 __device__ __forceinline__ void bring_all_weights(const GatherParams& p, const Scope& at,
-                                                  TileRow tile, const Places& places,
-                                                  int weight_stage) {
+                                                  TileRow tile, const TensorMaps& maps,
+                                                  const Places& places, int weight_stage) {
   const auto with_mode = [&](auto mode) {
     constexpr WeightMode kMode = decltype(mode)::value;
+    if (copied(kMode) && threadIdx.x == 0)
+      barrier_expect(places.full_weight, p.chunks * at.products * product_bytes(p, tile));
     for (int chunk = 0; chunk < p.chunks; ++chunk) {
       const uint32_t stage = places.weights + chunk * weight_stage;
-      if constexpr (kMode >= kTurnedKernels) {
+      if constexpr (copied(kMode)) {
+        if (threadIdx.x == 0)
+          copy_weights<kMode>(p, at, tile, maps, chunk, 0, at.products, places, stage,
+                              places.full_weight);
+      } else if constexpr (kMode >= kTurnedKernels) {
         turn_weights<M, kMode == kTurnedKernels>(p, at, tile, chunk, places, stage, threadIdx.x,
-                                                 kConsumers, [] {});
+                                                 consumers(tile), [] {});
       } else {
         constexpr bool kVectors = kMode == kWeightVectors;
         const uint32_t products = magic_of(p.part_products);
         const int parcels = weight_parcels<M>(p, tile);
-        for (int i = threadIdx.x; i < parcels; i += 2 * kConsumers) {
+        for (int i = threadIdx.x; i < parcels; i += 2 * consumers(tile)) {
           Parcel parcel[2];
 #pragma unroll
           for (int k = 0; k < 2; ++k)
-            pick_weights<M, kVectors>(p, at, tile, parcel[k], i + k * kConsumers, products, chunk,
-                                      0, places, stage);
+            pick_weights<M, kVectors>(p, at, tile, parcel[k], i + k * consumers(tile), products,
+                                      chunk, 0, places, stage);
 #pragma unroll
           for (int k = 0; k < 2; ++k)
             deliver<M>(parcel[k], kWeightShape<M, kVectors>, weight_rows(tile) * kHalfBytes);
         }
       }
     }
+    if constexpr (copied(kMode)) barrier_wait(places.full_weight, 0);
   };
-  if (p.source_mode == kVectors) {
+  if constexpr (COLUMNS) {
+    with_mode(std::integral_constant<WeightMode, kColumnsCopied>());
+  } else if constexpr (COPIED) {
+    visit_weight_mode<typename M::Element, kCopied>(p.weight_mode, with_mode);
+  } else if (p.source_mode == kVectors) {
     visit_weight_mode<typename M::Element, kVectors>(p.weight_mode, with_mode);
   } else {
     visit_weight_mode<typename M::Element, kPixels>(p.weight_mode, with_mode);
@@ -231,17 +272,18 @@ __device__ __forceinline__ void bring_all_weights(const GatherParams& p, const S
 // buffer, kBatch parcels a thread are on their way at once. A group owns every second stage of a ring,
 // whose stages are even in number, and nobody else fills it: a barrier knows only whether its phase is
 // odd, so whoever left a stage out could not tell a turn from the next but one.
-template <class M>
+template <class M, int BATCH>
 struct Producer {
   using T = typename M::Element;
-  static constexpr int kBatch = 6, kThreadsOfGroup = 128;
+  static constexpr int kBatch = BATCH, kThreadsOfGroup = 128;
 
   const GatherParams& p;
   const Scope& at;
   const TileRow tile;
   const SharedMap& map;
+  const TensorMaps& maps;
   const Places& places;
-  const int group = (threadIdx.x - kConsumers) / kThreadsOfGroup;
+  const int group = (threadIdx.x - consumers(tile)) / kThreadsOfGroup;
   const int thread = threadIdx.x % kThreadsOfGroup;
   const int units = source_units(p);
   const uint32_t units_magic = magic_of(units), products_magic = magic_of(p.part_products);
@@ -297,7 +339,7 @@ struct Producer {
   }
 
   template <WeightMode MODE>
-  __device__ __forceinline__ void bring_weights(int chunk, int part, const Ring& ring) {
+  __device__ __forceinline__ void bring_weights(int chunk, int first, const Ring& ring) {
     const uint32_t stage = places.weights + ring.stage * map.weight_stage;
     if constexpr (MODE >= kTurnedKernels) {
       turn_weights<M, MODE == kTurnedKernels>(
@@ -307,10 +349,60 @@ struct Producer {
       constexpr bool kVectors = MODE == kWeightVectors;
       bring(weight_parcels<M>(p, tile), places.empty_weight, ring, kWeightShape<M, kVectors>,
             weight_rows(tile) * kHalfBytes, [&](Parcel& parcel, int index) {
-              pick_weights<M, kVectors>(p, at, tile, parcel, index, products_magic, chunk,
-                                        part * p.part_products, places, stage);
+              pick_weights<M, kVectors>(p, at, tile, parcel, index, products_magic, chunk, first,
+                                        places, stage);
             });
     }
+  }
+
+  // One thread asks the copy engine for a plane of a patch.
+  __device__ __forceinline__ void copy_plane(int chunk, int plane, const Ring& ring, TileOrigin o) {
+    barrier_wait(places.empty_source + ring.stage * 8, ring.parity ^ 1);
+    const uint32_t full = places.full_source + ring.stage * 8;
+    const int row = chunk_bytes(p);
+    barrier_expect(full, p.tile_n * p.plane_h * p.plane_w * row);
+    const int plane_h = plane / p.planes_w, plane_w = plane - plane_h * p.planes_w;
+    copy_box(places.patch + ring.stage * map.patch_stage, &maps.source, full,
+             at.group * p.reduce + chunk * (row / int(sizeof(T))),
+             o.w * p.w.source_step + at.low_w + plane_w, o.h * p.h.source_step + at.low_h + plane_h,
+             o.n);
+  }
+
+  // The one producer group where the copy engine brings the source.
+  template <WeightMode WEIGHT>
+  __device__ __forceinline__ void run_copied() {
+    const int tiles = p.tiles_n * p.tiles_h * p.tiles_w, planes = planes_apart(p);
+    const uint32_t firsts = shared_address(places.base + map.firsts);
+    Ring source, weight;
+    TileWalk walk(p, at.walker);
+    for (int now = at.walker; now < tiles; now += p.walkers, walk.advance(p))
+      for (int chunk = 0; chunk < p.chunks; ++chunk)
+        for (int plane = 0; plane < planes; ++plane) {
+          const int first = load_shared_4(firsts + plane * 4),
+                    last = load_shared_4(firsts + plane * 4 + 4);
+          if (first == last) continue;
+          if (thread == 0) copy_plane(chunk, plane, source, walk.origin(p));
+          source.advance(p.source_stages);
+          if constexpr (WEIGHT != kResident) {
+            for (int from = first; from < last; from += p.part_products) {
+              const uint32_t full = places.full_weight + weight.stage * 8;
+              if constexpr (copied(WEIGHT)) {
+                if (thread == 0) {
+                  const int to = min(from + p.part_products, last);
+                  barrier_wait(places.empty_weight + weight.stage * 8, weight.parity ^ 1);
+                  barrier_expect(full, (to - from) * product_bytes(p, tile));
+                  copy_weights<WEIGHT>(p, at, tile, maps, chunk, from, to, places,
+                                       places.weights + weight.stage * map.weight_stage, full);
+                }
+              } else {
+                __syncwarp();
+                bring_weights<WEIGHT>(chunk, from, weight);
+                filled(full);
+              }
+              weight.advance(p.weight_stages);
+            }
+          }
+        }
   }
 
   __device__ __forceinline__ void filled(uint32_t full) const {
@@ -336,7 +428,7 @@ struct Producer {
           for (int part = 0; part < at.parts; ++part) {
             // Not who brought the patch, so that a chunk's patch and its first weights come together.
             if (weight.stage % 2 != group) {
-              bring_weights<WEIGHT>(chunk, part, weight);
+              bring_weights<WEIGHT>(chunk, part * p.part_products, weight);
               filled(places.full_weight + weight.stage * 8);
             }
             weight.advance(p.weight_stages);
@@ -346,12 +438,30 @@ struct Producer {
   }
 };
 
+// Rows that are copied: only the weights may need registers.
+template <class M, bool COLUMNS>
+__device__ __forceinline__ void produce_copied(const GatherParams& p, const Scope& at, TileRow tile,
+                                               const SharedMap& map, const TensorMaps& maps,
+                                               const Places& places) {
+  if (at.products == 0) return;
+  Producer<M, 4> producer{p, at, tile, map, maps, places};
+  if (!p.weight_stages) return producer.template run_copied<kResident>();
+  if constexpr (COLUMNS) {
+    producer.template run_copied<kColumnsCopied>();
+  } else {
+    visit_weight_mode<typename M::Element, kCopied>(p.weight_mode, [&](auto weight) {
+      producer.template run_copied<decltype(weight)::value>();
+    });
+  }
+}
+
 // One loop for each pair of modes: with all of them in one, their invariants fill the registers.
 template <class M>
 __device__ __forceinline__ void produce(const GatherParams& p, const Scope& at, TileRow tile,
-                                        const SharedMap& map, const Places& places) {
+                                        const SharedMap& map, const TensorMaps& maps,
+                                        const Places& places) {
   if (at.products == 0) return;
-  Producer<M> producer{p, at, tile, map, places};
+  Producer<M, 6> producer{p, at, tile, map, maps, places};
   visit_source_mode<typename M::Element>(p.source_mode, [&](auto source) {
     constexpr SourceMode kSource = decltype(source)::value;
     if (!p.weight_stages) return producer.template run<kSource, kResident>();

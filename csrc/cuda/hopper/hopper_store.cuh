@@ -96,6 +96,7 @@ __device__ __forceinline__ float store_vectors(const GatherParams& p, const Sums
   constexpr int kRun = kColumnTiles < 8 / int(sizeof(T)) ? kColumnTiles : 8 / int(sizeof(T));
   T* const base = static_cast<T*>(p.destination);
   float nan = 0.f;
+  uint32_t nan_pair = 0;
 #pragma unroll
   for (int v = 0; v < kColumnTiles; v += kRun) {
     const ColumnInfo first = columns[v * 8];
@@ -110,11 +111,69 @@ __device__ __forceinline__ float store_vectors(const GatherParams& p, const Sums
 #pragma unroll
       for (int i = 0; i < 2 * kRun; ++i)
         value[i] = sum[row / 2][0][(v + i / 2) * 4 + row % 2 * 2 + i % 2] + bias[i];
-      watch(nan, value);
-      store_run(base + (to[row].x + first.offset), value);
+      uint32_t word[2 * kRun * int(sizeof(T)) / 4];
+      pack_run<T>(value, word);
+      store_packed(base + (to[row].x + first.offset), word);
+      if constexpr (sizeof(T) == 4) {
+        watch(nan, value);
+      } else {
+#pragma unroll
+        for (uint32_t pair : word) nan_pair = add_zero_times_pair<T>(pair, nan_pair);
+      }
     }
   }
+  if constexpr (sizeof(T) == 2) nan = add_pair<T>(nan_pair);
   return nan;
+}
+
+// Word j of lane i of four neighbours trades places with word i of lane j.
+__device__ __forceinline__ void trade(uint32_t (&word)[4]) {
+#pragma unroll
+  for (int bit = 1; bit <= 2; bit *= 2) {
+    const bool upper = threadIdx.x & bit;
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      const int low = k * (3 - bit), high = low + bit;
+      const uint32_t got = __shfl_xor_sync(0xffffffffu, upper ? word[low] : word[high], bit);
+      (upper ? word[low] : word[high]) = got;
+    }
+  }
+}
+
+// The same where columns have the order of the channels, in 16 bit: a thread holds pairs of four runs.
+template <class M, int ROW>
+__device__ __forceinline__ float store_traded_runs(const GatherParams& p, const Sums<ROW>& sum,
+                                                   const ColumnInfo* columns, const int2* to) {
+  using T = typename M::Element;
+  constexpr TileRow tile = kTiles[ROW];
+  constexpr int kPairs = 4;
+  // From this lane's columns to the first one of the run that it stores.
+  const ColumnInfo* const runs = columns + (threadIdx.x & 3) * (8 - 2);
+  T* const base = static_cast<T*>(p.destination);
+  uint32_t nan = 0;
+#pragma unroll
+  for (int v = 0; v < tile.width / 8; v += kPairs) {
+    const ColumnInfo first = runs[v * 8];
+    float bias[2 * kPairs];
+#pragma unroll
+    for (int i = 0; i < 2 * kPairs; ++i) bias[i] = columns[(v + i / 2) * 8 + i % 2].bias;
+#pragma unroll
+    for (int row = 0; row < tile.operands * 2; ++row) {
+      float value[2 * kPairs];
+#pragma unroll
+      for (int i = 0; i < 2 * kPairs; ++i)
+        value[i] = sum[row / 2][0][(v + i / 2) * 4 + row % 2 * 2 + i % 2] + bias[i];
+      uint32_t word[kPairs];
+      pack_run<T>(value, word);
+      // Where the position exists, or a thread's columns, only.
+#pragma unroll
+      for (uint32_t pair : word) nan = add_zero_times_pair<T>(pair, nan);
+      trade(word);
+      if (first.offset >= 0 && exists(to[row], first.phase_h, first.phase_w))
+        store_packed(base + (to[row].x + first.offset), word);
+    }
+  }
+  return add_pair<T>(nan);
 }
 
 // Pairs of columns that are neighbours in memory (column phases), for positions that have all their phases
@@ -188,6 +247,40 @@ __device__ __forceinline__ float store_singles(const GatherParams& p, const Sums
   return nan;
 }
 
+// Pairs if the columns or the positions lie so, else one by one.
+template <class M, int ROW>
+__device__ __forceinline__ float store_words_or_singles(const GatherParams& p, const Scope& at,
+                                                        const Sums<ROW>& sum, const Tables& tables,
+                                                        const ColumnInfo* columns, const int2* to) {
+  using T = typename M::Element;
+  constexpr TileRow tile = kTiles[ROW];
+  constexpr unsigned kAll = 0xffffffffu;
+  const int lane = threadIdx.x & 31;
+  bool whole = true, neighbours = p.destination_stride[3] == 1 && p.w.destination_step == 1 &&
+                                  stacked(p, tile) == 1;
+#pragma unroll
+  for (int row = 0; row < tile.operands * 2; ++row) {
+    whole &= to[row].x < 0 || exists(to[row], at.phases_h - 1, at.phases_w - 1);
+    const int other = __shfl_xor_sync(kAll, to[row].x, 4);
+    neighbours &= to[row].x < 0 ? other < 0 : other == to[row].x + (lane & 4 ? -1 : 1);
+  }
+  const bool pairs = tables.pairs && __all_sync(kAll, whole);
+  const bool traded = !pairs && __all_sync(kAll, neighbours);
+  // Whether all pairs lie on whole pairs.
+  bool even = reinterpret_cast<uintptr_t>(p.destination) % (2 * sizeof(T)) == 0;
+#pragma unroll
+  for (int row = 0; row < tile.operands * 2; ++row)
+    even &= to[row].x < 0 || (to[row].x - (traded && lane & 4 ? 1 : 0)) % 2 == 0;
+  even = tables.even && __all_sync(kAll, even);
+  if (pairs)
+    return even ? store_pairs<M, ROW, 2>(p, sum, columns, to)
+                : store_pairs<M, ROW, 1>(p, sum, columns, to);
+  if (traded)
+    return even ? store_traded<M, ROW, 2>(p, sum, columns, to)
+                : store_traded<M, ROW, 1>(p, sum, columns, to);
+  return store_singles<M, ROW>(p, sum, columns, to);
+}
+
 template <class M, int ROW>
 __device__ __forceinline__ void store_pixel_rows(const GatherParams& p, const Scope& at,
                                                  const Sums<ROW>& sum, const Tables& tables,
@@ -197,37 +290,19 @@ __device__ __forceinline__ void store_pixel_rows(const GatherParams& p, const Sc
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int first_position = warp / 4 * (tile.operands * 64) + warp % 4 * 16 + (lane >> 2);
   const ColumnInfo* const columns = tables.columns + (lane & 3) * 2;
-  int2 to[tile.operands * 2];
-  bool whole = true, neighbours = p.destination_stride[3] == 1 && p.w.destination_step == 1 &&
-                                  stacked(p, tile) == 1;
-#pragma unroll
-  for (int row = 0; row < tile.operands * 2; ++row) {
-    to[row] = destination_of(
-        p, at, position_of(origin, tables.positions[first_position + row / 2 * 64 + row % 2 * 8]));
-    whole &= to[row].x < 0 || exists(to[row], at.phases_h - 1, at.phases_w - 1);
-    const int other = __shfl_xor_sync(kAll, to[row].x, 4);
-    neighbours &= to[row].x < 0 ? other < 0 : other == to[row].x + (lane & 4 ? -1 : 1);
-  }
   using T = typename M::Element;
-  const bool pairs = tables.pairs && __all_sync(kAll, whole);
-  const bool traded = !pairs && __all_sync(kAll, neighbours);
-  // Whether all pairs lie on whole pairs.
-  bool even = reinterpret_cast<uintptr_t>(p.destination) % (2 * sizeof(T)) == 0;
+  int2 to[tile.operands * 2];
 #pragma unroll
   for (int row = 0; row < tile.operands * 2; ++row)
-    even &= to[row].x < 0 || (to[row].x - (traded && lane & 4 ? 1 : 0)) % 2 == 0;
-  even = tables.even && __all_sync(kAll, even);
+    to[row] = destination_of(
+        p, at, position_of(origin, tables.positions[first_position + row / 2 * 64 + row % 2 * 8]));
   float nan;
-  if (p.vector_stores) {
+  if constexpr (tile.columns_copied) {
+    nan = store_traded_runs<M, ROW>(p, sum, columns, to);
+  } else if (p.store_mode == kDealt) {
     nan = store_vectors<M, ROW>(p, sum, columns, to);
-  } else if (pairs) {
-    nan = even ? store_pairs<M, ROW, 2>(p, sum, columns, to)
-               : store_pairs<M, ROW, 1>(p, sum, columns, to);
-  } else if (traded) {
-    nan = even ? store_traded<M, ROW, 2>(p, sum, columns, to)
-               : store_traded<M, ROW, 1>(p, sum, columns, to);
   } else {
-    nan = store_singles<M, ROW>(p, sum, columns, to);
+    nan = store_words_or_singles<M, ROW>(p, at, sum, tables, columns, to);
   }
   // A lane repairs what it summed, which another may have stored.
   if (__any_sync(kAll, nan != nan)) {

@@ -162,11 +162,11 @@ __device__ __forceinline__ void turn_source(const GatherParams& p, const Scope& 
 __device__ __forceinline__ void build_kernel(const GatherParams& p, const Scope& at, TileRow tile,
                                              const int* taps, int* kernel) {
   const int stack = stacked(p, tile);
-  for (int tap = threadIdx.x; tap < p.kernel_taps; tap += kThreads) {
+  for (int tap = threadIdx.x; tap < p.kernel_taps; tap += threads(tile)) {
     int found = -1;
     for (int i = 0; i < at.products * stack; ++i)
       if (taps[i] == tap)
-        found = i / stack * product_bytes(tile) + first_row(p, tile, i % stack) * kHalfBytes;
+        found = i / stack * product_bytes(p, tile) + first_row(p, tile, i % stack) * kHalfBytes;
     kernel[tap] = found;
   }
 }
@@ -185,7 +185,7 @@ __device__ __forceinline__ void turn_weights(const GatherParams& p, const Scope&
   const int channel = (chunk << p.slice_shift) * M::kRow + loaded_channel();
   const Steps steps = {p.weight_reduce, p.reduce - channel,
                        static_cast<uint32_t>(rows * kHalfBytes),
-                       static_cast<uint32_t>(p.part_products * product_bytes(tile)),
+                       static_cast<uint32_t>(p.part_products * product_bytes(p, tile)),
                        places.dump + threadIdx.x % 32 * kHalfBytes};
   const T* const weight =
       static_cast<const T*>(p.weight) + static_cast<int64_t>(at.group) * p.weight_group +
@@ -201,7 +201,7 @@ __device__ __forceinline__ void turn_weights(const GatherParams& p, const Scope&
         int at_rows = -1;  // of the product and phase
         if (column < p.tile_channels)
           at_rows = KERNELS ? places.kernel[neighbour - column * taps]
-                            : unit / stack * product_bytes(tile) +
+                            : unit / stack * product_bytes(p, tile) +
                                   first_row(p, tile, unit % stack) * kHalfBytes;
         return Turned<T>{
             weight + (tap + mine), tap < 0 || mine >= limit ? 0 : 15,

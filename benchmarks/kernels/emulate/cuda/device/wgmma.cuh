@@ -10,9 +10,16 @@ namespace convt2d::cuda {
 inline uint64_t operand_layout(uint32_t half, uint32_t group) {
   return uint64_t(half >> 4 & 0x3fff) << 16 | uint64_t(group >> 4 & 0x3fff) << 32;
 }
+inline uint64_t swizzled_layout(uint32_t row, uint32_t group) {
+  return uint64_t(row == 128 ? 1 : row == 64 ? 2 : 3) << 62 | operand_layout(16, group);
+}
+inline uint64_t turned_layout(uint32_t row, uint32_t block) {
+  return (swizzled_layout(row, 8 * row) & ~uint64_t{0x3fff0000}) | operand_layout(block, 0);
+}
 inline uint64_t operand(uint64_t layout, uint32_t address) {
   return layout | (address >> 4 & 0x3fff);
 }
+inline uint64_t advance(uint64_t operand, uint32_t by) { return operand + by; }
 inline void wgmma_fence() {}
 inline void wgmma_commit() {}
 template <int OPEN>
@@ -42,14 +49,29 @@ void read_row(uint64_t descriptor, int row, float* out) {
   constexpr int kElements = 16 / sizeof(T);
   const uint32_t start = (descriptor & 0x3fff) << 4, half = (descriptor >> 16 & 0x3fff) << 4,
                  group = (descriptor >> 32 & 0x3fff) << 4;
+  const int swizzle = descriptor >> 62, row_bytes = swizzle ? 256 >> swizzle : 16;
   for (int h = 0; h < 2; ++h) {
-    const unsigned char* from =
-        emulate::shared(start + h * half + row / 8 * group + row % 8 * 16, 16);
+    uint32_t address = start + h * half + row / 8 * group + row % 8 * row_bytes;
+    if (swizzle) address ^= (address >> 7 & (row_bytes / 16 - 1)) << 4;
+    const unsigned char* from = emulate::shared(address, 16);
     for (int i = 0; i < kElements; ++i) *out++ = element<T>(from + i * sizeof(T));
   }
 }
 
-template <class T, int WIDTH>
+// Number `n` of each of the 16 rows along K of a turned operand.
+template <class T>
+void read_column(uint64_t descriptor, int n, float* out) {
+  const uint32_t start = (descriptor & 0x3fff) << 4, block = (descriptor >> 16 & 0x3fff) << 4,
+                 group = (descriptor >> 32 & 0x3fff) << 4, row = 256 >> (descriptor >> 62);
+  const uint32_t in_row = n * sizeof(T) % row, blocks = n * sizeof(T) / row;
+  for (int k = 0; k < 16; ++k) {
+    uint32_t address = start + blocks * block + k / 8 * group + k % 8 * row + in_row;
+    address ^= (address >> 7 & (row / 16 - 1)) << 4;
+    *out++ = element<T>(emulate::shared(address, sizeof(T)));
+  }
+}
+
+template <class T, int WIDTH, bool TURNED = false>
 struct Wgmma {
   static void add(float (&sum)[WIDTH / 2], uint64_t a, uint64_t b) {
     constexpr int kDepth = 32 / sizeof(T);
@@ -59,7 +81,11 @@ struct Wgmma {
     read_row<T>(a, row + 8, rows[1]);
     for (int i = 0; i < WIDTH / 8; ++i)
       for (int j = 0; j < 2; ++j) {
-        read_row<T>(b, 8 * i + thread % 4 * 2 + j, column);
+        if constexpr (TURNED) {
+          read_column<T>(b, 8 * i + thread % 4 * 2 + j, column);
+        } else {
+          read_row<T>(b, 8 * i + thread % 4 * 2 + j, column);
+        }
         for (int half = 0; half < 2; ++half)
           for (int k = 0; k < kDepth; ++k) sum[4 * i + 2 * half + j] += rows[half][k] * column[k];
       }

@@ -1,0 +1,53 @@
+// cuda/device/tensor_copy.cuh on a CPU: a box arrives at once. A map is a TensorBox of its own kind (emulate.cpp).
+#pragma once
+
+#include "cuda/tensor_map.h"
+
+namespace convt2d::cuda {
+
+inline void barrier_expect(uint32_t barrier, uint32_t bytes) {
+  emulate::barrier_expect(barrier, bytes);
+}
+
+inline std::vector<TensorBox> tensor_boxes;  // by what their maps hold
+CUtensorMap encode(const TensorBox& box) {
+  CUtensorMap map{};
+  const size_t index = tensor_boxes.size();
+  tensor_boxes.push_back(box);
+  std::memcpy(&map, &index, sizeof index);
+  return map;
+}
+
+inline void copy_box(uint32_t shared, const CUtensorMap* map, uint32_t barrier, int a, int b, int c,
+                     int d, int e = 0) {
+  size_t index;
+  std::memcpy(&index, map, sizeof index);
+  const TensorBox& box = tensor_boxes.at(index);
+  const int first[] = {a, b, c, d, e};
+  if (shared % 128 != 0 || box.count[0] * box.element_bytes % 32 != 0) emulate::fail("misaligned");
+  uint32_t elements = 1;
+  for (int i = 0; i < box.axes; ++i) {
+    if ((box.count[i] - 1) * box.step[i] + 1 > 256) emulate::fail("a box that is too long");
+    if (i > 0 && box.stride[i] % 16 != 0) emulate::fail("a stride the copy engine cannot take");
+    elements *= box.count[i];
+  }
+  for (uint32_t k = 0; k < elements; ++k) {
+    const char* from = static_cast<const char*>(box.base);
+    uint32_t rest = k;
+    bool inside = true;
+    for (int i = 0; i < box.axes; ++i) {
+      const int64_t at = first[i] + int64_t(rest % box.count[i]) * box.step[i];
+      rest /= box.count[i];
+      inside &= at >= 0 && at < box.extent[i];
+      from += at * (i == 0 ? box.element_bytes : box.stride[i]);
+    }
+    uint32_t word = 0;
+    if (inside) std::memcpy(&word, from, box.element_bytes);
+    uint32_t to = shared + k * box.element_bytes;
+    to ^= (to >> 7 & (box.count[0] * box.element_bytes / 16 - 1)) << 4;
+    std::memcpy(emulate::shared(to, box.element_bytes), &word, box.element_bytes);
+  }
+  emulate::barrier_copied(barrier, elements * box.element_bytes);
+}
+
+}  // namespace convt2d::cuda

@@ -1,0 +1,41 @@
+// The copy engine (TMA, sm_90): boxes of a tensor in global memory to shared memory, whole, with zeros for what
+// lies outside the tensor. One thread asks; a barrier in shared memory counts the bytes that have arrived.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+namespace convt2d::cuda {
+
+// Arrives at a barrier whose phase ends when `bytes` more have been copied.
+__device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+#endif
+}
+
+// The box whose first element has these coordinates, the contiguous axis first. `map` is a kernel parameter.
+__device__ __forceinline__ void copy_box(uint32_t shared, const CUtensorMap* map, uint32_t barrier,
+                                         int a, int b, int c, int d) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(shared),
+      "l"(map), "r"(barrier), "r"(a), "r"(b), "r"(c), "r"(d)
+      : "memory");
+#endif
+}
+__device__ __forceinline__ void copy_box(uint32_t shared, const CUtensorMap* map, uint32_t barrier,
+                                         int a, int b, int c, int d, int e) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(shared),
+      "l"(map), "r"(barrier), "r"(a), "r"(b), "r"(c), "r"(d), "r"(e)
+      : "memory");
+#endif
+}
+
+}  // namespace convt2d::cuda

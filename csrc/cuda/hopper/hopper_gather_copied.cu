@@ -1,0 +1,15 @@
+#include "cuda/hopper/hopper_gather_launch.cuh"
+
+namespace convt2d::cuda::hopper {
+
+void launch_gather_copied(DType dtype, int row, const GatherParams& params, const TensorMaps& maps,
+                          void* stream) {
+  constexpr int kFirst = kTileCount - kCopiedTiles;
+  const auto run = dtype == DType::f16 ? launch_rows<MmaF16, kFirst, kCopiedTiles>
+                   : dtype == DType::bf16
+                       ? launch_rows<MmaBF16, kFirst, kCopiedTiles>
+                       : launch_rows<MmaTF32, kFirst, kCopiedTiles - kColumnTiles>;
+  run(row, params, maps, stream);
+}
+
+}  // namespace convt2d::cuda::hopper

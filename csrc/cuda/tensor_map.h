@@ -1,0 +1,25 @@
+// What the copy engine is told about a tensor: its axes, the box that one copy brings, and how the box lies in
+// shared memory.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+namespace convt2d::cuda {
+
+// Axis 0 is the contiguous one. In shared memory a box is rows of 32, 64 or 128 bytes of it, swizzled.
+struct TensorBox {
+  const void* base;
+  int element_bytes;  // 4: fp32 that is rounded to TF32 on its way
+  int axes;
+  int64_t extent[5];
+  int64_t stride[5];  // bytes
+  int32_t count[5];   // elements of a box
+  int32_t step[5];    // from one to the next
+};
+
+// Throws if the driver refuses.
+CUtensorMap encode(const TensorBox& box);
+
+}  // namespace convt2d::cuda
