@@ -40,9 +40,10 @@ CUtensorMap encode(const TensorBox& box) {
       box.element_bytes == 4 ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 : CU_TENSOR_MAP_DATA_TYPE_UINT16,
       static_cast<cuuint32_t>(box.axes), const_cast<void*>(box.base), extent, stride, span, step,
       CU_TENSOR_MAP_INTERLEAVE_NONE,
-      row == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
-      : row == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
-                  : CU_TENSOR_MAP_SWIZZLE_32B,
+      !box.swizzled ? CU_TENSOR_MAP_SWIZZLE_NONE
+      : row == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+      : row == 64   ? CU_TENSOR_MAP_SWIZZLE_64B
+                    : CU_TENSOR_MAP_SWIZZLE_32B,
       CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS)
     throw std::runtime_error("convt2d: cuTensorMapEncodeTiled failed with error " +

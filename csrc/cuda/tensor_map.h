@@ -8,7 +8,8 @@
 
 namespace convt2d::cuda {
 
-// Axis 0 is the contiguous one. In shared memory a box is rows of 32, 64 or 128 bytes of it, swizzled.
+// Axis 0 is the contiguous one. In shared memory a box is rows of it, swizzled if `swizzled`: then they have 32, 64 or
+// 128 bytes.
 struct TensorBox {
   const void* base;
   int element_bytes;  // 4: fp32 that is rounded to TF32 on its way
@@ -17,6 +18,7 @@ struct TensorBox {
   int64_t stride[5];  // bytes
   int32_t count[5];   // elements of a box
   int32_t step[5];    // from one to the next
+  bool swizzled = true;
 };
 
 // Throws if the driver refuses.

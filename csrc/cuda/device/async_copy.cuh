@@ -100,6 +100,15 @@ __device__ __forceinline__ void store_shared(uint32_t shared, const uint32_t (&w
   }
 }
 
+// Four tiles of 8 x 8 16-bit numbers, rows of 16 bytes whose addresses lanes 8 i to 8 i + 7 give for tile i; a lane
+// gets what store_turned() wants.
+__device__ __forceinline__ void load_tiles(uint32_t shared, uint32_t (&word)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+               : "r"(shared)
+               : "memory");
+}
+
 // Four tiles of 8 x 8 16-bit numbers, turned. Of tile i, lane l has numbers 2 (l % 4) and the next of row
 // l / 4; they end up in column l / 4 of the rows of 16 bytes whose addresses lanes 8 i to 8 i + 7 give.
 __device__ __forceinline__ void store_turned(uint32_t shared, const uint32_t (&word)[4]) {

@@ -54,7 +54,8 @@ struct TileRow {
   int operands;  // of positions, for each consumer group
   int slots;     // phases with sums of their own
   bool columns_copied =
-      false;  // the weights too, whose columns are contiguous: 16-bit NHWC forward
+      false;            // the weights too, whose columns are contiguous: 16-bit NHWC forward
+  bool turned = false;  // 16-bit rows of pixels (NCHW), which the producers turn in shared memory
 };
 // The one table of tiles; hopper_gather_launch.cuh instantiates exactly these, by index.
 constexpr TileRow kTiles[] = {
@@ -66,7 +67,14 @@ constexpr TileRow kTiles[] = {
     {true, false, 128, 2, 1},   // many channels, stride 1
     {true, false, 128, 1, 2},   // stride 2 rows
     {true, false, 64, 1, 4},    // stride 3 and 4 rows, or stride 2 x 2
-    // Copied ones last: they are compiled on their own.
+    // What the copy engine serves, compiled apart: rows of pixels that are turned; channels.
+    {false, true, 8, 2, 1, false, true},
+    {false, true, 16, 2, 1, false, true},
+    {false, true, 32, 2, 1, false, true},
+    {false, true, 64, 2, 1, false, true},
+    {true, true, 128, 1, 1, false, true},
+    {true, true, 64, 1, 2, false, true},
+    {true, true, 32, 1, 4, false, true},
     {false, true, 8, 2, 1},
     {false, true, 16, 2, 1},
     {false, true, 32, 2, 1},
@@ -76,8 +84,8 @@ constexpr TileRow kTiles[] = {
     {false, true, 64, 2, 1, true},
     {false, true, 128, 1, 1, true},
 };
-constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]), kCopiedTiles = 8,
-              kColumnTiles = 3;  // the last of them
+constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]), kTurnedTiles = 7, kCopiedTiles = 8,
+              kColumnTiles = 3;  // the last of these
 static_assert(kTiles[kTileCount - kCopiedTiles].copied &&
               kTiles[kTileCount - kColumnTiles].columns_copied);
 
@@ -112,8 +120,9 @@ enum SourceMode : int32_t {
   kPixels = 0,       // any strides
   kVectors = 1,      // contiguous channels
   kCopied = 2,       // the same, by the copy engine
-  kTurned = 3,       // 16 bytes of neighbouring pixels, turned on their way (hopper_turn.cuh)
-  kTurnedWords = 4,  // the same, word by word: rows are not made of whole vectors
+  kCopiedRows = 3,   // rows of pixels by the copy engine, then turned
+  kTurned = 4,       // 16 bytes of neighbouring pixels, turned on their way (hopper_turn.cuh)
+  kTurnedWords = 5,  // the same, word by word: rows are not made of whole vectors
 };
 
 // The same of the weights. Turned kernels come with pixels and turned pixels, the others with channels that
@@ -155,6 +164,7 @@ struct GatherParams {
   int32_t planes_h, planes_w;  // residues modulo the source step
   int32_t operand_columns;     // operands side by side: 0 if they are runs
   int32_t load_h, load_w;      // pixels to load for one image: all planes' rows, units of a row
+  int32_t copied_w;            // copied rows: pixels, an odd number of 16 bytes
   uint32_t plane_h_magic, plane_w_magic, load_h_magic, load_w_magic, planes_h_magic, planes_w_magic;
   int32_t slice_shift, chunks;           // log2 of the slices of a chunk; chunks of K
   int32_t source_stages, weight_stages;  // buffers, an even number; 0 weight stages: all stay
@@ -207,6 +217,15 @@ CONVT2D_HOST_DEVICE int patch_bytes(const GatherParams& p) {
   return p.source_mode == kCopied ? patch_pixels(p) * chunk_bytes(p)
                                   : source_slice(p) << p.slice_shift;
 }
+// Copied rows: [image][row][channel of the chunk][pixel], so that neighbouring channels lie in different banks.
+constexpr int kRowStages = 2;
+CONVT2D_HOST_DEVICE int channel_bytes(const GatherParams& p) {
+  return p.copied_w * p.element_bytes;
+}
+CONVT2D_HOST_DEVICE int row_stage_bytes(const GatherParams& p) {
+  const int channels = chunk_bytes(p) / p.element_bytes;
+  return (p.tile_n * p.load_h * channels * channel_bytes(p) + 127) / 128 * 128;
+}
 // Copied columns: a product is blocks of neighbouring columns, each a row for every K of a chunk.
 CONVT2D_HOST_DEVICE int column_row(const GatherParams& p) {  // bytes
   const int bytes = p.tile_channels * p.element_bytes;
@@ -255,7 +274,7 @@ CONVT2D_HOST_DEVICE constexpr int staging_bytes(TileRow tile, int element_bytes)
 }
 
 // What the consumers look up (hopper_gather.cuh), behind the barriers.
-constexpr int kKnown = 4 * kMaxStages * 8, kKnownBytes = 320;
+constexpr int kKnown = 5 * kMaxStages * 8, kKnownBytes = 320;
 
 // Where turned rows go that nobody wants: one a lane.
 constexpr int kDumpBytes = 32 * kHalfBytes;
@@ -271,21 +290,21 @@ struct ColumnInfo {
 // Byte offsets in a block's dynamic shared memory; the planner and the kernel share this.
 struct SharedMap {
   int32_t barriers, shifts, taps, firsts, kernel, dump, columns, positions, destinations, staging,
-      sources, patch, patch_stage, weights, weight_stage, total;
+      sources, rows, patch, patch_stage, weights, weight_stage, total;
 };
 
 CONVT2D_HOST_DEVICE SharedMap shared_map(const GatherParams& p, TileRow tile) {
   SharedMap map{};
   int at = 0;
   map.barriers = at;
-  at += 4 * kMaxStages * 8;
+  at += 5 * kMaxStages * 8;
   at += kKnownBytes;
   map.shifts = at;
   at += p.max_products * 4;
   map.taps = at;
   at += p.max_products * stacked(p, tile) * 4;
   map.firsts = at;
-  at += tile.copied ? (planes_apart(p) + 1) * 4 : 0;
+  at += tile.copied && !tile.turned ? (planes_apart(p) + 1) * 4 : 0;
   map.kernel = at;
   at += p.kernel_taps * 4;
   at = (at + 15) / 16 * 16;
@@ -301,7 +320,10 @@ CONVT2D_HOST_DEVICE SharedMap shared_map(const GatherParams& p, TileRow tile) {
   at += tile.channel_rows ? consumers(tile) / 32 * staging_bytes(tile, p.element_bytes) : 0;
   map.sources = at;  // a list for each producer group
   at += tile.copied ? 0 : 2 * (source_units(p) + 3) * 8;
-  const int boundary = tile.copied ? kSwizzleRows * chunk_bytes(p) : 128;
+  at = (at + 127) / 128 * 128;
+  map.rows = at;
+  at += tile.turned ? kRowStages * row_stage_bytes(p) : 0;
+  const int boundary = tile.copied && !tile.turned ? kSwizzleRows * chunk_bytes(p) : 128;
   at = (at + boundary - 1) / boundary * boundary;
   map.patch = at;
   map.patch_stage = patch_bytes(p);

@@ -30,18 +30,25 @@ struct Known {
 };
 static_assert(sizeof(Known) <= kKnownBytes, "SharedMap has no more room");
 
-// Multiplies one slice of the weights with all operands of positions.
-template <class M, int ROW>
-__device__ __forceinline__ void add_slice(Sums<ROW>& sum, int slot, uint64_t weights,
-                                          const uint64_t (&pixels)[kTiles[ROW].operands],
-                                          uint32_t by) {
+// Multiplies COUNT slices of the weights with all operands of positions. No loop: its counter and addresses
+// would be most of the instructions.
+template <class M, int ROW, int COUNT>
+__device__ __forceinline__ void add_slices(Sums<ROW>& sum, int slot, uint64_t weights,
+                                           uint32_t weight_step,
+                                           const uint64_t (&pixels)[kTiles[ROW].operands],
+                                           uint32_t source_step) {
   using Multiply = Wgmma<typename M::Element, kTiles[ROW].width, kTiles[ROW].columns_copied>;
 #pragma unroll
-  for (int o = 0; o < kTiles[ROW].operands; ++o) {
-    if constexpr (kTiles[ROW].channel_rows) {
-      Multiply::add(sum[o][slot], weights, advance(pixels[o], by));
-    } else {
-      Multiply::add(sum[o][slot], advance(pixels[o], by), weights);
+  for (int slice = 0; slice < COUNT; ++slice) {
+    const uint64_t w = advance(weights, slice * weight_step);
+#pragma unroll
+    for (int o = 0; o < kTiles[ROW].operands; ++o) {
+      const uint64_t x = advance(pixels[o], slice * source_step);
+      if constexpr (kTiles[ROW].channel_rows) {
+        Multiply::add(sum[o][slot], w, x);
+      } else {
+        Multiply::add(sum[o][slot], x, w);
+      }
     }
   }
 }
@@ -61,8 +68,9 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
   const int lane = threadIdx.x & 31, group = threadIdx.x / 128;
   const int tiles = p.tiles_n * p.tiles_h * p.tiles_w;
   const uint64_t source_layout =
-      tile.copied ? swizzled_layout(chunk_bytes(p), group_pixels(p) * pixel_bytes(p))
-                  : operand_layout(source_half(p), group_pixels(p) * kHalfBytes);
+      tile.copied && !tile.turned
+          ? swizzled_layout(chunk_bytes(p), group_pixels(p) * pixel_bytes(p))
+          : operand_layout(source_half(p), group_pixels(p) * kHalfBytes);
   const uint64_t weight_layout =
       tile.columns_copied ? turned_layout(column_row(p), column_block(p))
       : tile.copied && p.weight_mode == kWeightCopied
@@ -74,8 +82,8 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
     first_pixel[o] = operand_pixel(p, tile, group * tile.operands + o) * pixel_bytes(p);
 
   if (!p.weight_stages) {
-    bring_all_weights<M, tile.copied, tile.columns_copied>(p, at, tile, maps, places,
-                                                           map.weight_stage);
+    bring_all_weights<M, tile.copied && !tile.turned, tile.columns_copied>(
+        p, at, tile, maps, places, map.weight_stage);
     fence_for_wgmma();
     barrier_among(kAllConsumers, consumers(tile));
   }
@@ -114,7 +122,7 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
                    empty_weight = full_weight + kMaxStages * 8;
     for (int chunk = 0, plane = 0; chunk < chunks;) {
       int first = 0, last = loop.products;  // that read this buffer
-      if (tile.copied && planes > 1) {
+      if (tile.copied && !tile.turned && planes > 1) {
         first = load_shared_4(loop.firsts + plane * 4);
         last = load_shared_4(loop.firsts + plane * 4 + 4);
       }
@@ -143,15 +151,11 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
                 x[o] = operand(source_layout, pixels + first_pixel[o]);
               wgmma_fence();
               if (slices == 4) {
-#pragma unroll
-                for (int slice = 0; slice < 4; ++slice)
-                  add_slice<M, ROW>(sum, s, advance(w, slice * weight_step), x,
-                                    slice * source_step);
+                add_slices<M, ROW, 4>(sum, s, w, weight_step, x, source_step);
+              } else if (slices == 2) {
+                add_slices<M, ROW, 2>(sum, s, w, weight_step, x, source_step);
               } else {
-#pragma unroll 1
-                for (int slice = 0; slice < slices; ++slice)
-                  add_slice<M, ROW>(sum, s, advance(w, slice * weight_step), x,
-                                    slice * source_step);
+                add_slices<M, ROW, 1>(sum, s, w, weight_step, x, source_step);
               }
               wgmma_commit();
               if (done_source | done_weight) {
@@ -204,7 +208,8 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
   build_products(p, at, tile, reinterpret_cast<int*>(smem + map.shifts), taps);
   build_columns<typename M::Element>(p, at, tile, columns);
   build_positions(p, tile, reinterpret_cast<int*>(smem + map.positions));
-  if constexpr (tile.copied) build_firsts(p, at, tile, reinterpret_cast<int*>(smem + map.firsts));
+  if constexpr (tile.copied && !tile.turned)
+    build_firsts(p, at, tile, reinterpret_cast<int*>(smem + map.firsts));
 
   Places places;
   places.base = smem;
@@ -215,6 +220,8 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
   places.empty_source = barriers + kMaxStages * 8;
   places.full_weight = barriers + kMaxStages * 16;
   places.empty_weight = barriers + kMaxStages * 24;
+  places.full_rows = barriers + kMaxStages * 32;
+  places.rows = shared_address(smem + map.rows);
   places.staging = shared_address(smem + map.staging);
   places.dump = shared_address(smem + map.dump);
   places.kernel = reinterpret_cast<int*>(smem + map.kernel);
@@ -223,11 +230,12 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
   // A lane of each warp arrives; one producer group fills a buffer, or the copy engine for one thread.
   constexpr int kFilled = 4, kRead = consumers(tile) / 32;
   if (threadIdx.x < kMaxStages) {
-    barrier_init(places.full_source + threadIdx.x * 8, tile.copied ? 1 : kFilled);
+    barrier_init(places.full_source + threadIdx.x * 8, tile.copied && !tile.turned ? 1 : kFilled);
     barrier_init(places.empty_source + threadIdx.x * 8, kRead);
     barrier_init(places.full_weight + threadIdx.x * 8,
                  tile.copied && copied(p.weight_mode) ? 1 : kFilled);
     barrier_init(places.empty_weight + threadIdx.x * 8, kRead);
+    barrier_init(places.full_rows + threadIdx.x * 8, 1);
     fence_for_wgmma();  // and for the copy engine
   }
   __syncthreads();
@@ -251,7 +259,9 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
 
   if (threadIdx.x >= consumers(tile)) {
     fewer_registers<producer_registers(tile)>();
-    if constexpr (tile.copied) {
+    if constexpr (tile.turned) {
+      produce_turned<M>(p, at, tile, map, maps, places);
+    } else if constexpr (tile.copied) {
       produce_copied<M, tile.columns_copied>(p, at, tile, map, maps, places);
     } else {
       produce<M>(p, at, tile, map, maps, places);

@@ -19,7 +19,9 @@ void launch(const Problem& problem, const Plan& plan, const Args& args) {
                    : problem.dtype == DType::bf16 ? launch_gather_bf16
                                                   : launch_gather_tf32;
   const TensorMaps maps = maps_of(params, kTiles[plan.row]);
-  if (kTiles[plan.row].copied) {
+  if (kTiles[plan.row].turned) {
+    launch_gather_turned(problem.dtype, plan.row, params, maps, args.stream);
+  } else if (kTiles[plan.row].copied) {
     launch_gather_copied(problem.dtype, plan.row, params, maps, args.stream);
   } else {
     run(plan.row, params, maps, args.stream);

@@ -22,6 +22,23 @@ TensorBox source_box(const GatherParams& p) {
   return box;
 }
 
+// A box is the rows of a patch, one chunk of its channels; as many pixels of each as fill 16 bytes.
+TensorBox rows_box(const GatherParams& p) {
+  TensorBox box{p.source, p.element_bytes, 4};
+  box.swizzled = false;
+  const int64_t extent[] = {p.w.source_extent, static_cast<int64_t>(p.groups) * p.reduce,
+                            p.h.source_extent, p.batch};
+  const int32_t count[] = {p.copied_w, chunk_bytes(p) / p.element_bytes, p.load_h, p.tile_n};
+  const int axis[] = {3, 1, 2, 0};  // of the strides
+  for (int i = 0; i < box.axes; ++i) {
+    box.extent[i] = extent[i];
+    box.stride[i] = static_cast<int64_t>(p.source_stride[axis[i]]) * p.element_bytes;
+    box.count[i] = count[i];
+    box.step[i] = 1;
+  }
+  return box;
+}
+
 // A box is the rows of a tile, one chunk of one tap. They come in the order that channel_and_phase() asks for
 // (hopper_scope.cuh): the channel of row [a][b][thread][i] is [a][thread][b][i].
 TensorBox weight_box(const GatherParams& p, TileRow tile) {
@@ -61,7 +78,7 @@ TensorBox column_box(const GatherParams& p) {
 
 TensorMaps maps_of(const GatherParams& params, TileRow tile) {
   TensorMaps maps{};
-  if (tile.copied) maps.source = encode(source_box(params));
+  if (tile.copied) maps.source = encode(tile.turned ? rows_box(params) : source_box(params));
   if (params.weight_mode == kWeightCopied) maps.weight = encode(weight_box(params, tile));
   if (params.weight_mode == kColumnsCopied) maps.weight = encode(column_box(params));
   return maps;

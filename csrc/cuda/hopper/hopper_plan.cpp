@@ -10,29 +10,30 @@
 namespace convt2d::cuda::hopper {
 namespace {
 
-// Cycles of one multiprocessor; fitted to 9300 plans of bench/layers.json on the H200 (kernel_bench sweep, fp16
+// Cycles of one multiprocessor; fitted to 11000 plans of bench/layers.json on the H200 (kernel_bench sweep, fp16
 // and tf32, both layouts, forward and grad_input; 2026-11-21).
 constexpr double kClock = 1700;          // cycles a microsecond
-constexpr double kLaunch = 13;           // us, empty kernel, tables, first loads, last stores
-constexpr double kPiece = 466;           // a buffer handed over and back
-constexpr double kBatch = 1090;          // a batch of loads on its way
-constexpr double kParcel = 72;           // a parcel of each thread of a producer group
-constexpr double kProduct = 58;          // beside the multiplications of a product
-constexpr double kTurnedHalf = 101;      // of turned ones
-constexpr double kStored = 2.1;          // a sum of each consumer thread
-constexpr double kStaged = 8.3;          // a byte of it where rows are staged
-constexpr double kSectorStored = 0.8;    // 32 bytes on their way to L2
-constexpr double kRagged = 0.73;         // what the ends of a run add, in sectors
-constexpr double kTile = 1800;           // tables of a tile, first product, last product
-constexpr double kOverlap = 0.51;        // how much of the lesser work hides behind the greatest
-constexpr double kStalls = 1.4;          // what nothing above accounts for
+constexpr double kLaunch = 11;           // us, empty kernel, tables, first loads, last stores
+constexpr double kPiece = 855;           // a buffer handed over and back
+constexpr double kBatch = 1070;          // a batch of loads on its way
+constexpr double kParcel = 85;           // a parcel of each thread of a producer group
+constexpr double kProduct = 69;          // beside the multiplications of a product
+constexpr double kTurnedHalf = 141;      // of turned ones
+constexpr double kStored = 4;            // a sum of each consumer thread
+constexpr double kStaged = 9;            // a byte of it where rows are staged
+constexpr double kSectorStored = 0.79;   // 32 bytes on their way to L2
+constexpr double kRagged = 0.85;         // what the ends of a run add, in sectors
+constexpr double kTile = 2470;           // tables of a tile, first product, last product
+constexpr double kOverlap = 0.45;        // how much of the lesser work hides behind the greatest
+constexpr double kStalls = 1.3;          // what nothing above accounts for
 constexpr double kPlanes = 1.2;          // 16-bit NCHW in grad_input
-constexpr double kEngine = 95;           // bytes a cycle of the copy engine
+constexpr double kEngine = 91;           // bytes a cycle of the copy engine
+constexpr double kTurnedRow = 37;        // 32 pixels of 16 bytes along K, in shared memory
 constexpr double kEngineOverlap = 0.46;  // as kOverlap, with more and lighter consumers
 constexpr double kOneGroup = 1.4;        // filling by one producer group, over two
-constexpr double kTurnover = 264;  // from one buffer to the next, where the copy engine fills them
+constexpr double kTurnover = 239;  // from one buffer to the next, where the copy engine fills them
 constexpr double kEngineStalls = 1.1;  // as kStalls
-constexpr double kWeights = 2.9;       // filling a buffer with weights, over one with pixels
+constexpr double kWeights = 3.1;       // filling a buffer with weights, over one with pixels
 
 // What brings a buffer: parcels, how many of them a thread has on their way, and cycles each.
 struct Load {
@@ -83,7 +84,9 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
 
   const double units = source_units(p);
   const double source_fill =
-      tile.copied ? patch_bytes(p) / kEngine : fill_cycles(source_load(p, half));
+      tile.turned   ? p.tile_n * p.load_h * std::ceil(p.load_w / 32.0) * 2 * slices * kTurnedRow
+      : tile.copied ? patch_bytes(p) / kEngine
+                    : fill_cycles(source_load(p, half));
   const double weight_fill = copied(p.weight_mode) ? part_bytes(p, tile) / kEngine
                                                    : fill_cycles(weight_load(p, tile, half)) *
                                                          (tile.copied ? kOneGroup : 1);
@@ -127,7 +130,7 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
   const double waves = std::ceil(combos * walkers / device.sm_count);
   const double rounds = std::ceil(tiles / walkers) * waves;
   const double prologue = p.weight_stages ? 0 : 2 * p.chunks * weight_fill * waves;
-  const bool by_pixels = p.source_mode != kVectors && p.source_mode != kCopied;
+  const bool by_pixels = !tile.copied && p.source_mode != kVectors;
   const double slow = half && by_pixels && !forward ? kPlanes : 1;
   const double busy_us =
       (tile.copied ? kEngineStalls : kStalls) * slow * (rounds * cycles + prologue) / kClock;
@@ -208,7 +211,7 @@ bool fits_somehow(GatherChoice choice, GatherParams params, TileRow tile, const 
   choice.source_stages = 2;
   choice.weight_stages = 2;
   choice.part_products =
-      (std::max(1, tile.copied ? params.plane_products : params.max_products) + 7) / 8;
+      (std::max(1, planes_apart(params) > 1 ? params.plane_products : params.max_products) + 7) / 8;
   params.chunks = 1;
   set_buffers(choice, params);
   return shared_map(params, tile).total <= device.smem_optin;
@@ -278,7 +281,7 @@ std::vector<GatherCandidate> gather_candidates(const Problem& problem, const Dev
               static_cast<int32_t>(ceil_div(reduce, static_cast<int64_t>(slice) << shift));
           // All weights, or parts of a chunk's; then as many patches as there is room for.
           const int products =
-              std::max(1, tile.copied ? params.plane_products : params.max_products);
+              std::max(1, planes_apart(params) > 1 ? params.plane_products : params.max_products);
           for (int part :
                {0, products, (products + 1) / 2, (products + 3) / 4, (products + 7) / 8}) {
             // Where the copy engine can bring them, threads bring none but those that stay.
@@ -340,7 +343,10 @@ Plan plan_of(const GatherCandidate& candidate) {
       ", tile " + std::to_string(c.tile_n) + "x" + std::to_string(c.tile_h) + "x" +
       std::to_string(c.tile_w) + (c.operand_columns ? " in columns" : " in runs") + ", K " +
       std::to_string(kSliceBytes << c.slice_shift) + " bytes x " + std::to_string(c.source_stages) +
-      " stages, " + (tile.copied ? "copied, " : "") +
+      " stages, " +
+      (tile.turned   ? "copied and turned, "
+       : tile.copied ? "copied, "
+                     : "") +
       (c.weight_stages ? "weights " + std::to_string(c.part_products) + " products x " +
                              std::to_string(c.weight_stages) + " stages"
                        : "weights resident");

@@ -154,9 +154,10 @@ __device__ __forceinline__ void build_products(const GatherParams& p, const Scop
     const int plane =
         (away_h - shift_h * p.h.source_step) * p.planes_w + away_w - shift_w * p.w.source_step;
     const int pixels = shift_h * p.plane_w + shift_w;
-    const int shift = (tile.copied ? pixels : plane * plane_pixels(p) + pixels) * pixel_bytes(p);
+    const int shift =
+        (planes_apart(p) > 1 ? pixels : plane * plane_pixels(p) + pixels) * pixel_bytes(p);
     int product = i;
-    if (tile.copied && planes_apart(p) > 1) {
+    if (planes_apart(p) > 1) {
       const Tally of_h = tally(p.h, gh, at.low_h, plane / p.planes_w, h.offset);
       const Tally of_w = tally(p.w, gw, at.low_w, plane % p.planes_w, w.offset);
       product =

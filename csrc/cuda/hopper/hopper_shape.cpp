@@ -139,8 +139,12 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
   const bool turned = half && source == Layout::nchw && params.w.source_extent % 2 == 0 &&
                       w.count == step && vector % step == 0;
   const bool channels_last = source == Layout::nhwc && params.reduce % vector == 0;
-  if (tile.copied && !channels_last) return "the source's channels are not whole vectors";
-  params.source_mode = tile.copied                            ? kCopied
+  if (tile.copied && !tile.turned && !channels_last)
+    return "the source's channels are not whole vectors";
+  if (tile.turned && !(half && source == Layout::nchw && params.w.source_extent % vector == 0))
+    return "the source's rows are not whole vectors of 16-bit numbers";
+  params.source_mode = tile.turned                            ? kCopiedRows
+                       : tile.copied                          ? kCopied
                        : channels_last                        ? kVectors
                        : !turned                              ? kPixels
                        : params.w.source_extent % vector == 0 ? kTurned
@@ -165,9 +169,14 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
   params.planes_h_magic = magic_of(params.planes_h);
   params.planes_w_magic = magic_of(params.planes_w);
 
+  params.copied_w =
+      static_cast<int32_t>(ceil_div(params.load_w + lead_of(params, vector), vector) | 1) * vector;
   // Of what the copy engine brings at once, skipped pixels included.
-  if (tile.copied && std::max({(h.extent - 1) * params.h.source_step + 1, (w.extent - 1) * step + 1,
-                               choice.tile_n}) > kMostCopied)
+  if (tile.turned && std::max({params.copied_w, params.load_h, choice.tile_n}) > kMostCopied)
+    return "a tile is too long for the copy engine";
+  if (tile.copied && !tile.turned &&
+      std::max({(h.extent - 1) * params.h.source_step + 1, (w.extent - 1) * step + 1,
+                choice.tile_n}) > kMostCopied)
     return "a tile is too long for the copy engine";
 
   params.operand_columns = choice.operand_columns;

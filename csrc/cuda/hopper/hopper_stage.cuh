@@ -272,6 +272,7 @@ __device__ __forceinline__ void bring_all_weights(const GatherParams& p, const S
 // buffer, kBatch parcels a thread are on their way at once. A group owns every second stage of a ring,
 // whose stages are even in number, and nobody else fills it: a barrier knows only whether its phase is
 // odd, so whoever left a stage out could not tell a turn from the next but one.
+enum { kProducerGroup0 = 6 };  // of the named barriers; the consumers' come before
 template <class M, int BATCH>
 struct Producer {
   using T = typename M::Element;
@@ -295,14 +296,14 @@ struct Producer {
   __device__ __forceinline__ void list_sources(int now, TileOrigin origin) {
     if (listed == now) return;
     listed = now;
-    barrier_among(4 + group, kThreadsOfGroup);  // all are done with the list before
+    barrier_among(kProducerGroup0 + group, kThreadsOfGroup);  // all are done with the list before
     if constexpr (MODE >= kTurned) {
       shift = turned_shift(p, turned_lead(p, at, origin));
       build_turned_sources(p, at, origin, sources, thread, kThreadsOfGroup);
     } else {
       build_sources(p, at, origin, sources, thread, kThreadsOfGroup);
     }
-    barrier_among(4 + group, kThreadsOfGroup);
+    barrier_among(kProducerGroup0 + group, kThreadsOfGroup);
   }
 
   // All parcels of a buffer: loads in batches, the first of which need not wait for the buffer.
@@ -405,6 +406,55 @@ struct Producer {
         }
   }
 
+  // One thread asks the copy engine for the rows of a patch.
+  __device__ __forceinline__ void copy_rows(int chunk, int stage, TileOrigin o) {
+    const uint32_t full = places.full_rows + stage * 8;
+    const int channels = chunk_bytes(p) / int(sizeof(T));
+    barrier_expect(full, p.tile_n * p.load_h * channels * channel_bytes(p));
+    copy_box(places.rows + stage * row_stage_bytes(p), &maps.source, full,
+             o.w * p.w.source_step + at.low_w - copied_lead<T>(p, at, o),
+             at.group * p.reduce + chunk * channels, o.h * p.h.source_step + at.low_h, o.n);
+  }
+
+  // The one producer group where rows of pixels come by the copy engine, kRowStages chunks ahead.
+  template <WeightMode WEIGHT>
+  __device__ __forceinline__ void run_turned() {
+    const int tiles = p.tiles_n * p.tiles_h * p.tiles_w;
+    const uint32_t groups_magic = magic_of((p.copied_w + 31) / 32);
+    Ring source, weight, rows, ahead;
+    TileWalk walk(p, at.walker), ahead_walk(p, at.walker);
+    int ahead_tile = at.walker, ahead_chunk = 0;
+    const auto look_ahead = [&] {
+      if (ahead_tile >= tiles) return;
+      if (thread == 0) copy_rows(ahead_chunk, ahead.stage, ahead_walk.origin(p));
+      ahead.advance(kRowStages);
+      if (++ahead_chunk < p.chunks) return;
+      ahead_chunk = 0, ahead_tile += p.walkers;
+      ahead_walk.advance(p);
+    };
+    for (int i = 0; i < kRowStages; ++i) look_ahead();
+    for (int now = at.walker; now < tiles; now += p.walkers, walk.advance(p))
+      for (int chunk = 0; chunk < p.chunks; ++chunk) {
+        barrier_wait(places.full_rows + rows.stage * 8, rows.parity);
+        barrier_wait(places.empty_source + source.stage * 8, source.parity ^ 1);
+        turn_rows(p, places.rows + rows.stage * row_stage_bytes(p),
+                  places.patch + source.stage * map.patch_stage, places.dump, groups_magic,
+                  copied_lead<T>(p, at, walk.origin(p)), thread / 32, kThreadsOfGroup / 32);
+        filled(places.full_source + source.stage * 8);
+        source.advance(p.source_stages);
+        rows.advance(kRowStages);
+        barrier_among(kProducerGroup0, kThreadsOfGroup);  // all have read the rows
+        look_ahead();
+        if constexpr (WEIGHT != kResident) {
+          for (int first = 0; first < at.products; first += p.part_products) {
+            bring_weights<WEIGHT>(chunk, first, weight);
+            filled(places.full_weight + weight.stage * 8);
+            weight.advance(p.weight_stages);
+          }
+        }
+      }
+  }
+
   __device__ __forceinline__ void filled(uint32_t full) const {
     fence_for_wgmma();
     __syncwarp();
@@ -453,6 +503,17 @@ __device__ __forceinline__ void produce_copied(const GatherParams& p, const Scop
       producer.template run_copied<decltype(weight)::value>();
     });
   }
+}
+
+template <class M>
+__device__ __forceinline__ void produce_turned(const GatherParams& p, const Scope& at, TileRow tile,
+                                               const SharedMap& map, const TensorMaps& maps,
+                                               const Places& places) {
+  if (at.products == 0) return;
+  Producer<M, 4> producer{p, at, tile, map, maps, places};
+  if (!p.weight_stages) return producer.template run_turned<kResident>();
+  visit_weight_mode<typename M::Element, kCopiedRows>(
+      p.weight_mode, [&](auto weight) { producer.template run_turned<decltype(weight)::value>(); });
 }
 
 // One loop for each pair of modes: with all of them in one, their invariants fill the registers.

@@ -17,9 +17,10 @@ struct Places {
   unsigned char* base;
   const int* taps;
   const ColumnInfo* columns;
-  bool pairs, even;                                               // of columns: see Tables
-  uint32_t full_source, empty_source, full_weight, empty_weight;  // barriers, 8 bytes a stage
-  uint32_t patch, weights, staging, dump;
+  bool pairs, even;  // of columns: see Tables
+  uint32_t full_source, empty_source, full_weight, empty_weight,
+      full_rows;  // barriers, 8 bytes a stage
+  uint32_t rows, patch, weights, staging, dump;
   const int* kernel;  // turned kernels: see build_kernel
 };
 
@@ -154,6 +155,44 @@ __device__ __forceinline__ void turn_source(const GatherParams& p, const Scope& 
                          turned_wanted(addressed, pixel) ? row + turned_base(addressed) : 0};
       },
       ready);
+}
+
+// ---- rows of pixels that the copy engine has brought, by 32 pixels of all channels of a chunk
+
+// It starts at multiples of 16 bytes only: so many pixels before the patch's first.
+template <class T>
+__device__ __forceinline__ int copied_lead(const GatherParams& p, const Scope& at, TileOrigin o) {
+  return (o.w * p.w.source_step + at.low_w) & (16 / int(sizeof(T)) - 1);
+}
+
+__device__ __forceinline__ void turn_rows(const GatherParams& p, uint32_t rows, uint32_t stage,
+                                          uint32_t dump, uint32_t groups_magic, int lead, int warp,
+                                          int warps) {
+  const int lane = threadIdx.x & 31, groups = (p.copied_w + 31) / 32, slices = 1 << p.slice_shift;
+  const uint32_t each = channel_bytes(p);
+  for (int item = warp; item < p.tile_n * p.load_h * groups; item += warps) {
+    const int row = divide(item, groups_magic), group = item - row * groups;
+    const int image = divide(row, p.load_h_magic), h = row - image * p.load_h;
+    const int y = divide(h, p.planes_h_magic), plane_y = h - y * p.planes_h;
+    const int column = group * 32 + lane - lead;
+    const int x = divide(column, p.planes_w_magic), plane_x = column - x * p.planes_w;
+    const int pixel =
+        (((plane_y * p.planes_w + plane_x) * p.tile_n + image) * p.plane_h + y) * p.plane_w + x;
+    const bool wanted = column >= 0 && column < p.load_w;
+    uint32_t to = wanted ? stage + pixel * kHalfBytes : dump + lane * kHalfBytes;
+    const uint32_t half = wanted ? source_half(p) : 0, slice = wanted ? source_slice(p) : 0;
+    // A lane loads 8 pixels of a channel, from rows that follow each other.
+    uint32_t from = rows + (row * slices * 16 + (lane & 7)) * each + group * 64 + (lane >> 3) * 16;
+    for (int s = 0; s < slices; ++s) {
+      uint32_t word[2][4];
+      load_tiles(from, word[0]);
+      load_tiles(from + 8 * each, word[1]);
+      store_turned(to, word[0]);
+      store_turned(to + half, word[1]);
+      from += 16 * each;
+      to += slice;
+    }
+  }
 }
 
 // ---- weights: units are one, all kernels of a channel (turned kernels), or the taps (turned columns)

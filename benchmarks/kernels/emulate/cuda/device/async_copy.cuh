@@ -62,6 +62,14 @@ void store_shared(uint32_t address, const uint32_t (&word)[WORDS]) {
   if (address % std::min(16, 4 * WORDS) != 0) emulate::fail("misaligned");
   std::memcpy(emulate::shared(address, 4 * WORDS), word, 4 * WORDS);
 }
+inline void load_tiles(uint32_t address, uint32_t (&word)[4]) {
+  const int lane = threadIdx.x & 31;
+  if (address % 16 != 0) emulate::fail("misaligned");
+  for (int tile = 0; tile < 4; ++tile) {
+    const uint32_t row = emulate::of_lane(address, 8 * tile + lane / 4);
+    std::memcpy(&word[tile], emulate::shared(row + lane % 4 * 4, 4), 4);
+  }
+}
 inline void store_turned(uint32_t address, const uint32_t (&word)[4]) {
   const int lane = threadIdx.x & 31;
   if (address % 16 != 0) emulate::fail("misaligned");

@@ -24,7 +24,8 @@ inline void copy_box(uint32_t shared, const CUtensorMap* map, uint32_t barrier, 
   std::memcpy(&index, map, sizeof index);
   const TensorBox& box = tensor_boxes.at(index);
   const int first[] = {a, b, c, d, e};
-  if (shared % 128 != 0 || box.count[0] * box.element_bytes % 32 != 0) emulate::fail("misaligned");
+  if (a * box.element_bytes % 16 != 0) emulate::fail("a box that starts between 16 bytes");
+  if (shared % 128 != 0 || box.count[0] * box.element_bytes % 16 != 0) emulate::fail("misaligned");
   uint32_t elements = 1;
   for (int i = 0; i < box.axes; ++i) {
     if ((box.count[i] - 1) * box.step[i] + 1 > 256) emulate::fail("a box that is too long");
@@ -44,7 +45,7 @@ inline void copy_box(uint32_t shared, const CUtensorMap* map, uint32_t barrier, 
     uint32_t word = 0;
     if (inside) std::memcpy(&word, from, box.element_bytes);
     uint32_t to = shared + k * box.element_bytes;
-    to ^= (to >> 7 & (box.count[0] * box.element_bytes / 16 - 1)) << 4;
+    if (box.swizzled) to ^= (to >> 7 & (box.count[0] * box.element_bytes / 16 - 1)) << 4;
     std::memcpy(emulate::shared(to, box.element_bytes), &word, box.element_bytes);
   }
   emulate::barrier_copied(barrier, elements * box.element_bytes);
