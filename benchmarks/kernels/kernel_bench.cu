@@ -2,7 +2,8 @@
 //
 //   kernel_bench check LAYERS MODES DIRECTIONS FAMILY [NAMES]   every tile's best plan, and some at random
 //   kernel_bench time  LAYERS MODES DIRECTIONS FAMILY [NAMES]   the chosen plan, predicted and measured
-//   kernel_bench sweep LAYERS MODES DIRECTIONS FAMILY [NAMES]   20 plans that promise most, 20 others, best first
+//   kernel_bench sweep LAYERS MODES DIRECTIONS FAMILY [NAMES]   20 plans that promise most, 20 others that promise
+//                                                               a third of that or more, best first
 //
 // LAYERS is a file of lines "name N Cin Cout H W kh kw sh sw ph pw oph opw dh dw groups bias"; MODES like
 // fp16:nchw,tf32:nhwc; DIRECTIONS of fwd,grad_input,grad_weight (without bias); NAMES keeps the layers that
@@ -270,7 +271,10 @@ void time(const Family& family, const std::string& label, const Problem& problem
   Setting at(problem, 0);
   const double floor = floor_of(problem, device).us();
   std::vector<Plan> plans = plans_of(family, problem, device);
-  if (most > 1) {  // half of them those that promise most, the others spread over the rest
+  if (most >
+      1) {  // half of them those that promise most, the others spread over what is not hopeless
+    while (plans.size() > most && plans.back().predicted_us > 3 * plans.front().predicted_us)
+      plans.pop_back();
     std::vector<Plan> some;
     for (size_t i = 0; i < plans.size() && some.size() < most;
          i += i < most / 2 ? 1 : std::max<size_t>(1, (plans.size() - most / 2) / (most / 2)))

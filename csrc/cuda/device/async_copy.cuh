@@ -26,6 +26,18 @@ __device__ __forceinline__ void copy_async_4(uint32_t shared, const void* global
                : "memory");
 }
 
+// Of 16 (the 256 bytes around it come to L2), 8 or 4 bytes.
+template <int BYTES>
+__device__ __forceinline__ void copy_async(uint32_t shared, const void* global, bool valid) {
+  if constexpr (BYTES == 16) {
+    copy_async_16_of_many(shared, global, valid);
+  } else {
+    asm volatile("cp.async.ca.shared.global.L2::256B [%0], [%1], %2, %3;" ::"r"(shared),
+                 "l"(global), "n"(BYTES), "r"(valid ? BYTES : 0)
+                 : "memory");
+  }
+}
+
 // Closes a group of copies of this thread.
 __device__ __forceinline__ void copy_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");

@@ -82,11 +82,17 @@ __device__ __forceinline__ void fewer_registers() {
 #endif
 }
 
-// sum[64 x WIDTH] += a[64 x 32 bytes of K] * b[WIDTH x 32 bytes of K]^T; b may come TURNED (16 bit only). Thread t of the warpgroup holds,
-// with g = t % 32 / 4, rows 16 * (t / 32) + g (registers 4 i, 4 i + 1) and + g + 8 (4 i + 2, 4 i + 3),
-// columns 8 i + t % 4 * 2 and the next.
+// sum[64 x WIDTH] += a[64 x 32 bytes of K] * b[WIDTH x 32 bytes of K]^T; b may have the turned layout (16 bit only).
+// Thread t of the warpgroup holds, with g = t % 32 / 4, rows 16 * (t / 32) + g (registers 4 i, 4 i + 1) and + g + 8
+// (4 i + 2, 4 i + 3), columns 8 i + t % 4 * 2 and the next.
 template <class T, int WIDTH, bool TURNED = false>
 struct Wgmma;
+
+// The same of two 16-bit operands that lie turned, without swizzle: a row of 16 bytes holds eight of the 64 or WIDTH, a core matrix eight
+// rows along K; `half` lies between the first eight of K and the second, `group` between eights of the others. `a`
+// may be in registers, as mma.sync has it.
+template <class T, int WIDTH>
+struct WgmmaTurned;
 
 // The register lists of the instruction: names in the text, operands behind it.
 #define CONVT2D_NAMES_4 "%0, %1, %2, %3"
@@ -118,12 +124,31 @@ struct Wgmma;
                    : "l"(a), "l"(b));                                                       \
     }                                                                                       \
   };
+#define CONVT2D_WGMMA_TURNED(TYPE, NAME, WIDTH, COUNT, A0, A1, A2, A3, B)                    \
+  template <>                                                                                \
+  struct WgmmaTurned<TYPE, WIDTH> {                                                          \
+    static __device__ __forceinline__ void add(float (&d)[COUNT], uint64_t a, uint64_t b) {  \
+      asm volatile("wgmma.mma_async.sync.aligned.m64n" #WIDTH "k16" NAME                     \
+                   " {" CONVT2D_NAMES_##COUNT "}, %" A0 ", %" A1 ", 1, 1, 1, 1, 1;"          \
+                   : CONVT2D_SUMS_##COUNT(0)                                                 \
+                   : "l"(a), "l"(b));                                                        \
+    }                                                                                        \
+    static __device__ __forceinline__ void add(float (&d)[COUNT], const uint32_t (&a)[4],    \
+                                               uint64_t b) {                                 \
+      asm volatile("wgmma.mma_async.sync.aligned.m64n" #WIDTH "k16" NAME                     \
+                   " {" CONVT2D_NAMES_##COUNT "}, {%" A0 ", %" A1 ", %" A2 ", %" A3 "}, %" B \
+                                              ", 1, 1, 1, 1;"                                \
+                   : CONVT2D_SUMS_##COUNT(0)                                                 \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                    \
+    }                                                                                        \
+  };
 #else
 #define CONVT2D_WGMMA(TYPE, SHAPE, NAME, WIDTH, COUNT, TAIL, TURNED, A, B)              \
   template <>                                                                           \
   struct Wgmma<TYPE, WIDTH, TURNED> {                                                   \
     static __device__ __forceinline__ void add(float (&)[COUNT], uint64_t, uint64_t) {} \
   };
+#define CONVT2D_WGMMA_TURNED(TYPE, NAME, WIDTH, COUNT, A0, A1, A2, A3, B)
 #endif
 
 #define CONVT2D_WGMMA_WIDTHS(TYPE, SHAPE, NAME, TAIL, TURNED)        \
@@ -139,6 +164,10 @@ CONVT2D_WGMMA_WIDTHS(__nv_bfloat16, "k16", ".f32.bf16.bf16", ", 0, 0", false)
 CONVT2D_WGMMA_WIDTHS(__nv_bfloat16, "k16", ".f32.bf16.bf16", ", 0, 1", true)
 CONVT2D_WGMMA_WIDTHS(float, "k8", ".f32.tf32.tf32", "", false)
 
+CONVT2D_WGMMA_TURNED(__half, ".f32.f16.f16", 64, 32, "32", "33", "34", "35", "36")
+CONVT2D_WGMMA_TURNED(__nv_bfloat16, ".f32.bf16.bf16", 64, 32, "32", "33", "34", "35", "36")
+
+#undef CONVT2D_WGMMA_TURNED
 #undef CONVT2D_WGMMA_WIDTHS
 #undef CONVT2D_WGMMA
 }  // namespace convt2d::cuda

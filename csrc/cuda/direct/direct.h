@@ -13,8 +13,4 @@ extern const Family direct_family;
 int64_t grad_bias_workspace_bytes(const Problem& problem);
 void launch_grad_bias(const Problem& problem, const Args& args);
 
-// Adds up `pieces` partial sums of the weight gradient, each [kh][kw][ci][co] in fp32, in a fixed order.
-// Reads args.workspace, writes args.w.
-void launch_weight_sum(const Problem& problem, int pieces, const Args& args);
-
 }  // namespace convt2d::cuda

@@ -109,20 +109,3 @@ void launch_grad_weight(const Problem& problem, const Plan& plan, const Args& ar
 }
 
 }  // namespace convt2d::cuda::direct
-
-namespace convt2d::cuda {
-
-void launch_weight_sum(const Problem& problem, int pieces, const Args& args) {
-  const int64_t* const w = args.w.stride;
-  direct::ReduceParams sum{
-      args.workspace,           args.w.data, direct::weight_elements(problem), pieces,
-      {w[2], w[3], w[0], w[1]}, {}};
-  sum.divide[0] = FastDivide(problem.w.kernel);
-  sum.divide[1] = FastDivide(problem.in_channels);
-  sum.divide[2] = FastDivide(problem.group_out());
-  visit_dtype(problem.dtype, [&](auto element) {
-    direct::launch_reduce<decltype(element)>(sum, static_cast<cudaStream_t>(args.stream));
-  });
-}
-
-}  // namespace convt2d::cuda

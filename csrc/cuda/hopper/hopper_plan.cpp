@@ -10,7 +10,7 @@
 namespace convt2d::cuda::hopper {
 namespace {
 
-// Cycles of one multiprocessor; fitted to 11000 plans of bench/layers.json on the H200 (kernel_bench sweep, fp16
+// Cycles of one multiprocessor; fitted to 13600 plans of bench/layers.json on the H200 (kernel_bench sweep, fp16
 // and tf32, both layouts, forward and grad_input; 2026-11-21).
 constexpr double kClock = 1700;          // cycles a microsecond
 constexpr double kLaunch = 11;           // us, empty kernel, tables, first loads, last stores

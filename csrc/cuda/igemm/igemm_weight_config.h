@@ -4,17 +4,20 @@
 //
 // As a GEMM: rows M = input channels, columns N = (tap, output channel), reduction K = the pixels of x.
 //
-//   one block = warps_m x warps_n warps that multiply, a WeightTile each (mma.sync m16n8), and
-//   `producers` that meanwhile bring the next K tile in; one barrier a tile
+//   one block = warps_m x warps_n warps that multiply, a WeightTile each (mma.sync m16n8, or four warps
+//   together one wgmma), and `producers` that meanwhile bring the next K tiles in; one barrier a tile
 //     unit = eight output channels at one tap; the units of a block are taps_h x taps_w taps x octets
-//   per K tile (tile_n x tile_h x tile_w pixels) in shared memory, two or three stages:
+//   per K tile (tile_n x tile_h x tile_w pixels) in shared memory, two to four stages:
 //     x   [octet of channels][pixel][16 or 2 x 16 B]
 //     dY  [octet of channels][patch pixel][ditto]      patch = all that the block's taps meet
 //   A row of 16 bytes holds channels of one pixel, so a tap is a shift by whole rows, and the tensor core's
-//   K, the pixels, comes out of it by ldmatrix.trans (16 bits) or by words (32 bits).
+//   K, the pixels, comes out of it by ldmatrix.trans or turned descriptors (16 bits) or by words (32 bits).
+//   Contiguous pixels stay in planes, [channel][pixel], where nothing shifts them: x, and words, whose fragments
+//   are read one by one.
 //
 // Taps of an axis are sorted by (offset mod stride, offset / stride). Neighbouring x pixels meet dY pixels
 // `stride` apart; those of one residue lie together in the patch, and residues no tap needs are not there.
+// The columns of planes lie as dY has them.
 // Blocks that share dW but not the pixels write partial sums; a second pass adds them in a fixed order.
 #pragma once
 
@@ -25,22 +28,37 @@
 namespace convt2d::cuda::igemm {
 
 constexpr int kMaxTaps = 128;
-// Of a block. A multiprocessor's 65536 registers are 168 for each thread of 12 warps.
-constexpr int kMaxWeightWarps = 12;
 
 // What one multiplying warp computes: 16 * row_tiles input channels x units. Accumulators of a thread:
-// row_tiles * units * 4.
+// row_tiles * units * 4. With a `width`, four warps side by side along the rows multiply together where the chip
+// can, in instructions of so many units of a tap (wgmma); elsewhere each multiplies alone.
 struct WeightTile {
-  int row_tiles, units;
+  int row_tiles, units, width;
+  bool x_in_registers;  // else it comes from shared memory, as rows of eight channels
 };
-constexpr int kWeightTileCount = 3;
-
-// 64 input channels; up to 32; up to 16. Words of 32 bits take more registers to address.
-constexpr CONVT2D_HOST_DEVICE WeightTile weight_tile(int row, int element_bytes) {
-  return row == 0   ? WeightTile{4, element_bytes == 2 ? 8 : 6}
-         : row == 1 ? WeightTile{2, 12}
-                    : WeightTile{1, 16};
+// Words of 32 bits have the first three.
+constexpr CONVT2D_HOST_DEVICE int weight_tile_count(int element_bytes) {
+  return element_bytes == 2 ? 5 : 3;
 }
+
+// 64 input channels; up to 32; up to 16; groups of warps. Words of 32 bits take more registers to address.
+constexpr CONVT2D_HOST_DEVICE WeightTile weight_tile(int row, int element_bytes) {
+  return row == 0   ? WeightTile{4, element_bytes == 2 ? 8 : 6, 0, true}
+         : row == 1 ? WeightTile{2, 12, 0, true}
+         : row == 2 ? WeightTile{1, 16, 0, true}
+         : row == 3 ? WeightTile{1, 32, 8, true}
+                    : WeightTile{1, 24, 8, false};
+}
+// Warps of a multiprocessor: its 65536 registers are 168 for each thread of 12 warps, 128 of 16.
+constexpr CONVT2D_HOST_DEVICE int weight_warps(int row) { return row == 4 ? 16 : 12; }
+
+// How an operand reaches shared memory.
+enum WeightMode : int32_t {
+  kByVectors = 0,  // contiguous channels: asynchronous 16-byte copies
+  kByPlanes = 1,   // contiguous pixels: ditto, of a channel each, or of 8 or 4 bytes
+  kByWords = 2,    // words, any strides: asynchronous 4-byte copies
+  kByParcels = 3,  // 16 bits: through registers, `run` pixels of eight channels at once
+};
 
 // Taps of one axis, sorted; `part` neighbours go to one block, the last block may get fewer.
 struct WeightAxis {
@@ -57,10 +75,12 @@ struct WeightParams {
   const void* y;
   void* weight;     // written when there is one piece of one run
   float* partials;  // else [pieces][kh][kw][ci][co]
+  int32_t piece_floats;
   int32_t x_stride[4], y_stride[4], weight_stride[4];
   int32_t batch, groups, rows, columns;  // channels of one group: rows of x, columns of dY
   WeightAxis h, w;
   int32_t warps_m, warps_n, producers;  // warps that multiply, warps that bring tiles in
+  int32_t x_producers;                  // those that bring x in
   int32_t units, octets;                // units of all warps; octets of dY channels
   int32_t row_blocks, octet_blocks;     // blocks side by side
   int32_t tile_n, tile_h, tile_w;       // pixels of a K tile that are used
@@ -69,8 +89,8 @@ struct WeightParams {
   int32_t pixels;                       // of a K tile, used or not: 32 n
   int32_t patch_pixels, y_loads;        // of the largest part
   int32_t patch_h, row_loads;           // ditto: rows, loads along a row
-  int32_t x_vectors, y_vectors;         // contiguous channels: asynchronous 16-byte copies
-  int32_t run;                          // else pixels a load: 1, 2 or 4
+  int32_t x_mode, y_mode;               // WeightMode
+  int32_t x_run, y_run;                 // pixels of a load
   int32_t stages;                       // K tiles in shared memory; no result depends on it
   int32_t split, turn_tiles;            // pieces; K tiles whose sum stays in registers
   int32_t row_octets;                   // octets of input channels a block has
@@ -78,19 +98,33 @@ struct WeightParams {
 
 // One load of either operand: for all tiles the same, up to where the tile starts.
 struct alignas(16) WeightLoad {
-  int32_t offset;      // elements
-  int32_t place;       // row << 16 | column & 0xffff
-  uint32_t low, high;  // up to four 16-bit pixels of the patch, or of x; kNoPixel: not needed
+  int32_t offset;  // elements
+  int32_t place;   // row << 16 | column & 0xffff
+  // Of parcels: up to four 16-bit pixels of the patch, or of x; kNoPixel: not needed. Else `low` is the first
+  // pixel's place in a plane, in bytes.
+  uint32_t low, high;
 };
 constexpr uint32_t kNoPixel = 0xffff;
 
-// 16-byte rows of one octet or quad of channels. Odd: those of one pixel and eight octets hit all banks. For
-// words: so do four pixels of two quads.
-constexpr CONVT2D_HOST_DEVICE int plane_rows(int pixels, int element_bytes) {
-  return element_bytes == 2 ? pixels | 1 : (pixels + 3) / 8 * 8 + 4;
+// Bytes from pixel to pixel in shared memory.
+CONVT2D_HOST_DEVICE int pixel_bytes(int mode, int element_bytes) {
+  return mode == kByPlanes ? element_bytes : 16;
 }
 
-constexpr int kScopeBytes = 96;  // WeightScope
+// An operand in shared memory: planes of an octet (16 bits), a quad (words) or a channel (kByPlanes), and the bytes
+// of each. An odd number of 16-byte rows: those of one pixel and eight octets hit all banks, and so do those of
+// eight channels. Of quads: so do four pixels of two.
+CONVT2D_HOST_DEVICE int plane_count(int mode, int octets, int element_bytes) {
+  return octets * (mode == kByPlanes ? 8 : element_bytes / 2);
+}
+CONVT2D_HOST_DEVICE int plane_bytes(int mode, int pixels, int element_bytes) {
+  const int rows = mode == kByPlanes    ? (pixels * element_bytes + 15) / 16 | 1
+                   : element_bytes == 2 ? pixels | 1
+                                        : (pixels + 3) / 8 * 8 + 4;
+  return rows * 16;
+}
+
+constexpr int kScopeBytes = 112;  // WeightScope
 
 // Byte offsets in a block's dynamic shared memory; the planner and the kernel share this.
 struct WeightMap {
@@ -100,7 +134,6 @@ struct WeightMap {
 
 CONVT2D_HOST_DEVICE WeightMap weight_map(const WeightParams& p, int element_bytes) {
   WeightMap map{};
-  const int planes = element_bytes / 2;  // of an octet
   int at = 0;
   const auto take = [&at](int bytes) {
     const int here = at;
@@ -121,8 +154,10 @@ CONVT2D_HOST_DEVICE WeightMap weight_map(const WeightParams& p, int element_byte
   map.y_loads = take(p.y_loads * 16);
   at = (at + 127) / 128 * 128;
   map.stages = at;
-  map.y_stage = p.row_octets * planes * plane_rows(p.pixels, element_bytes) * 16;
-  map.stage = map.y_stage + p.octets * planes * plane_rows(p.patch_pixels, element_bytes) * 16;
+  map.y_stage = plane_count(p.x_mode, p.row_octets, element_bytes) *
+                plane_bytes(p.x_mode, p.pixels, element_bytes);
+  map.stage = map.y_stage + plane_count(p.y_mode, p.octets, element_bytes) *
+                                plane_bytes(p.y_mode, p.patch_pixels, element_bytes);
   map.total = at + p.stages * map.stage;
   return map;
 }

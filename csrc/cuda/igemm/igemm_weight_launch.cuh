@@ -12,7 +12,7 @@ namespace convt2d::cuda::igemm {
 
 template <class M>
 void launch_weight(int row, const WeightParams& params, int64_t blocks, void* stream) {
-  visit_row<kWeightTileCount>(row, [&](auto index) {
+  visit_row<weight_tile_count(sizeof(typename M::Element))>(row, [&](auto index) {
     constexpr auto kernel = convt2d_igemm_grad_weight_kernel<M, decltype(index)::value>;
     const int bytes = weight_map(params, sizeof(typename M::Element)).total;
     allow_shared_memory<kernel>(bytes);

@@ -20,64 +20,73 @@ constexpr int kSharedLimit = 99 << 10;
 // Rates of one multiprocessor: wavefronts (one 128-byte shared-memory or L1 access) a microsecond.
 constexpr double kWavefronts = 1700;
 constexpr double kLaunch = 2.5;  // us, empty kernel to finished store
-// Fitted to 3277 kernel times on the H200, fp16 and tf32 NCHW and fp16 NHWC, 44 layers, 2026-11-21 (second
-// version of the kernel: what this one does with fewer instructions).
-constexpr double kBlock = 22;        // us a wave of blocks takes beside its K tiles
-constexpr double kTensorTime = 0.8;  // of what the rates of Device say
-constexpr double kOverlap = 0.54;    // of what is less busy that is not hidden
-constexpr double kFetch = 1.3;       // us, the first load of a K tile to visible in shared memory
-constexpr double kBatch = 0.22;      // us, every further batch of loads
-constexpr double kInstruction = 0.0009;  // us, of one producer
-constexpr double kL2Rate = 0.52;         // of the copy rate
-constexpr double kMemoryRate = 0.74;     // ditto
-constexpr double kPartialRate = 7.25;    // times the copy rate's time
+// Fitted to 6894 kernel times on the H200, fp16 and tf32, NCHW and NHWC, 44 layers, 2026-11-21.
+constexpr double kBlock = 17.5;      // us a wave of blocks takes beside its K tiles
+constexpr double kTensorTime = 1.6;  // of what the rates of Device say: 16 bits,
+constexpr double kGroupTime = 1.6;   // where four warps multiply together,
+constexpr double kWordTime = 0.6;    // words
+constexpr double kOverlap = 0.46;    // of what is less busy that is not hidden
+constexpr double kFetch = 1.07;      // us, the first load of a K tile to visible in shared memory
+constexpr double kBatch = 0.33;      // us, every further batch of loads
+constexpr double kInstruction = 0.0013;  // us, of one producer
+constexpr double kTileCost = 250;        // instructions a K tile, of every producer
+constexpr double kWords = 2.8;           // times what carrying_cost() says of vectors
+constexpr double kLoad = 25;             // instructions a load of pixels,
+constexpr double kPiece = 5.5;           // each of its channels,
+constexpr double kRound = 0.7;           // and a word that is rounded
+constexpr double kL2Rate = 0.49;         // of the copy rate
+constexpr double kMemoryRate = 0.88;     // ditto
+constexpr double kPartialRate = 2.5;     // times the copy rate's time
 
 int64_t partial_bytes(const Problem& problem, const WeightParams& p) {
   return writes_partials(p) ? weight_bytes(problem) * p.split : 0;
 }
 
 // Blocks side by side on a multiprocessor.
-double room(const Device& device, const WeightParams& p, int element_bytes) {
+double room(const Device& device, const WeightParams& p, int row, int element_bytes) {
   const double warps = p.warps_m * p.warps_n + p.producers;
-  return std::max(1.0, std::min(std::floor(kMaxWeightWarps / warps),
+  return std::max(1.0, std::min(std::floor(weight_warps(row) / warps),
                                 std::floor(device.smem_per_sm /
                                            (weight_map(p, element_bytes).total + 1024.0))));
 }
 
-// A third stage hides the latency of asynchronous copies, where it costs no other block its place. The sums
-// are the same with and without, so this may depend on the GPU.
-int stages_that_fit(const Device& device, WeightParams p, const Problem& problem) {
+// More stages hide the latency of asynchronous copies, where they cost no other block its place. The sums are the
+// same with and without, so this may depend on the GPU.
+int stages_that_fit(const Device& device, WeightParams p, int row, const Problem& problem) {
   const int bytes = static_cast<int>(element_size(problem.dtype));
   p.stages = 2;
-  if (!p.x_vectors && !p.y_vectors) return p.stages;
-  const double before = room(device, p, bytes);
-  p.stages = 3;
-  const bool fits = weight_map(p, bytes).total <= device.smem_optin;
-  return fits && room(device, p, bytes) == before ? 3 : 2;
+  if (p.x_mode == kByParcels && p.y_mode == kByParcels) return p.stages;
+  const double before = room(device, p, row, bytes);
+  for (int stages = 4; stages > 2; --stages) {
+    p.stages = stages;
+    if (weight_map(p, bytes).total <= device.smem_optin && room(device, p, row, bytes) == before)
+      return stages;
+  }
+  return 2;
 }
 
 // Bytes that a K tile's loads take from the L2 cache, in whole sectors.
 double sector_bytes(const Problem& problem, const WeightParams& p) {
   const double bytes = static_cast<double>(element_size(problem.dtype));
-  const auto rows_of = [&](bool vectors, double channels, double rows, double width) {
-    if (vectors) return rows * width * std::max(32.0, channels * bytes);
+  const auto rows_of = [&](int mode, double channels, double rows, double width) {
+    if (mode == kByVectors) return rows * width * std::max(32.0, channels * bytes);
     return rows * channels * 32 * std::ceil(width * bytes / 32 + 0.4);
   };
   const double reach = double(problem.w.dilation) * (p.w.part - 1);
-  return rows_of(p.x_vectors, p.row_octets * 8.0, double(p.tile_n) * p.tile_h, p.tile_w) +
-         rows_of(p.y_vectors, p.octets * 8.0, double(p.tile_n) * p.patch_h,
-                 p.y_vectors ? double(p.patch_pixels) / (p.tile_n * p.patch_h)
-                             : (p.tile_w - 1.0) * p.w.stride + reach + 1);
+  return rows_of(p.x_mode, p.row_octets * 8.0, double(p.tile_n) * p.tile_h, p.tile_w) +
+         rows_of(p.y_mode, p.octets * 8.0, double(p.tile_n) * p.patch_h,
+                 p.y_mode == kByVectors ? double(p.patch_pixels) / (p.tile_n * p.patch_h)
+                                        : (p.tile_w - 1.0) * p.w.stride + reach + 1);
 }
 
-double predict(const Problem& problem, const Device& device, const WeightParams& p,
-               const WeightTile& tile) {
+double predict(const Problem& problem, const Device& device, const WeightParams& p, int row) {
   const bool half = element_size(problem.dtype) == 2;
   const double bytes = static_cast<double>(element_size(problem.dtype));
+  const WeightTile tile = weight_tile(row, static_cast<int>(bytes));
   const double consumers = p.warps_m * p.warps_n;
   const double combos = static_cast<double>(weight_combinations(p));
   const double tiles = static_cast<double>(weight_tiles(p)), blocks = combos * p.split;
-  const double here = std::min(room(device, p, static_cast<int>(bytes)),
+  const double here = std::min(room(device, p, row, static_cast<int>(bytes)),
                                std::ceil(blocks / device.sm_count));  // blocks side by side
   const double waves = std::ceil(blocks / (device.sm_count * here));
   const double steps = p.pixels / (half ? 16.0 : 8.0);
@@ -86,35 +95,67 @@ double predict(const Problem& problem, const Device& device, const WeightParams&
   const double mma = here * steps * consumers * tile.row_tiles * tile.units;
   const double rate = (half ? device.mma_f16_per_us : device.mma_tf32_per_us) / device.sm_count;
   const double uneven = std::ceil(here * consumers / 4) * 4 / (here * consumers);
-  const double mma_us = kTensorTime * uneven * mma * (half ? 2048 : 1024) / rate;
+  const double mma_us = (tile.width ? kGroupTime
+                         : half     ? kTensorTime
+                                    : kWordTime) *
+                        uneven * mma * (half ? 2048 : 1024) / rate;
   // all warps shared memory and L1,
   const double x_numbers = p.row_octets * 8.0 * p.pixels;
-  const double y_numbers = p.octets * 8.0 * p.y_loads * (p.y_vectors ? 1 : p.run);
-  const double x_loaded = p.x_vectors ? 0 : x_numbers, y_loaded = p.y_vectors ? 0 : y_numbers;
-  const double loaded = x_loaded + y_loaded, copied = x_numbers + y_numbers - loaded;
-  const double parcels = loaded / (8 * p.run), pieces = copied * bytes / 16;
+  const double y_numbers = p.octets * 8.0 * p.y_loads * p.y_run;
   const double staged = (x_numbers + y_numbers) * bytes;
+  const double x_parcels = p.x_mode == kByParcels ? x_numbers / (8 * p.x_run) : 0;
+  const double y_parcels = p.y_mode == kByParcels ? y_numbers / (8 * p.y_run) : 0;
   const double conflicts =
       p.tile_w % 8 == 0 ? 1 : 1.8;  // rows of a fragment that are not neighbours
+  const double fragment_waves =
+      tile.width ? 4 + tile.units / 4.0 : tile.row_tiles * 4 + tile.units * conflicts * 2 + 2;
   const double wavefronts =
-      here * (steps * consumers * (tile.row_tiles * 4 + tile.units * conflicts * 2 + 2) +
-              staged / 128 + loaded / p.run / 32 * 2 + copied * bytes / 128 * (half ? 1 : 4));
+      here * (steps * consumers * fragment_waves + staged / 128 * (half ? 1 : 3) +
+              (x_parcels + y_parcels) / 4 * 2);
   const double lsu_us = wavefronts / kWavefronts;
   // and the four instruction schedulers.
-  const double fragments =
-      half ? tile.row_tiles + tile.units / 2.0 : tile.row_tiles * 4 + tile.units * 2.0;
-  const double parcel_cost = 40 + (half ? 15 : 30) * p.run, piece_cost = half ? 26 : 45;
-  const double instructions = mma + here * (steps * consumers * (1.5 * fragments + 8) +
-                                            (parcels * parcel_cost + pieces * piece_cost) / 32);
+  const double fragments = tile.width ? 1 + tile.units / double(tile.width) * 4
+                           : half     ? tile.row_tiles + tile.units / 2.0
+                                      : tile.row_tiles * 4 + tile.units * 2.0;
+  // Instructions of all lanes; parcels wait for memory and not for these. The lanes of copy_vectors() and
+  // copy_pixels() share out planes or channels, and loads.
+  const auto carried = [&](double numbers, int mode, int run, int octets, double loads,
+                           int producers) {
+    if (mode == kByParcels) return 0.0;
+    const auto whole = [](double count, double of) { return std::ceil(count / of) * of; };
+    const double cost = carrying_cost(mode, run, half ? 2 : 4);
+    if (mode == kByVectors) {
+      const double planes = octets * bytes / 2, lanes = planes > 4 ? 8 : planes > 2 ? 4 : planes;
+      return numbers * cost * (half ? 1 : kWords) * whole(planes, lanes) / planes *
+             whole(loads, 32 / lanes * producers) / loads;
+    }
+    const double channels = whole(octets * 8, 4 * producers) / (4 * producers);
+    return 32 * producers * whole(loads, 8) / 8 * (kLoad + kPiece * channels) +
+           numbers * (half ? 0 : kRound);
+  };
+  const double x_carried = carried(x_numbers, p.x_mode, p.x_run, p.row_octets,
+                                   double(p.pixels) / p.x_run, p.x_producers);
+  const double y_carried =
+      carried(y_numbers, p.y_mode, p.y_run, p.octets, p.y_loads, p.producers - p.x_producers);
+  const double instructions =
+      (tile.width ? 0 : mma) + here * (steps * consumers * (1.5 * fragments + 8) +
+                                       (x_carried + y_carried) / 32 + p.producers * kTileCost);
   const double issue_us = instructions / (4 * kWavefronts);
   const double busiest = std::max({mma_us, lsu_us, issue_us});
   const double busy_us = busiest + kOverlap * (mma_us + lsu_us + issue_us - busiest);
-  // A producer's loads wait for the memory, a batch after the other, and its instructions for one another.
-  const double threads = 32.0 * p.producers, batch = p.run * bytes >= 8 ? 4 : 8;
-  const double batches = std::ceil(x_loaded / (8 * p.run * threads * batch)) +
-                         std::ceil(y_loaded / (8 * p.run * threads * batch));
-  const double producer_us = kFetch + kBatch * batches +
-                             kInstruction * (parcels * parcel_cost + pieces * piece_cost) / threads;
+  // A producer's loads wait for the memory, a batch after the other, and its instructions for one another. The
+  // slower operand counts.
+  const double batch = weight_warps(row) == 16 ? 2 : 4;
+  const auto operand_us = [&](double instructions, double parcels, double threads) {
+    const double batches = std::ceil(parcels / (threads * batch));
+    const double waiting = batches > 0    ? kFetch + kBatch * (batches - 1)
+                           : p.stages > 2 ? 0
+                                          : kFetch;
+    return waiting + kInstruction * (instructions / threads + kTileCost);
+  };
+  const double producer_us =
+      std::max(operand_us(x_carried, x_parcels, 32.0 * p.x_producers),
+               operand_us(y_carried, y_parcels, 32.0 * (p.producers - p.x_producers)));
   const double tile_us = std::max(busy_us, producer_us) + kOverlap * std::min(busy_us, producer_us);
 
   const double kernel_us = waves * (kBlock + std::ceil(tiles / p.split) * tile_us);
@@ -123,7 +164,7 @@ double predict(const Problem& problem, const Device& device, const WeightParams&
       (tensor_bytes(problem) * 1.05 + partial) / (kMemoryRate * device.copy_bytes_per_us);
   const double l2_us =
       combos * tiles * sector_bytes(problem, p) / (kL2Rate * device.copy_bytes_per_us);
-  const double sum_us = partial > 0 ? 1 + kPartialRate * partial / device.copy_bytes_per_us : 0;
+  const double sum_us = kPartialRate * partial / device.copy_bytes_per_us;
   return kLaunch + std::max({kernel_us, memory_us, l2_us}) + sum_us;
 }
 
@@ -151,33 +192,38 @@ std::vector<BlockShape> block_shapes(const Problem& problem) {
   parts(problem.h, parts_h);
   parts(problem.w, parts_w);
   std::vector<BlockShape> shapes;
-  for (int row = 0; row < kWeightTileCount; ++row) {
-    const WeightTile tile = weight_tile(row, static_cast<int>(element_size(problem.dtype)));
-    if (row + 1 < kWeightTileCount && rows <= 8 * tile.row_tiles) continue;
-    for (int warps_m = 1; warps_m <= 4; warps_m *= 2) {
+  const int bytes = static_cast<int>(element_size(problem.dtype));
+  for (int row = 0; row < weight_tile_count(bytes); ++row) {
+    const WeightTile tile = weight_tile(row, bytes);
+    if (row < 2 && rows <= 8 * tile.row_tiles) continue;
+    const int least_m = tile.width ? 4 : 1;
+    for (int warps_m = least_m; warps_m <= weight_warps(row) - 4 || warps_m <= 4;
+         warps_m = tile.width ? warps_m + 4 : warps_m * 2) {
       const int64_t block_rows = 16 * tile.row_tiles * warps_m;
-      if (warps_m > 1 && rows <= block_rows / 2) break;
+      if (warps_m > least_m && rows <= block_rows - 16 * tile.row_tiles * least_m) break;
       for (int count : octet_counts)
         for (int h : parts_h)
           for (int w : parts_w) {
             const int64_t warps_n = ceil_div(int64_t{h} * w * count, tile.units);
-            if (warps_n * warps_m >= kMaxWeightWarps) continue;
+            if (warps_n * warps_m + 2 > weight_warps(row)) continue;
+            if (tile.width && count % tile.width != 0) continue;
             const double done = double(ceil_div(rows, block_rows)) * block_rows *
                                 double(ceil_div(octets, count) * ceil_div(problem.h.kernel, h) *
                                        ceil_div(problem.w.kernel, w) * warps_n * tile.units * 8);
             const double useful =
                 double(rows * problem.group_out()) * double(problem.h.kernel * problem.w.kernel);
             // Small warps read more for a product, small blocks stage more.
-            const double reads = 1.0 / (tile.row_tiles * 4) + 1.0 / (tile.units * 2);
+            const double reads =
+                tile.width ? 0.1 : 1.0 / (tile.row_tiles * 4) + 1.0 / (tile.units * 2);
             const double staging = 1.0 / double(block_rows) + 1.0 / double(h * w * count * 8);
-            shapes.push_back({{row, warps_m, h, w, count, 1, 1, 32, 1, 2, 1},
+            shapes.push_back({{row, warps_m, h, w, count, 1, 1, 32, 4, 2, 1},
                               done / useful * (1 + 2 * reads + 20 * staging)});
           }
     }
   }
   std::sort(shapes.begin(), shapes.end(),
             [](const BlockShape& a, const BlockShape& b) { return a.waste < b.waste; });
-  constexpr size_t kMost = 32;
+  constexpr size_t kMost = 48;
   if (shapes.size() > kMost) shapes.resize(kMost);
   return shapes;
 }
@@ -192,7 +238,8 @@ std::vector<WeightChoice> pixel_tiles(const Problem& problem) {
     std::vector<int> widths;
     for (int64_t width = 1; width <= pixels; width *= 2)
       if (width < 2 * problem.w.in && (width >= least || width >= problem.w.in))
-        add_once(widths, std::min(width, (problem.w.in + 1) / 2 * 2));
+        for (int64_t round : {2, 8})  // 8: for warps that multiply together
+          add_once(widths, std::min(width, ceil_div(problem.w.in, round) * round));
     for (int width : widths) {
       const int64_t most = std::max<int64_t>(1, pixels / width);
       const int64_t h = ceil_div(problem.h.in, ceil_div(problem.h.in, most));
@@ -227,6 +274,7 @@ std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Dev
         reason = why;
         continue;
       }
+      if (!weight_tile(choice.row, bytes).x_in_registers && params.x_mode != kByVectors) continue;
       if (const int shared = weight_map(params, bytes).total; shared > kSharedLimit) {
         reason = "a tile needs " + std::to_string(shared) + " bytes of shared memory";
         continue;
@@ -241,10 +289,13 @@ std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Dev
       for (int64_t blocks : {0, 132, 264, 396, 528, 1056})
         add_once(splits, std::max<int64_t>(1, std::min(most, blocks / combos)));
       // Whole blocks of warps on a multiprocessor: 4, 3, 2 or 1 of them.
-      for (int warps : {3, 4, 6, 12}) {
-        params.producers = choice.producers = warps - params.warps_m * params.warps_n;
-        if (choice.producers < 1) continue;
-        params.stages = choice.stages = stages_that_fit(device, params, problem);
+      const int warps = weight_warps(choice.row);
+      for (int blocks = 1; blocks <= 4; ++blocks) {
+        choice.producers = warps / blocks - params.warps_m * params.warps_n;
+        if (choice.producers < 2) continue;
+        params.producers = choice.producers;
+        params.x_producers = x_producers(params, bytes);
+        params.stages = choice.stages = stages_that_fit(device, params, choice.row, problem);
         for (int split : splits) {
           params.split = choice.split = split;
           if (partial_bytes(problem, params) > kWorkspaceLimit) {
@@ -252,8 +303,7 @@ std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Dev
                 "partial sums take " + std::to_string(partial_bytes(problem, params)) + " bytes";
             continue;
           }
-          found.push_back(
-              {choice, predict(problem, device, params, weight_tile(choice.row, bytes))});
+          found.push_back({choice, predict(problem, device, params, choice.row)});
         }
       }
     }
@@ -307,10 +357,8 @@ Decision weight_plan(const Problem& problem, const Device& device) {
   WeightCandidate best = cheapest(found);
   WeightParams params;
   weight_shape(problem, best.choice, params);
-  best.choice.stages = params.stages = stages_that_fit(device, params, problem);
-  best.predicted_us =
-      predict(problem, device, params,
-              weight_tile(best.choice.row, static_cast<int>(element_size(problem.dtype))));
+  best.choice.stages = params.stages = stages_that_fit(device, params, best.choice.row, problem);
+  best.predicted_us = predict(problem, device, params, best.choice.row);
   return Decision::accept(weight_plan_of(problem, device, best));
 }
 

@@ -12,6 +12,7 @@ struct WeightScope {
   int first_h, taps_h, first_w, taps_w;  // ranks of its taps
   int patch_h, patch_w;
   int row_loads, y_loads, x_loads;
+  uint32_t x_magic, y_magic;         // of the loads, see divide()
   int first_column;                  // dY column of the first load, from the tile's first
   int low_h, high_h, low_w, high_w;  // dY pixels of a tile, ditto
   int units;
@@ -45,10 +46,6 @@ __device__ __forceinline__ WeightTables weight_tables(unsigned char* smem, const
           loads(map.x_loads),
           loads(map.y_loads)};
 }
-
-// Pixels of one load.
-__device__ __forceinline__ int x_run(const WeightParams& p) { return p.x_vectors ? 1 : p.run; }
-__device__ __forceinline__ int y_run(const WeightParams& p) { return p.y_vectors ? 1 : p.run; }
 
 // The patch row after those of one tap.
 __device__ __forceinline__ int rows_after(const WeightAxis& axis, int rank, int end, int tile) {
@@ -87,11 +84,14 @@ __device__ __forceinline__ WeightScope weight_scope(const WeightParams& p) {
   at.patch_w = p.w.shift[at.first_w + at.taps_w - 1] + p.tile_w;
   find_reach(p.h, at.first_h, at.taps_h, p.tile_h, at.low_h, at.high_h);
   find_reach(p.w, at.first_w, at.taps_w, p.tile_w, at.low_w, at.high_w);
-  const int run = y_run(p);
+  const int run = p.y_run;
   at.first_column = at.low_w & -run;
   at.row_loads = run == 1 ? at.patch_w : (at.high_w - at.first_column) / run + 1;
+  if (p.y_mode == kByPlanes) at.patch_w = run * at.row_loads;
   at.y_loads = p.tile_n * at.patch_h * at.row_loads;
-  at.x_loads = p.pixels / x_run(p);
+  at.x_loads = p.pixels / p.x_run;
+  at.y_magic = magic_of(at.y_loads);
+  at.x_magic = magic_of(at.x_loads);
   at.units = at.taps_h * at.taps_w * p.octets;
   const int64_t tiles = int64_t{p.tiles_n} * p.tiles_h * p.tiles_w;
   at.begin = static_cast<int>(tiles * at.piece / p.split);
@@ -109,7 +109,7 @@ __device__ __forceinline__ TileOrigin pixel_in_tile(const WeightParams& p, int p
 // dY rows and columns of the patch, from those of a tile's first pixel.
 __device__ __forceinline__ void build_patch(const WeightParams& p, const WeightScope& at,
                                             const WeightTables& tables) {
-  const int end_h = at.first_h + at.taps_h, end_w = at.first_w + at.taps_w, run = y_run(p);
+  const int end_h = at.first_h + at.taps_h, end_w = at.first_w + at.taps_w, run = p.y_run;
   for (int i = at.first_h + threadIdx.x; i < end_h; i += blockDim.x)
     for (int r = p.h.shift[i]; r < rows_after(p.h, i, end_h, p.tile_h); ++r)
       tables.rows[r] = p.h.offset[i] + (r - p.h.shift[i]) * p.h.stride;
@@ -123,6 +123,7 @@ __device__ __forceinline__ void build_patch(const WeightParams& p, const WeightS
       const int column = p.w.offset[i] + (c - p.w.shift[i]) * p.w.stride;
       const int from = column - at.first_column;
       if (run == 1) tables.columns[c] = column;
+      if (p.y_mode == kByPlanes) continue;
       tables.column_pixels[run == 1 ? 4 * c : from / run * 4 + from % run] =
           static_cast<uint16_t>(c);
     }
@@ -130,47 +131,59 @@ __device__ __forceinline__ void build_patch(const WeightParams& p, const WeightS
 
 // Everything that lasts for the block. Ends with a barrier.
 __device__ __forceinline__ void build_weight_tables(const WeightParams& p, const WeightScope& at,
-                                                    const WeightTables& tables, int octet_bytes) {
+                                                    const WeightTables& tables, int octet_bytes,
+                                                    int element_bytes) {
   build_patch(p, at, tables);
   for (int i = threadIdx.x; i < p.units; i += blockDim.x) {
     tables.shifts[i] = tables.units[i] = tables.targets[i] = tables.lefts[i] = 0;
     if (i >= at.units) continue;
     const int tap = i / p.octets, octet = i - tap * p.octets;
     const int h = at.first_h + tap / at.taps_w, w = at.first_w + tap % at.taps_w;
-    const int shift = p.h.shift[h] * at.patch_w + p.w.shift[w];
+    const int shift_w = p.y_mode == kByPlanes ? p.w.offset[w] - at.first_column : p.w.shift[w];
+    const int shift = p.h.shift[h] * at.patch_w + shift_w;
     const int column = (at.octet_block * p.octets + octet) * 8;
     tables.shifts[i] = shift;
-    tables.units[i] = shift * 16 + octet * octet_bytes;
+    tables.units[i] = shift * pixel_bytes(p.y_mode, element_bytes) + octet * octet_bytes;
     tables.lefts[i] = p.columns - column;
     tables.targets[i] =
         p.partials ? (p.h.tap[h] * p.w.taps + p.w.tap[w]) * p.groups * p.rows * p.columns + column
                    : column * p.weight_stride[1] + p.h.tap[h] * p.weight_stride[2] +
                          p.w.tap[w] * p.weight_stride[3];
   }
+  // Pixels beyond the tile, whose x is zero, repeat its last eight.
+  const int used = p.tile_n * p.tile_h * p.tile_w, last = max(used - 8, 0);
+  const int step_w = p.y_mode == kByPlanes ? p.w.stride : 1;
   for (int i = threadIdx.x; i < p.pixels; i += blockDim.x) {
-    const TileOrigin in = pixel_in_tile(p, i);
-    tables.bases[i] = in.n < p.tile_n ? ((in.n * at.patch_h + in.h) * at.patch_w + in.w) * 16 : 0;
+    const TileOrigin in = pixel_in_tile(p, i < used ? i : min(last + i % 8, used - 1));
+    tables.bases[i] = ((in.n * at.patch_h + in.h) * at.patch_w + in.w * step_w) *
+                      pixel_bytes(p.y_mode, element_bytes);
   }
-  for (int i = threadIdx.x, run = x_run(p); i < at.x_loads; i += blockDim.x) {
+  for (int i = threadIdx.x, run = p.x_run; i < at.x_loads; i += blockDim.x) {
     const TileOrigin in = pixel_in_tile(p, i * run);
     const auto pixel = [&](int j) {
       return j < run ? static_cast<uint32_t>(i * run + j) : kNoPixel;
     };
-    tables.x_loads[i] = {in.n * p.x_stride[0] + in.h * p.x_stride[2] + in.w * p.x_stride[3],
-                         in.h << 16 | in.w, pixel(0) | pixel(1) << 16, pixel(2) | pixel(3) << 16};
+    const bool parcel = p.x_mode == kByParcels;
+    tables.x_loads[i] = {
+        in.n * p.x_stride[0] + in.h * p.x_stride[2] + in.w * p.x_stride[3], in.h << 16 | in.w,
+        parcel ? pixel(0) | pixel(1) << 16 : i * run * pixel_bytes(p.x_mode, element_bytes),
+        pixel(2) | pixel(3) << 16};
   }
   __syncthreads();
   for (int i = threadIdx.x; i < at.y_loads; i += blockDim.x) {
     const int row = i / at.row_loads, load = i - row * at.row_loads;
     const int image = row / at.patch_h, h = tables.rows[row - image * at.patch_h];
-    const int column = tables.columns[load];
+    const int column = tables.columns[load], first = row * at.patch_w;
     const auto pixel = [&](int j) {
       const uint32_t one = tables.column_pixels[4 * load + j];
-      return one == kNoPixel ? one : row * at.patch_w + one;
+      return one == kNoPixel ? one : first + one;
     };
+    const bool parcel = p.y_mode == kByParcels;
     tables.y_loads[i] = {image * p.y_stride[0] + h * p.y_stride[2] + column * p.y_stride[3],
                          static_cast<int32_t>(static_cast<uint32_t>(h) << 16) | (column & 0xffff),
-                         pixel(0) | pixel(1) << 16, pixel(2) | pixel(3) << 16};
+                         parcel ? pixel(0) | pixel(1) << 16
+                                : (first + load * p.y_run) * pixel_bytes(p.y_mode, element_bytes),
+                         pixel(2) | pixel(3) << 16};
   }
   __syncthreads();
 }

@@ -69,7 +69,33 @@ std::string build_axis(const Axis& axis, int part, int tile, int load, WeightAxi
 }  // namespace
 
 int64_t weight_bytes(const Problem& problem) {
-  return 4 * problem.in_channels * problem.group_out() * problem.h.kernel * problem.w.kernel;
+  const int64_t elements =
+      problem.in_channels * problem.group_out() * problem.h.kernel * problem.w.kernel;
+  return ceil_div(elements, 4) * 16;
+}
+
+double carrying_cost(int mode, int run, int element_bytes) {
+  const bool half = element_bytes == 2;
+  const double round = half ? 0 : 3.5;  // words are rounded where they lie
+  switch (mode) {
+    case kByVectors:
+      return (half ? 1.0 : 2.0) + round;
+    case kByPlanes:
+      return 6.0 / run + round;
+    case kByWords:
+      return 6 + round;
+    default:
+      return (40 + 15.0 * run) / (8 * run);
+  }
+}
+
+int x_producers(const WeightParams& p, int element_bytes) {
+  const double x =
+      double(p.row_octets) * p.pixels * carrying_cost(p.x_mode, p.x_run, element_bytes);
+  const double y =
+      double(p.octets) * p.patch_pixels * carrying_cost(p.y_mode, p.y_run, element_bytes);
+  const int share = static_cast<int>(p.producers * x / (x + y) + 0.5);
+  return std::max(1, std::min(p.producers - 1, share));
 }
 
 bool writes_partials(const WeightParams& p) {
@@ -102,29 +128,44 @@ std::string weight_shape(const Problem& problem, const WeightChoice& choice, Wei
   params.tile_h_magic = magic_of(choice.tile_h);
   params.tile_w_magic = magic_of(choice.tile_w);
 
-  params.x_vectors = problem.x_layout == Layout::nhwc && params.rows % vector == 0;
-  params.y_vectors = problem.y_layout == Layout::nhwc && params.columns % vector == 0;
+  const bool x_vectors = problem.x_layout == Layout::nhwc && params.rows % vector == 0;
+  const bool y_vectors = problem.y_layout == Layout::nhwc && params.columns % vector == 0;
   const auto runs = [&](Layout layout, int64_t width, int run) {
     return layout == Layout::nchw && width % run == 0 && choice.tile_w % run == 0;
   };
-  params.run = half ? 4 : 2;
-  while (params.run > 1 &&
-         !((params.x_vectors || runs(problem.x_layout, problem.w.in, params.run)) &&
-           (params.y_vectors || runs(problem.y_layout, problem.w.out, params.run))))
-    params.run /= 2;
+  // Fragments of 16 bits are eight neighbours. Planes of dY hold columns that no tap needs, too.
+  const int other = half ? kByParcels : kByWords;
+  const bool x_planes = runs(problem.x_layout, problem.w.in, 2) &&
+                        (!half || (choice.tile_w % 8 == 0 && tile.x_in_registers));
+  const bool y_planes = !half && runs(problem.y_layout, problem.w.out, 2) &&
+                        problem.w.stride <= 2 * std::min<int64_t>(choice.taps_w, problem.w.kernel);
+  params.x_mode = x_vectors ? kByVectors : x_planes ? kByPlanes : other;
+  params.y_mode = y_vectors ? kByVectors : y_planes ? kByPlanes : other;
+  const auto longest = [&](int mode, Layout layout, int64_t width, int run) {
+    if (mode == kByVectors || mode == kByWords) return 1;
+    while (run > 1 && !runs(layout, width, run)) run /= 2;
+    return run;
+  };
+  params.x_run = longest(params.x_mode, problem.x_layout, problem.w.in, x_planes ? vector : 4);
+  params.y_run = longest(params.y_mode, problem.y_layout, problem.w.out, 4);
+  if (params.x_mode == kByParcels && params.y_mode == kByParcels)
+    params.x_run = params.y_run = std::min(params.x_run, params.y_run);
   Patch h, w;
   if (std::string reason = build_axis(problem.h, choice.taps_h, choice.tile_h, 1, params.h, h);
       !reason.empty())
     return reason;
-  if (std::string reason = build_axis(problem.w, choice.taps_w, choice.tile_w,
-                                      params.y_vectors ? 1 : params.run, params.w, w);
+  if (std::string reason =
+          build_axis(problem.w, choice.taps_w, choice.tile_w, params.y_run, params.w, w);
       !reason.empty())
     return reason;
   params.patch_h = h.rows;
   params.row_loads =
       std::max(w.loads, w.rows);  // a tensor that is not aligned is loaded pixel by pixel
-  const int64_t patch = static_cast<int64_t>(choice.tile_n) * h.rows * w.rows;
+  const int64_t patch = static_cast<int64_t>(choice.tile_n) * h.rows *
+                        (params.y_mode == kByPlanes ? params.y_run * w.loads : w.rows);
   const int64_t entries = static_cast<int64_t>(choice.tile_n) * h.rows * params.row_loads;
+  params.patch_pixels = static_cast<int32_t>(patch);
+  params.y_loads = static_cast<int32_t>(entries);
   params.pixels =
       static_cast<int32_t>(ceil_div(choice.tile_n * choice.tile_h * choice.tile_w, 32) * 32);
 
@@ -138,12 +179,15 @@ std::string weight_shape(const Problem& problem, const WeightChoice& choice, Wei
   params.octet_blocks = static_cast<int32_t>(ceil_div(ceil_div(params.columns, 8), choice.octets));
   params.producers = choice.producers;
   params.stages = choice.stages;
+  params.x_producers = x_producers(params, half ? 2 : 4);
   params.split = choice.split;
+  if (tile.width &&
+      (choice.warps_m % 4 != 0 || choice.tile_w % 8 != 0 || choice.octets % tile.width != 0))
+    return "warps that multiply together take rows of eight pixels";
   const int64_t pieces =
       std::max(params.row_octets * int64_t{params.pixels}, choice.octets * entries) * 2;
   if (pieces > kMostPieces) return "a tile has too many pieces (" + std::to_string(pieces) + ")";
-  params.patch_pixels = static_cast<int32_t>(patch);
-  params.y_loads = static_cast<int32_t>(entries);
+  params.piece_floats = static_cast<int32_t>(weight_bytes(problem) / 4);
   // Sums of a dW that has no room beside itself stay in registers to the end.
   params.turn_tiles = choice.split == 1 && weight_bytes(problem) > kWorkspaceLimit
                           ? INT32_MAX

@@ -25,9 +25,13 @@ std::string weight_shape(const Problem& problem, const WeightChoice& choice, Wei
 
 constexpr int64_t kWorkspaceLimit = int64_t{32} << 20;
 
-// Bytes of one piece's partial sums; whether there are any.
+// Bytes of one piece's partial sums, in whole vectors; whether there are any.
 int64_t weight_bytes(const Problem& problem);
 bool writes_partials(const WeightParams& params);
+
+// Instructions of one lane that bring one number in; how many of the producers bring in x.
+double carrying_cost(int mode, int run, int element_bytes);
+int x_producers(const WeightParams& params, int element_bytes);
 
 // Blocks' worth of dW, and tiles of K.
 int64_t weight_combinations(const WeightParams& params);

@@ -39,7 +39,9 @@ __device__ __forceinline__ void mark_valid(const Operand<T>& from, unsigned char
   for (int i = thread; i < from.count; i += threads) {
     const WeightLoad load = from.load(i);
     for (int j = 0; j < from.run; ++j) {
-      const uint32_t pixel = (j < 2 ? load.low : load.high) >> 16 * (j & 1) & 0xffff;
+      const uint32_t pixel = from.mode == kByParcels
+                                 ? (j < 2 ? load.low : load.high) >> 16 * (j & 1) & 0xffff
+                                 : load.low / pixel_bytes(from.mode, sizeof(T)) + j;
       if (pixel != kNoPixel) valid[pixel] = from.exists(i, load);
     }
   }
@@ -67,8 +69,9 @@ __device__ __forceinline__ void multiply_valid(const WeightParams& p,
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int first_row = warp % p.warps_m * ROW_TILES * 16 + (lane >> 2);
   const int first_unit = warp / p.warps_m * UNITS, column = (lane & 3) * 2;
-  const auto place = [](int channel, uint32_t plane) {
-    return channel / kVector * plane + channel % kVector * sizeof(T);
+  const auto place = [](int mode, int channel, uint32_t plane) {
+    const int vector = mode == kByPlanes ? 1 : kVector;
+    return channel / vector * plane + channel % vector * sizeof(T);
   };
 #pragma unroll 1
   for (int pixel = 0; pixel < p.pixels; ++pixel) {
@@ -79,14 +82,16 @@ __device__ __forceinline__ void multiply_valid(const WeightParams& p,
     for (int m = 0; m < ROW_TILES; ++m)
 #pragma unroll
       for (int i = 0; i < 2; ++i)
-        rows[m][i] = staged<T>(x + place(first_row + m * 16 + i * 8, x_plane) + pixel * 16);
+        rows[m][i] = staged<T>(x + place(p.x_mode, first_row + m * 16 + i * 8, x_plane) +
+                               pixel * pixel_bytes(p.x_mode, sizeof(T)));
 #pragma unroll
     for (int u = 0; u < UNITS; ++u) {
-      if (!tables.y_valid[base / 16 + tables.shifts[first_unit + u]]) continue;
+      if (!tables.y_valid[base / pixel_bytes(p.y_mode, sizeof(T)) + tables.shifts[first_unit + u]])
+        continue;
       const unsigned char* from = y + base + tables.units[first_unit + u];
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
-        const float value = staged<T>(from + place(column + j, y_plane));
+        const float value = staged<T>(from + place(p.y_mode, column + j, y_plane));
 #pragma unroll
         for (int m = 0; m < ROW_TILES; ++m)
 #pragma unroll
@@ -128,8 +133,7 @@ template <class T, int ROW_TILES, int UNITS>
 __device__ __forceinline__ void store_weights(const WeightParams& p, const WeightScope& at,
                                               const WeightTables& tables,
                                               const WeightSums<ROW_TILES, UNITS>& sum, bool more) {
-  float* const partials = p.partials + static_cast<int64_t>(at.piece) * p.h.taps * p.w.taps *
-                                           p.groups * p.rows * p.columns;
+  float* const partials = p.partials + static_cast<int64_t>(at.piece) * p.piece_floats;
   if (!p.partials) {
     const int stride = p.weight_stride[1];
     store_sums(p, at, tables, sum, static_cast<T*>(p.weight), p.weight_stride[0], stride,

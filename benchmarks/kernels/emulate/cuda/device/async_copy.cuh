@@ -21,19 +21,25 @@ inline uint32_t load_shared_4(uint32_t address) {
 }
 // What a thread has under way arrives when it waits for it, and no earlier.
 struct AsyncCopy {
-  uint32_t address;
+  uint32_t address, bytes;
   const void* from;
   long group;
 };
 inline std::map<unsigned, std::pair<long, std::vector<AsyncCopy>>> async_copies;  // by thread
 
-inline void copy_async_16(uint32_t address, const void* from, bool valid) {
-  if (address % 16 != 0 || reinterpret_cast<uintptr_t>(from) % 16 != 0) std::abort();
+template <int BYTES>
+void copy_async(uint32_t address, const void* from, bool valid) {
+  constexpr uint32_t bytes = BYTES;
+  if (address % bytes != 0 || reinterpret_cast<uintptr_t>(from) % bytes != 0)
+    emulate::fail("misaligned");
   auto& mine = async_copies[threadIdx.x];
-  mine.second.push_back({address, valid ? from : nullptr, mine.first});
+  mine.second.push_back({address, bytes, valid ? from : nullptr, mine.first});
+}
+inline void copy_async_16(uint32_t address, const void* from, bool valid) {
+  copy_async<16>(address, from, valid);
 }
 inline void copy_async_16_of_many(uint32_t address, const void* from, bool valid) {
-  copy_async_16(address, from, valid);
+  copy_async<16>(address, from, valid);
 }
 inline void copy_async_commit() { ++async_copies[threadIdx.x].first; }
 inline void copy_async_wait(int open) {
@@ -43,9 +49,9 @@ inline void copy_async_wait(int open) {
     if (copy.group >= mine.first - open) {
       left.push_back(copy);
     } else if (copy.from) {
-      std::memcpy(emulate::shared(copy.address, 16), copy.from, 16);
+      std::memcpy(emulate::shared(copy.address, copy.bytes), copy.from, copy.bytes);
     } else {
-      std::memset(emulate::shared(copy.address, 16), 0, 16);
+      std::memset(emulate::shared(copy.address, copy.bytes), 0, copy.bytes);
     }
   }
   mine.second = left;

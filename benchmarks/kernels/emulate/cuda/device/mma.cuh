@@ -35,6 +35,14 @@ float add_pair(uint32_t pair) {
   return float(numbers[0]) + float(numbers[1]);
 }
 
+inline void ldmatrix_x4(uint32_t (&r)[4], uint32_t address) {
+  if (address % 16 != 0) std::abort();
+  const auto all = emulate::show(&address, 1);
+  const unsigned lane = threadIdx.x % 32;
+  for (int matrix = 0; matrix < 4; ++matrix)
+    std::memcpy(&r[matrix], emulate::shared(all[matrix * 8 + lane / 4][0] + lane % 4 * 4, 4), 4);
+}
+
 inline void ldmatrix_x4_turned(uint32_t (&r)[4], uint32_t address) {
   if (address % 16 != 0) std::abort();
   const auto all = emulate::show(&address, 1);

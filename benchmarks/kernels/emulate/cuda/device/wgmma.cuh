@@ -93,4 +93,44 @@ struct Wgmma {
   }
 };
 
+// Of 16-bit operands that lie turned: a row of 16 bytes holds eight of the other dimension.
+template <class T>
+float turned(uint64_t descriptor, int other, int k) {
+  const uint32_t start = (descriptor & 0x3fff) << 4, half = (descriptor >> 16 & 0x3fff) << 4,
+                 group = (descriptor >> 32 & 0x3fff) << 4;
+  return element<T>(emulate::shared(start + other / 8 * group + k / 8 * half + k % 8 * 16, 16) +
+                    other % 8 * 2);
+}
+
+template <class T, int WIDTH>
+struct WgmmaTurned {
+  static void add(float (&sum)[WIDTH / 2], const float (&rows)[2][16], uint64_t b) {
+    for (int i = 0; i < WIDTH / 8; ++i)
+      for (int j = 0; j < 2; ++j)
+        for (int k = 0; k < 16; ++k) {
+          const float column = turned<T>(b, 8 * i + threadIdx.x % 4 * 2 + j, k);
+          for (int half = 0; half < 2; ++half) sum[4 * i + 2 * half + j] += rows[half][k] * column;
+        }
+    emulate::give_way();
+  }
+  static void add(float (&sum)[WIDTH / 2], uint64_t a, uint64_t b) {
+    const int thread = threadIdx.x % 128, row = 16 * (thread / 32) + thread % 32 / 4;
+    float rows[2][16];
+    for (int i = 0; i < 2; ++i)
+      for (int k = 0; k < 16; ++k) rows[i][k] = turned<T>(a, row + 8 * i, k);
+    add(sum, rows, b);
+  }
+  static void add(float (&sum)[WIDTH / 2], const uint32_t (&a)[4], uint64_t b) {
+    const auto all = emulate::show(a, 4);
+    float rows[2][16];
+    for (int i = 0; i < 2; ++i)
+      for (int k = 0; k < 16; ++k) {
+        const uint32_t pair = all[threadIdx.x % 32 / 4 * 4 + k % 8 / 2][k / 8 * 2 + i];
+        const uint16_t bits = uint16_t(pair >> 16 * (k % 2));
+        rows[i][k] = element<T>(reinterpret_cast<const unsigned char*>(&bits));
+      }
+    add(sum, rows, b);
+  }
+};
+
 }  // namespace convt2d::cuda

@@ -1,0 +1,32 @@
+#include "cuda/gather_params.h"
+#include "cuda/igemm/igemm_launch.h"
+#include "cuda/igemm/igemm_weight_shape.h"
+#include "cuda/igemm/igemm_weight_sum.cuh"
+
+namespace convt2d::cuda::igemm {
+
+void launch_weight_sum(const Problem& problem, int pieces, const Args& args) {
+  const int64_t columns = problem.group_out();
+  WeightSumParams sum{};
+  sum.partials = static_cast<const float*>(args.workspace);
+  sum.weight = args.w.data;
+  sum.elements =
+      static_cast<int32_t>(problem.in_channels * columns * problem.h.kernel * problem.w.kernel);
+  sum.piece_quads = static_cast<int32_t>(weight_bytes(problem) / 16);
+  sum.pieces = pieces;
+  sum.parts = 1;
+  while (sum.parts < kMostParts && sum.parts * 8 < pieces) sum.parts *= 2;
+  for (int i = 0; i < 4; ++i) sum.stride[i] = static_cast<int32_t>(args.w.stride[i]);
+  sum.divide[0] = FastDivide(columns);
+  sum.divide[1] = FastDivide(problem.in_channels);
+  sum.divide[2] = FastDivide(problem.w.kernel);
+  // All strides being multiples of four, so is every quad's place.
+  sum.neighbours = columns % 4 == 0 && sum.stride[1] == 1 && aligned(args.w.data, 16) &&
+                   (sum.stride[0] | sum.stride[2] | sum.stride[3]) % 4 == 0;
+  visit_dtype(problem.dtype, [&](auto element) {
+    using T = decltype(element);
+    if constexpr (sizeof(T) <= 4) launch_weight_sum<T>(sum, args.stream);
+  });
+}
+
+}  // namespace convt2d::cuda::igemm
