@@ -175,7 +175,8 @@ struct GatherParams {
   WeightMode whole_weight_mode;  // if a stage holds all products of a chunk
   int32_t weight_columns_first;  // of elements: neighbouring threads load neighbouring columns
   int32_t weight_vectors;        // what set_operands finds; weight_mode decides
-  int32_t kernel_taps;           // of turned kernels, else 0
+  int32_t taps;                  // of a kernel
+  int32_t kernel_taps;           // the same of turned kernels, else 0
   uint32_t kernel_taps_magic;
   int32_t store_mode;
   int32_t max_products;    // of any combination

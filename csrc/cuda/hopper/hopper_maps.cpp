@@ -5,73 +5,73 @@
 namespace convt2d::cuda::hopper {
 namespace {
 
-// A box is one plane of a patch, one chunk of its channels.
-TensorBox source_box(const GatherParams& p) {
-  TensorBox box{p.source, p.element_bytes, 4};
-  const int64_t extent[] = {static_cast<int64_t>(p.groups) * p.reduce, p.w.source_extent,
-                            p.h.source_extent, p.batch};
-  const int32_t count[] = {chunk_bytes(p) / p.element_bytes, p.plane_w, p.plane_h, p.tile_n};
-  const int32_t step[] = {1, p.w.source_step, p.h.source_step, 1};
-  const int axis[] = {1, 3, 2, 0};  // of the strides
-  for (int i = 0; i < box.axes; ++i) {
-    box.extent[i] = extent[i];
-    box.stride[i] = static_cast<int64_t>(p.source_stride[axis[i]]) * p.element_bytes;
-    box.count[i] = count[i];
-    box.step[i] = step[i];
+// Axes are dense, the contiguous one first: a layout promises that, while the stride of an axis of one element
+// may be anything.
+struct Axis {
+  int64_t extent;
+  int64_t stride;  // elements
+  int32_t count, step;
+};
+template <int AXES>
+TensorBox box_of(const void* base, int element_bytes, const Axis (&axis)[AXES]) {
+  TensorBox box{base, element_bytes, AXES};
+  for (int i = 0; i < AXES; ++i) {
+    box.extent[i] = axis[i].extent;
+    box.stride[i] = axis[i].stride * element_bytes;
+    box.count[i] = axis[i].count;
+    box.step[i] = axis[i].step;
   }
   return box;
 }
 
+int64_t source_channels(const GatherParams& p) { return static_cast<int64_t>(p.groups) * p.reduce; }
+int32_t depth(const GatherParams& p) { return chunk_bytes(p) / p.element_bytes; }
+
+// A box is one plane of a patch, one chunk of its channels.
+TensorBox source_box(const GatherParams& p) {
+  const int64_t channels = source_channels(p), row = channels * p.w.source_extent;
+  return box_of(p.source, p.element_bytes,
+                {Axis{channels, 1, depth(p), 1},
+                 {p.w.source_extent, channels, p.plane_w, p.w.source_step},
+                 {p.h.source_extent, row, p.plane_h, p.h.source_step},
+                 {p.batch, row * p.h.source_extent, p.tile_n, 1}});
+}
+
 // A box is the rows of a patch, one chunk of its channels; as many pixels of each as fill 16 bytes.
 TensorBox rows_box(const GatherParams& p) {
-  TensorBox box{p.source, p.element_bytes, 4};
+  const int64_t channels = source_channels(p), row = p.w.source_extent,
+                image = row * p.h.source_extent;
+  TensorBox box = box_of(p.source, p.element_bytes,
+                         {Axis{row, 1, p.copied_w, 1},
+                          {channels, image, depth(p), 1},
+                          {p.h.source_extent, row, p.load_h, 1},
+                          {p.batch, image * channels, p.tile_n, 1}});
   box.swizzled = false;
-  const int64_t extent[] = {p.w.source_extent, static_cast<int64_t>(p.groups) * p.reduce,
-                            p.h.source_extent, p.batch};
-  const int32_t count[] = {p.copied_w, chunk_bytes(p) / p.element_bytes, p.load_h, p.tile_n};
-  const int axis[] = {3, 1, 2, 0};  // of the strides
-  for (int i = 0; i < box.axes; ++i) {
-    box.extent[i] = extent[i];
-    box.stride[i] = static_cast<int64_t>(p.source_stride[axis[i]]) * p.element_bytes;
-    box.count[i] = count[i];
-    box.step[i] = 1;
-  }
   return box;
 }
 
 // A box is the rows of a tile, one chunk of one tap. They come in the order that channel_and_phase() asks for
 // (hopper_scope.cuh): the channel of row [a][b][thread][i] is [a][thread][b][i].
 TensorBox weight_box(const GatherParams& p, TileRow tile) {
-  TensorBox box{p.weight, p.element_bytes, 5};
-  const int run = 8 / p.element_bytes;  // of [b]
+  const int32_t run = 8 / p.element_bytes;  // of [b]
   const int64_t channels = static_cast<int64_t>(p.groups) * p.columns;
-  const int64_t extent[] = {p.weight_column, 2, 4, run, channels / (8 * run)};
-  const int64_t stride[] = {1, 1, 2 * run, 2, 8 * run};  // channels
-  const int32_t count[] = {chunk_bytes(p) / p.element_bytes, 2, 4, run,
-                           weight_rows(tile) / (8 * run)};
-  for (int i = 0; i < box.axes; ++i) {
-    box.extent[i] = extent[i];
-    box.stride[i] = stride[i] * p.weight_column * p.element_bytes;
-    box.count[i] = count[i];
-    box.step[i] = 1;
-  }
-  return box;
+  const int64_t channel = static_cast<int64_t>(p.taps) * p.reduce;
+  return box_of(p.weight, p.element_bytes,
+                {Axis{channel, 1, depth(p), 1},
+                 {2, channel, 2, 1},
+                 {4, 2 * run * channel, 4, 1},
+                 {run, 2 * channel, run, 1},
+                 {channels / (8 * run), 8 * run * channel, weight_rows(tile) / (8 * run), 1}});
 }
 
 // A box is a block of neighbouring columns of one tap, one chunk.
 TensorBox column_box(const GatherParams& p) {
-  TensorBox box{p.weight, p.element_bytes, 4};
-  const int64_t channels = static_cast<int64_t>(p.groups) * p.reduce;
-  const int64_t extent[] = {p.columns, p.weight_reduce / p.weight_w, channels, 1};
-  const int64_t stride[] = {1, p.weight_w, p.weight_reduce, channels * p.weight_reduce};
-  const int32_t count[] = {column_row(p) / p.element_bytes, 1, chunk_bytes(p) / p.element_bytes, 1};
-  for (int i = 0; i < box.axes; ++i) {
-    box.extent[i] = extent[i];
-    box.stride[i] = stride[i] * p.element_bytes;
-    box.count[i] = count[i];
-    box.step[i] = 1;
-  }
-  return box;
+  const int64_t channels = source_channels(p), channel = static_cast<int64_t>(p.taps) * p.columns;
+  return box_of(p.weight, p.element_bytes,
+                {Axis{p.columns, 1, column_row(p) / p.element_bytes, 1},
+                 {p.taps, p.columns, 1, 1},
+                 {channels, channel, depth(p), 1},
+                 {1, channel * channels, 1, 1}});
 }
 
 }  // namespace

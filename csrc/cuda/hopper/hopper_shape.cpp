@@ -214,9 +214,8 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
   params.chunks = static_cast<int32_t>(
       ceil_div(params.reduce, static_cast<int64_t>(slice) << choice.slice_shift));
   params.whole_weight_mode = whole_weight_mode(problem, tile, params, vector);
-  params.kernel_taps = params.whole_weight_mode == kTurnedKernels
-                           ? static_cast<int32_t>(problem.h.kernel * problem.w.kernel)
-                           : 0;
+  params.taps = static_cast<int32_t>(problem.h.kernel * problem.w.kernel);
+  params.kernel_taps = params.whole_weight_mode == kTurnedKernels ? params.taps : 0;
   params.kernel_taps_magic = magic_of(std::max(params.kernel_taps, 1));
   set_buffers(choice, params);
   if (std::max({params.tile_n, params.tile_h, params.tile_w}) > 1023) return "a tile is too long";

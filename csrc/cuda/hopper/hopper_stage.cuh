@@ -211,7 +211,7 @@ __device__ __forceinline__ void copy_weights(const GatherParams& p, const Scope&
   } else {  // phases without a tap at this offset lie outside of the tensor and become zeros
     const int stack = stacked(p, tile), each = column_row(p) / p.element_bytes;
     for (int i = first * stack; i < last * stack; ++i) {
-      const int tap = places.taps[i] < 0 ? -1 : places.taps[i] / p.weight_w;
+      const int tap = places.taps[i] < 0 ? -1 : places.taps[i] / p.columns;
       for (int c = 0; c < p.tile_channels; c += each) {
         copy_box(stage, &maps.weight, full, column + c, tap, at.group * p.reduce + chunk * depth,
                  0);
