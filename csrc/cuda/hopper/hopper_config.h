@@ -49,12 +49,11 @@ constexpr int kMaxKernelTaps = 64;  // of turned kernels
 // How a block is divided. Sums of a consumer thread: width / 2 x operands x slots.
 struct TileRow {
   bool channel_rows;
-  bool copied;   // the copy engine brings the source
-  int width;     // N of the instruction
-  int operands;  // of positions, for each consumer group
-  int slots;     // phases with sums of their own
-  bool columns_copied =
-      false;            // the weights too, whose columns are contiguous: 16-bit NHWC forward
+  bool copied;                  // the copy engine brings the source
+  int width;                    // N of the instruction
+  int operands;                 // of positions, for each consumer group
+  int slots;                    // phases with sums of their own
+  bool columns_copied = false;  // the weights too, their columns contiguous: 16-bit NHWC forward
   bool turned = false;  // 16-bit rows of pixels (NCHW), which the producers turn in shared memory
 };
 // The one table of tiles; hopper_gather_launch.cuh instantiates exactly these, by index.
@@ -88,6 +87,9 @@ constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]), kTurnedTiles = 7,
               kColumnTiles = 3;  // the last of these
 static_assert(kTiles[kTileCount - kCopiedTiles].copied &&
               kTiles[kTileCount - kColumnTiles].columns_copied);
+
+// The copy engine fills the very buffers that the consumers read.
+CONVT2D_HOST_DEVICE constexpr bool straight(TileRow tile) { return tile.copied && !tile.turned; }
 
 // Warpgroups with 128 sums a thread and as many that move data, which takes registers too; or, since the copy
 // engine needs but one thread, more of them with 64 sums, so that while one stores others multiply.
@@ -133,7 +135,7 @@ enum WeightMode : int32_t {
   kWeightVectors = 1,  // contiguous along K
   kWeightCopied = 2,   // the same, by the copy engine
   kColumnsCopied =
-      3,  // columns of a tap contiguous, by the copy engine: the tensor core turns them
+      3,  // columns of a tap contiguous, by the copy engine; the tensor core turns them
   kTurnedKernels = 4,  // [columns][taps] contiguous: NCHW forward
   kTurnedColumns = 5,  // columns of a tap contiguous: NHWC forward
 };
@@ -305,7 +307,7 @@ CONVT2D_HOST_DEVICE SharedMap shared_map(const GatherParams& p, TileRow tile) {
   map.taps = at;
   at += p.max_products * stacked(p, tile) * 4;
   map.firsts = at;
-  at += tile.copied && !tile.turned ? (planes_apart(p) + 1) * 4 : 0;
+  at += straight(tile) ? (planes_apart(p) + 1) * 4 : 0;
   map.kernel = at;
   at += p.kernel_taps * 4;
   at = (at + 15) / 16 * 16;
@@ -324,7 +326,7 @@ CONVT2D_HOST_DEVICE SharedMap shared_map(const GatherParams& p, TileRow tile) {
   at = (at + 127) / 128 * 128;
   map.rows = at;
   at += tile.turned ? kRowStages * row_stage_bytes(p) : 0;
-  const int boundary = tile.copied && !tile.turned ? kSwizzleRows * chunk_bytes(p) : 128;
+  const int boundary = straight(tile) ? kSwizzleRows * chunk_bytes(p) : 128;
   at = (at + boundary - 1) / boundary * boundary;
   map.patch = at;
   map.patch_stage = patch_bytes(p);

@@ -16,12 +16,13 @@ namespace convt2d::cuda::hopper {
 // Named barriers, beside those of the producers: all consumers, a group of them.
 enum { kAllConsumers = 1, kGroup0 = 2 };
 
-// What a consumer looks up again for each tile, in shared memory: its sums leave it few registers, and what it
-// spills to local memory comes back from L2, since the loads of the producers flood the small L1.
-struct Loop {  // over a tile's chunks
+// What the loop over a tile's chunks goes by.
+struct Loop {
   uint32_t barriers, patch, weights, shifts, firsts;
   int patch_stage, weight_stage, products;
 };
+// What a consumer looks up for each tile, in shared memory: its sums leave it few registers, and what it
+// spills to local memory comes back from L2, since the loads of the producers flood the small L1.
 struct Known {
   Scope at;
   SharedMap map;
@@ -68,9 +69,8 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
   const int lane = threadIdx.x & 31, group = threadIdx.x / 128;
   const int tiles = p.tiles_n * p.tiles_h * p.tiles_w;
   const uint64_t source_layout =
-      tile.copied && !tile.turned
-          ? swizzled_layout(chunk_bytes(p), group_pixels(p) * pixel_bytes(p))
-          : operand_layout(source_half(p), group_pixels(p) * kHalfBytes);
+      straight(tile) ? swizzled_layout(chunk_bytes(p), group_pixels(p) * pixel_bytes(p))
+                     : operand_layout(source_half(p), group_pixels(p) * kHalfBytes);
   const uint64_t weight_layout =
       tile.columns_copied ? turned_layout(column_row(p), column_block(p))
       : tile.copied && p.weight_mode == kWeightCopied
@@ -82,8 +82,8 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
     first_pixel[o] = operand_pixel(p, tile, group * tile.operands + o) * pixel_bytes(p);
 
   if (!p.weight_stages) {
-    bring_all_weights<M, tile.copied && !tile.turned, tile.columns_copied>(
-        p, at, tile, maps, places, map.weight_stage);
+    bring_all_weights<M, straight(tile), tile.columns_copied>(p, at, tile, maps, places,
+                                                              map.weight_stage);
     fence_for_wgmma();
     barrier_among(kAllConsumers, consumers(tile));
   }
@@ -122,7 +122,7 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
                    empty_weight = full_weight + kMaxStages * 8;
     for (int chunk = 0, plane = 0; chunk < chunks;) {
       int first = 0, last = loop.products;  // that read this buffer
-      if (tile.copied && !tile.turned && planes > 1) {
+      if (straight(tile) && planes > 1) {
         first = load_shared_4(loop.firsts + plane * 4);
         last = load_shared_4(loop.firsts + plane * 4 + 4);
       }
@@ -208,7 +208,7 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
   build_products(p, at, tile, reinterpret_cast<int*>(smem + map.shifts), taps);
   build_columns<typename M::Element>(p, at, tile, columns);
   build_positions(p, tile, reinterpret_cast<int*>(smem + map.positions));
-  if constexpr (tile.copied && !tile.turned)
+  if constexpr (straight(tile))
     build_firsts(p, at, tile, reinterpret_cast<int*>(smem + map.firsts));
 
   Places places;
@@ -230,7 +230,7 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
   // A lane of each warp arrives; one producer group fills a buffer, or the copy engine for one thread.
   constexpr int kFilled = 4, kRead = consumers(tile) / 32;
   if (threadIdx.x < kMaxStages) {
-    barrier_init(places.full_source + threadIdx.x * 8, tile.copied && !tile.turned ? 1 : kFilled);
+    barrier_init(places.full_source + threadIdx.x * 8, straight(tile) ? 1 : kFilled);
     barrier_init(places.empty_source + threadIdx.x * 8, kRead);
     barrier_init(places.full_weight + threadIdx.x * 8,
                  tile.copied && copied(p.weight_mode) ? 1 : kFilled);

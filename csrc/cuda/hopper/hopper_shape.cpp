@@ -139,8 +139,7 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
   const bool turned = half && source == Layout::nchw && params.w.source_extent % 2 == 0 &&
                       w.count == step && vector % step == 0;
   const bool channels_last = source == Layout::nhwc && params.reduce % vector == 0;
-  if (tile.copied && !tile.turned && !channels_last)
-    return "the source's channels are not whole vectors";
+  if (straight(tile) && !channels_last) return "the source's channels are not whole vectors";
   if (tile.turned && !(half && source == Layout::nchw && params.w.source_extent % vector == 0))
     return "the source's rows are not whole vectors of 16-bit numbers";
   params.source_mode = tile.turned                            ? kCopiedRows
@@ -174,9 +173,8 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
   // Of what the copy engine brings at once, skipped pixels included.
   if (tile.turned && std::max({params.copied_w, params.load_h, choice.tile_n}) > kMostCopied)
     return "a tile is too long for the copy engine";
-  if (tile.copied && !tile.turned &&
-      std::max({(h.extent - 1) * params.h.source_step + 1, (w.extent - 1) * step + 1,
-                choice.tile_n}) > kMostCopied)
+  if (straight(tile) && std::max({(h.extent - 1) * params.h.source_step + 1,
+                                  (w.extent - 1) * step + 1, choice.tile_n}) > kMostCopied)
     return "a tile is too long for the copy engine";
 
   params.operand_columns = choice.operand_columns;
