@@ -331,7 +331,8 @@ CONVT2D_HOST_DEVICE SharedMap shared_map(const GatherParams& p, TileRow tile) {
   map.patch = at;
   map.patch_stage = patch_bytes(p);
   at += p.source_stages * map.patch_stage;
-  const int reach = at + p.overrun * pixel_bytes(p);
+  // And all that an operand has, were its rows one after the other: memcheck wants that.
+  const int reach = at + p.overrun * pixel_bytes(p) + 64 * kSliceBytes;
   at = (at + boundary - 1) / boundary * boundary;
   map.weights = at;
   map.weight_stage = part_bytes(p, tile);

@@ -140,6 +140,9 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
                       w.count == step && vector % step == 0;
   const bool channels_last = source == Layout::nhwc && params.reduce % vector == 0;
   if (straight(tile) && !channels_last) return "the source's channels are not whole vectors";
+  // Boxes are whole rows of neighbouring pixels, so every residue is there.
+  if (tile.turned && (h.count != params.h.source_step || w.count != step))
+    return "the copied rows have pixels that no tap reads";
   if (tile.turned && !(half && source == Layout::nchw && params.w.source_extent % vector == 0))
     return "the source's rows are not whole vectors of 16-bit numbers";
   params.source_mode = tile.turned                            ? kCopiedRows
