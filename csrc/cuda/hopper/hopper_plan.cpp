@@ -13,27 +13,30 @@ namespace {
 // Cycles of one multiprocessor; fitted to 13600 plans of bench/layers.json on the H200 (kernel_bench sweep, fp16
 // and tf32, both layouts, forward and grad_input; 2026-11-21).
 constexpr double kClock = 1700;          // cycles a microsecond
-constexpr double kLaunch = 11;           // us, empty kernel, tables, first loads, last stores
-constexpr double kPiece = 855;           // a buffer handed over and back
-constexpr double kBatch = 1070;          // a batch of loads on its way
+constexpr double kLaunch = 10;           // us, empty kernel, tables, first loads, last stores
+constexpr double kPiece = 413;           // a buffer handed over and back
+constexpr double kBatch = 1040;          // a batch of loads on its way
 constexpr double kParcel = 85;           // a parcel of each thread of a producer group
-constexpr double kProduct = 69;          // beside the multiplications of a product
-constexpr double kTurnedHalf = 141;      // of turned ones
-constexpr double kStored = 4;            // a sum of each consumer thread
-constexpr double kStaged = 9;            // a byte of it where rows are staged
-constexpr double kSectorStored = 0.79;   // 32 bytes on their way to L2
-constexpr double kRagged = 0.85;         // what the ends of a run add, in sectors
-constexpr double kTile = 2470;           // tables of a tile, first product, last product
-constexpr double kOverlap = 0.45;        // how much of the lesser work hides behind the greatest
-constexpr double kStalls = 1.3;          // what nothing above accounts for
+constexpr double kProduct = 83;          // beside the multiplications of a product
+constexpr double kTurnedHalf = 153;      // of turned ones
+constexpr double kStored = 0.51;         // a sum of each consumer thread
+constexpr double kStaged = 7.8;          // a byte of it where rows are staged
+constexpr double kSectorStored = 0.8;    // 32 bytes on their way to L2
+constexpr double kRagged = 0.8;          // what the ends of a run add, in sectors
+constexpr double kTile = 2730;           // tables of a tile, first product, last product
+constexpr double kOverlap = 0.41;        // how much of the lesser work hides behind the greatest
+constexpr double kStalls = 1.2;          // what nothing above accounts for
 constexpr double kPlanes = 1.2;          // 16-bit NCHW in grad_input
-constexpr double kEngine = 91;           // bytes a cycle of the copy engine
-constexpr double kTurnedRow = 37;        // 32 pixels of 16 bytes along K, in shared memory
-constexpr double kEngineOverlap = 0.46;  // as kOverlap, with more and lighter consumers
+constexpr double kEngine = 118;          // bytes a cycle of the copy engine
+constexpr double kTurnedRow = 43;        // 32 pixels of 16 bytes along K, in shared memory
+constexpr double kUnderWay = 1880;       // from asking for a buffer to having it
+constexpr double kEngineRow = 0.47;      // beside them, a row of a pixel
+constexpr double kEngineOverlap = 0.47;  // as kOverlap, with more and lighter consumers
 constexpr double kOneGroup = 1.4;        // filling by one producer group, over two
-constexpr double kTurnover = 239;  // from one buffer to the next, where the copy engine fills them
+constexpr double kTurnover = 200;  // from one buffer to the next, where the copy engine fills them
 constexpr double kEngineStalls = 1.1;  // as kStalls
-constexpr double kWeights = 3.1;       // filling a buffer with weights, over one with pixels
+constexpr double kBeside = 0.053;      // of the lesser of work and bytes
+constexpr double kWeights = 5.1;       // filling a buffer with weights, over one with pixels
 
 // What brings a buffer: parcels, how many of them a thread has on their way, and cycles each.
 struct Load {
@@ -44,6 +47,11 @@ struct Load {
 double fill_cycles(const Load& load) {
   const double of_thread = std::ceil(load.parcels / 128);
   return (kPiece + std::ceil(of_thread / load.batch) * kBatch + of_thread * load.each) / 2;
+}
+
+// The same by the copy engine: rows of so many bytes, or a buffer's share of the time that each is under way.
+double copied_fill(double rows, double bytes, int stages) {
+  return std::max(rows * (bytes / kEngine + kEngineRow), kUnderWay / std::max(stages, 1));
 }
 
 Load source_load(const GatherParams& p, bool half) {
@@ -85,11 +93,12 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
   const double units = source_units(p);
   const double source_fill =
       tile.turned   ? p.tile_n * p.load_h * std::ceil(p.load_w / 32.0) * 2 * slices * kTurnedRow
-      : tile.copied ? patch_bytes(p) / kEngine
+      : tile.copied ? copied_fill(patch_pixels(p), chunk_bytes(p), p.source_stages)
                     : fill_cycles(source_load(p, half));
-  const double weight_fill = copied(p.weight_mode) ? part_bytes(p, tile) / kEngine
-                                                   : fill_cycles(weight_load(p, tile, half)) *
-                                                         (tile.copied ? kOneGroup : 1);
+  const double weight_fill =
+      copied(p.weight_mode)
+          ? copied_fill(part_bytes(p, tile) / chunk_bytes(p), chunk_bytes(p), p.weight_stages)
+          : fill_cycles(weight_load(p, tile, half)) * (tile.copied ? kOneGroup : 1);
   const double row_bytes = p.load_w * (p.source_mode >= kTurned ? 16 : size);
   const double source_sectors =
       p.source_mode == kVectors ? units * k_slices
@@ -139,7 +148,9 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
       tensor_bytes(problem) * scatter + combos * tiles * (source_sectors + weight_sectors) * 32;
   const double memory_us = tensor_bytes(problem) / (0.88 * device.copy_bytes_per_us);
   const double l2_us = l2_bytes / (1.3 * device.copy_bytes_per_us);
-  return kLaunch + std::max({busy_us, memory_us, l2_us});
+  // Neither hides behind the other altogether; and of plans that move the same bytes the less busy one is better.
+  const double bytes_us = std::max(memory_us, l2_us);
+  return kLaunch + std::max(busy_us, bytes_us) + kBeside * std::min(busy_us, bytes_us);
 }
 
 // Position tiles worth looking at for operands that are runs of pixels, and for columns of them.
