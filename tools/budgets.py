@@ -32,7 +32,7 @@ BUILD_MINUTES = (
 )
 CORES = 2
 # One object, one GPU target; what takes longer is split. hopper_gather_f16 and _bf16 take 87: their
-# channel rows go into a file of their own with the next run on a GPU, since that renumbers registers.
+# channel rows get a file of their own with the next run on a GPU, since that renumbers registers.
 OBJECT_SECONDS = 100.0
 WHEEL_MIB = 40.0  # all release targets; a wheel with fewer gets its share
 # Template instances of a family. Set above what was there at first (48 and 29), so that a new row
