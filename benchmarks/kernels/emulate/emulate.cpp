@@ -2,6 +2,7 @@
 //
 //   emulate CASES TYPE LAYOUT SEED [NAME]     TYPE: fp16, bf16, tf32; LAYOUT: nchw, nhwc
 //
+// With SHOW=1 in the environment, every plan is named before it runs, and barriers are shown when one fails.
 // CASES has lines as kernel_bench.cu reads them. Of each case, forward and grad_input, the best plan of every
 // tile and two at random run on integers, with outputs and shared memory filled with NaN before.
 // A thread is a fiber; warps run in a random order and at uneven speeds. What is found: wrong indices,

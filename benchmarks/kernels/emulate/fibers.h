@@ -55,9 +55,10 @@ std::function<void()> kernel;
 }  // namespace
 
 [[noreturn]] void fail(const char* what) {
-  for (auto& [a, b] : barriers)
-    if (std::getenv("SHOW"))
-      std::printf("%u: %u of %u, phase %ld, bytes %ld\n", a, b.here, b.count, b.phase, b.bytes);
+  if (std::getenv("SHOW"))
+    for (const auto& [at, barrier] : barriers)
+      std::printf("barrier %u: %u of %u here, phase %ld, %ld bytes to come\n", at, barrier.here,
+                  barrier.count, barrier.phase, barrier.bytes);
   std::printf("%s (block %u, thread %u)\n", what, block_index.x, thread_index.x);
   std::exit(1);
 }
