@@ -82,8 +82,7 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
     first_pixel[o] = operand_pixel(p, tile, group * tile.operands + o) * pixel_bytes(p);
 
   if (!p.weight_stages) {
-    bring_all_weights<M, straight(tile), tile.columns_copied>(p, at, tile, maps, places,
-                                                              map.weight_stage);
+    bring_all_weights<M, ROW>(p, at, maps, places, map.weight_stage);
     fence_for_wgmma();
     barrier_among(kAllConsumers, consumers(tile));
   }

@@ -30,7 +30,7 @@ constexpr double kPlanes = 1.2;          // 16-bit NCHW in grad_input
 constexpr double kEngine = 118;          // bytes a cycle of the copy engine
 constexpr double kTurnedRow = 43;        // 32 pixels of 16 bytes along K, in shared memory
 constexpr double kUnderWay = 1880;       // from asking for a buffer to having it
-constexpr double kEngineRow = 0.47;      // beside them, a row of a pixel
+constexpr double kEngineRow = 0.47;      // beside its bytes, a row of a pixel or of weights
 constexpr double kEngineOverlap = 0.47;  // as kOverlap, with more and lighter consumers
 constexpr double kOneGroup = 1.4;        // filling by one producer group, over two
 constexpr double kTurnover = 200;  // from one buffer to the next, where the copy engine fills them
@@ -80,11 +80,11 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
   const double products = (tile.channel_rows ? h.taps * w.taps : h.steps * w.steps) / phase_groups;
   const double slices = 1 << p.slice_shift, k_slices = p.chunks * slices;
 
-  // A wgmma takes as long as its multiplications, or as reading both operands, 128 bytes a cycle.
   // Buffers of the source and of the weights that a chunk fills.
   const double pieces = std::min(products, double(planes_apart(p)));
   const double parts =
       p.weight_stages ? pieces * std::ceil(products / pieces / p.part_products) : 0;
+  // A wgmma takes as long as its multiplications, or as reading both operands, 128 bytes a cycle.
   const double multiply = std::max(tile.width / 2.0, (64 + tile.width) / 4.0);
   const double mma = products * (k_slices * consumer_groups(tile) * tile.operands * multiply +
                                  p.chunks * kProduct) +

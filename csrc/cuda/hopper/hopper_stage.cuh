@@ -155,21 +155,29 @@ __device__ __forceinline__ void deliver(const Parcel& parcel, Shape shape, int s
   store_shared_16(parcel.address + second, high);
 }
 
-// Calls `visit` with the weights' mode as a type: one that goes with the element and the source.
-template <class T, SourceMode SOURCE, class Visit>
+// Calls `visit` with the weights' mode as a type: one that goes with the element and the source. Copied columns
+// have tiles of their own.
+template <class T, SourceMode SOURCE, bool COLUMNS = false, class Visit>
 __device__ __forceinline__ void visit_weight_mode(int mode, Visit&& visit) {
   constexpr bool kTurns = sizeof(T) == 2;
-  if constexpr (SOURCE == kVectors || SOURCE == kCopied) {
-    if constexpr (SOURCE == kCopied)
-      if (mode == kWeightCopied) return visit(std::integral_constant<WeightMode, kWeightCopied>());
-    if (mode == kWeightVectors) return visit(std::integral_constant<WeightMode, kWeightVectors>());
-    if constexpr (kTurns)
-      if (mode == kTurnedColumns)
-        return visit(std::integral_constant<WeightMode, kTurnedColumns>());
-  } else if constexpr (kTurns) {
-    if (mode == kTurnedKernels) return visit(std::integral_constant<WeightMode, kTurnedKernels>());
+  if constexpr (COLUMNS) {
+    visit(std::integral_constant<WeightMode, kColumnsCopied>());
+  } else {
+    if constexpr (SOURCE == kVectors || SOURCE == kCopied) {
+      if constexpr (SOURCE == kCopied)
+        if (mode == kWeightCopied)
+          return visit(std::integral_constant<WeightMode, kWeightCopied>());
+      if (mode == kWeightVectors)
+        return visit(std::integral_constant<WeightMode, kWeightVectors>());
+      if constexpr (kTurns)
+        if (mode == kTurnedColumns)
+          return visit(std::integral_constant<WeightMode, kTurnedColumns>());
+    } else if constexpr (kTurns) {
+      if (mode == kTurnedKernels)
+        return visit(std::integral_constant<WeightMode, kTurnedKernels>());
+    }
+    visit(std::integral_constant<WeightMode, kElements>());
   }
-  visit(std::integral_constant<WeightMode, kElements>());
 }
 template <class T, class Visit>
 __device__ __forceinline__ void visit_source_mode(int mode, Visit&& visit) {
@@ -222,10 +230,12 @@ __device__ __forceinline__ void copy_weights(const GatherParams& p, const Scope&
 }
 
 // Weights that stay: the consumers bring them in before they start.
-template <class M, bool COPIED, bool COLUMNS>
+template <class M, int ROW>
 __device__ __forceinline__ void bring_all_weights(const GatherParams& p, const Scope& at,
-                                                  TileRow tile, const TensorMaps& maps,
-                                                  const Places& places, int weight_stage) {
+                                                  const TensorMaps& maps, const Places& places,
+                                                  int weight_stage) {
+  using T = typename M::Element;
+  constexpr TileRow tile = kTiles[ROW];
   const auto with_mode = [&](auto mode) {
     constexpr WeightMode kMode = decltype(mode)::value;
     if (copied(kMode) && threadIdx.x == 0)
@@ -257,22 +267,22 @@ __device__ __forceinline__ void bring_all_weights(const GatherParams& p, const S
     }
     if constexpr (copied(kMode)) barrier_wait(places.full_weight, 0);
   };
-  if constexpr (COLUMNS) {
-    with_mode(std::integral_constant<WeightMode, kColumnsCopied>());
-  } else if constexpr (COPIED) {
-    visit_weight_mode<typename M::Element, kCopied>(p.weight_mode, with_mode);
+  if constexpr (straight(tile)) {
+    visit_weight_mode<T, kCopied, tile.columns_copied>(p.weight_mode, with_mode);
   } else if (p.source_mode == kVectors) {
-    visit_weight_mode<typename M::Element, kVectors>(p.weight_mode, with_mode);
+    visit_weight_mode<T, kVectors>(p.weight_mode, with_mode);
   } else {
-    visit_weight_mode<typename M::Element, kPixels>(p.weight_mode, with_mode);
+    visit_weight_mode<T, kPixels>(p.weight_mode, with_mode);
   }
 }
+
+// Named barriers of the producer groups; the consumers' come before (hopper_gather.cuh).
+enum { kProducerGroup0 = 6 };
 
 // The two producer groups fill buffers in turn: while one waits for its loads, the other stores. Within a
 // buffer, kBatch parcels a thread are on their way at once. A group owns every second stage of a ring,
 // whose stages are even in number, and nobody else fills it: a barrier knows only whether its phase is
 // odd, so whoever left a stage out could not tell a turn from the next but one.
-enum { kProducerGroup0 = 6 };  // of the named barriers; the consumers' come before
 template <class M, int BATCH>
 struct Producer {
   using T = typename M::Element;
