@@ -83,8 +83,12 @@ constexpr TileRow kTiles[] = {
     {false, true, 64, 2, 1, true},
     {false, true, 128, 1, 1, true},
 };
-constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]), kTurnedTiles = 7, kCopiedTiles = 8,
-              kColumnTiles = 3;  // the last of these
+// How many they are, in this order: what threads feed (of which the last are channel rows), turned rows, copied ones
+// (of which the last have copied columns).
+constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
+constexpr int kTurnedTiles = 7, kCopiedTiles = 8, kColumnTiles = 3;
+constexpr int kFedTiles = kTileCount - kTurnedTiles - kCopiedTiles, kChannelTiles = 3;
+static_assert(kTiles[kFedTiles - kChannelTiles].channel_rows && kTiles[kFedTiles].turned);
 static_assert(kTiles[kTileCount - kCopiedTiles].copied &&
               kTiles[kTileCount - kColumnTiles].columns_copied);
 
@@ -277,7 +281,8 @@ CONVT2D_HOST_DEVICE constexpr int staging_bytes(TileRow tile, int element_bytes)
 }
 
 // What the consumers look up (hopper_gather.cuh), behind the barriers.
-constexpr int kKnown = 5 * kMaxStages * 8, kKnownBytes = 320;
+constexpr int kBarriers = 5;  // kinds of them, a stage each
+constexpr int kKnown = kBarriers * kMaxStages * 8, kKnownBytes = 320;
 
 // Where turned rows go that nobody wants: one a lane.
 constexpr int kDumpBytes = 32 * kHalfBytes;
@@ -300,7 +305,7 @@ CONVT2D_HOST_DEVICE SharedMap shared_map(const GatherParams& p, TileRow tile) {
   SharedMap map{};
   int at = 0;
   map.barriers = at;
-  at += 5 * kMaxStages * 8;
+  at += kKnown;
   at += kKnownBytes;
   map.shifts = at;
   at += p.max_products * 4;

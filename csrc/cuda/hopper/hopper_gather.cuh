@@ -258,13 +258,7 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
 
   if (threadIdx.x >= consumers(tile)) {
     fewer_registers<producer_registers(tile)>();
-    if constexpr (tile.turned) {
-      produce_turned<M>(p, at, tile, map, maps, places);
-    } else if constexpr (tile.copied) {
-      produce_copied<M, tile.columns_copied>(p, at, tile, map, maps, places);
-    } else {
-      produce<M>(p, at, tile, map, maps, places);
-    }
+    produce<M, ROW>(p, at, map, maps, places);
   } else {
     more_registers<consumer_registers(tile)>();
     consume<M, ROW>(p, maps, known);

@@ -2,8 +2,9 @@
 
 namespace convt2d::cuda::hopper {
 
-void launch_gather_bf16(int row, const GatherParams& params, const TensorMaps& maps, void* stream) {
-  launch_gather<MmaBF16>(row, params, maps, stream);
+void launch_gather_bf16(DType, int row, const GatherParams& params, const TensorMaps& maps,
+                        void* stream) {
+  launch_rows<MmaBF16, 0, kFedTiles - kChannelTiles>(row, params, maps, stream);
 }
 
 }  // namespace convt2d::cuda::hopper

@@ -1,5 +1,5 @@
 // Picks the tile of a plan at compile time, launches, checks. Each hopper_gather_<mode>.cu instantiates
-// this for one way of multiplying, hopper_gather_copied.cu and hopper_gather_turned.cu for all of them.
+// this for a part of the table, so that none compiles for long.
 #pragma once
 
 #include "cuda/cuda_check.h"
@@ -27,10 +27,6 @@ void launch_rows(int row, const GatherParams& params, const TensorMaps& maps, vo
   visit_row<COUNT>(row - FIRST, [&](auto index) {
     launch_tile<M, FIRST + decltype(index)::value>(params, maps, static_cast<cudaStream_t>(stream));
   });
-}
-template <class M>
-void launch_gather(int row, const GatherParams& params, const TensorMaps& maps, void* stream) {
-  launch_rows<M, 0, kTileCount - kCopiedTiles - kTurnedTiles>(row, params, maps, stream);
 }
 
 }  // namespace convt2d::cuda::hopper

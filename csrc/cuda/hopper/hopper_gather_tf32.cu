@@ -2,8 +2,9 @@
 
 namespace convt2d::cuda::hopper {
 
-void launch_gather_tf32(int row, const GatherParams& params, const TensorMaps& maps, void* stream) {
-  launch_gather<MmaTF32>(row, params, maps, stream);
+void launch_gather_tf32(DType, int row, const GatherParams& params, const TensorMaps& maps,
+                        void* stream) {
+  launch_rows<MmaTF32, 0, kFedTiles>(row, params, maps, stream);
 }
 
 }  // namespace convt2d::cuda::hopper

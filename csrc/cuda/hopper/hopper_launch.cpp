@@ -1,4 +1,4 @@
-// Problem + Plan + Args → GatherParams → the launcher of the dtype.
+// Problem + Plan + Args → GatherParams → the launcher of the row.
 #include "cuda/hopper/hopper_launch.h"
 
 #include "cuda/gather_params.h"
@@ -10,22 +10,22 @@ namespace convt2d::cuda {
 namespace hopper {
 namespace {
 
+Launch* launcher_of(DType dtype, TileRow tile) {
+  if (tile.turned) return launch_gather_turned;
+  if (tile.copied) return launch_gather_copied;
+  if (dtype == DType::f32) return launch_gather_tf32;
+  if (tile.channel_rows) return launch_gather_channels;
+  return dtype == DType::f16 ? launch_gather_f16 : launch_gather_bf16;
+}
+
 void launch(const Problem& problem, const Plan& plan, const Args& args) {
   GatherParams params;
   gather_shape(problem, choice_of(plan), params);
   params.walkers = walkers_of(plan);
   set_operands(problem, args, params);
-  const auto run = problem.dtype == DType::f16    ? launch_gather_f16
-                   : problem.dtype == DType::bf16 ? launch_gather_bf16
-                                                  : launch_gather_tf32;
-  const TensorMaps maps = maps_of(params, kTiles[plan.row]);
-  if (kTiles[plan.row].turned) {
-    launch_gather_turned(problem.dtype, plan.row, params, maps, args.stream);
-  } else if (kTiles[plan.row].copied) {
-    launch_gather_copied(problem.dtype, plan.row, params, maps, args.stream);
-  } else {
-    run(plan.row, params, maps, args.stream);
-  }
+  const TileRow tile = kTiles[plan.row];
+  launcher_of(problem.dtype, tile)(problem.dtype, plan.row, params, maps_of(params, tile),
+                                   args.stream);
 }
 
 }  // namespace

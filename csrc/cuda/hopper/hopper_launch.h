@@ -1,17 +1,16 @@
-// One launcher for each way of multiplying and one each for what the copy engine serves; they live in files of their own to
-// compile side by side.
+// The launchers of the rows of kTiles, some each; they live in files of their own to compile side by side.
 #pragma once
 
 #include "cuda/hopper/hopper_config.h"
 
 namespace convt2d::cuda::hopper {
 
-void launch_gather_f16(int row, const GatherParams& params, const TensorMaps& maps, void* stream);
-void launch_gather_bf16(int row, const GatherParams& params, const TensorMaps& maps, void* stream);
-void launch_gather_tf32(int row, const GatherParams& params, const TensorMaps& maps, void* stream);
-void launch_gather_turned(DType dtype, int row, const GatherParams& params, const TensorMaps& maps,
-                          void* stream);
-void launch_gather_copied(DType dtype, int row, const GatherParams& params, const TensorMaps& maps,
-                          void* stream);
+using Launch = void(DType dtype, int row, const GatherParams& params, const TensorMaps& maps,
+                    void* stream);
+
+// What threads feed: pixel rows of 16 bits, channel rows of 16 bits, all of tf32.
+Launch launch_gather_f16, launch_gather_bf16, launch_gather_channels, launch_gather_tf32;
+// What the copy engine feeds.
+Launch launch_gather_turned, launch_gather_copied;
 
 }  // namespace convt2d::cuda::hopper

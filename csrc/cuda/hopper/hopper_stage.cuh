@@ -179,8 +179,12 @@ __device__ __forceinline__ void visit_weight_mode(int mode, Visit&& visit) {
     visit(std::integral_constant<WeightMode, kElements>());
   }
 }
-template <class T, class Visit>
+template <class T, int ROW, class Visit>
 __device__ __forceinline__ void visit_source_mode(int mode, Visit&& visit) {
+  if constexpr (kTiles[ROW].copied) {
+    constexpr SourceMode kMode = kTiles[ROW].turned ? kCopiedRows : kCopied;
+    return visit(std::integral_constant<SourceMode, kMode>());
+  }
   if (mode == kVectors) return visit(std::integral_constant<SourceMode, kVectors>());
   if constexpr (sizeof(T) == 2) {
     if (mode == kTurned) return visit(std::integral_constant<SourceMode, kTurned>());
@@ -283,14 +287,14 @@ enum { kProducerGroup0 = 6 };
 // buffer, kBatch parcels a thread are on their way at once. A group owns every second stage of a ring,
 // whose stages are even in number, and nobody else fills it: a barrier knows only whether its phase is
 // odd, so whoever left a stage out could not tell a turn from the next but one.
-template <class M, int BATCH>
+template <class M, int ROW>
 struct Producer {
   using T = typename M::Element;
-  static constexpr int kBatch = BATCH, kThreadsOfGroup = 128;
+  static constexpr TileRow tile = kTiles[ROW];
+  static constexpr int kBatch = tile.copied ? 4 : 6, kThreadsOfGroup = 128;
 
   const GatherParams& p;
   const Scope& at;
-  const TileRow tile;
   const SharedMap& map;
   const TensorMaps& maps;
   const Places& places;
@@ -471,8 +475,9 @@ struct Producer {
     if (thread % 32 == 0) barrier_arrive(full);
   }
 
+  // Both producer groups, where threads bring everything.
   template <SourceMode SOURCE, WeightMode WEIGHT>
-  __device__ __forceinline__ void run() {
+  __device__ __forceinline__ void run_fed() {
     const int tiles = p.tiles_n * p.tiles_h * p.tiles_w;
     Ring source, weight;
     TileWalk walk(p, at.walker);
@@ -496,47 +501,32 @@ struct Producer {
         }
       }
   }
+
+  template <SourceMode SOURCE, WeightMode WEIGHT>
+  __device__ __forceinline__ void run() {
+    if constexpr (SOURCE == kCopiedRows) {
+      run_turned<WEIGHT>();
+    } else if constexpr (SOURCE == kCopied) {
+      run_copied<WEIGHT>();
+    } else {
+      run_fed<SOURCE, WEIGHT>();
+    }
+  }
 };
 
-// Rows that are copied: only the weights may need registers.
-template <class M, bool COLUMNS>
-__device__ __forceinline__ void produce_copied(const GatherParams& p, const Scope& at, TileRow tile,
-                                               const SharedMap& map, const TensorMaps& maps,
-                                               const Places& places) {
-  if (at.products == 0) return;
-  Producer<M, 4> producer{p, at, tile, map, maps, places};
-  if (!p.weight_stages) return producer.template run_copied<kResident>();
-  if constexpr (COLUMNS) {
-    producer.template run_copied<kColumnsCopied>();
-  } else {
-    visit_weight_mode<typename M::Element, kCopied>(p.weight_mode, [&](auto weight) {
-      producer.template run_copied<decltype(weight)::value>();
-    });
-  }
-}
-
-template <class M>
-__device__ __forceinline__ void produce_turned(const GatherParams& p, const Scope& at, TileRow tile,
-                                               const SharedMap& map, const TensorMaps& maps,
-                                               const Places& places) {
-  if (at.products == 0) return;
-  Producer<M, 4> producer{p, at, tile, map, maps, places};
-  if (!p.weight_stages) return producer.template run_turned<kResident>();
-  visit_weight_mode<typename M::Element, kCopiedRows>(
-      p.weight_mode, [&](auto weight) { producer.template run_turned<decltype(weight)::value>(); });
-}
-
 // One loop for each pair of modes: with all of them in one, their invariants fill the registers.
-template <class M>
-__device__ __forceinline__ void produce(const GatherParams& p, const Scope& at, TileRow tile,
+template <class M, int ROW>
+__device__ __forceinline__ void produce(const GatherParams& p, const Scope& at,
                                         const SharedMap& map, const TensorMaps& maps,
                                         const Places& places) {
+  using T = typename M::Element;
+  constexpr bool kColumns = kTiles[ROW].columns_copied;
   if (at.products == 0) return;
-  Producer<M, 6> producer{p, at, tile, map, maps, places};
-  visit_source_mode<typename M::Element>(p.source_mode, [&](auto source) {
+  Producer<M, ROW> producer{p, at, map, maps, places};
+  visit_source_mode<T, ROW>(p.source_mode, [&](auto source) {
     constexpr SourceMode kSource = decltype(source)::value;
     if (!p.weight_stages) return producer.template run<kSource, kResident>();
-    visit_weight_mode<typename M::Element, kSource>(p.weight_mode, [&](auto weight) {
+    visit_weight_mode<T, kSource, kColumns>(p.weight_mode, [&](auto weight) {
       producer.template run<kSource, decltype(weight)::value>();
     });
   });

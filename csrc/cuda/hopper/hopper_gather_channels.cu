@@ -1,0 +1,13 @@
+#include "cuda/hopper/hopper_gather_launch.cuh"
+
+namespace convt2d::cuda::hopper {
+
+void launch_gather_channels(DType dtype, int row, const GatherParams& params,
+                            const TensorMaps& maps, void* stream) {
+  constexpr int kFirst = kFedTiles - kChannelTiles;
+  const auto run = dtype == DType::f16 ? launch_rows<MmaF16, kFirst, kChannelTiles>
+                                       : launch_rows<MmaBF16, kFirst, kChannelTiles>;
+  run(row, params, maps, stream);
+}
+
+}  // namespace convt2d::cuda::hopper
