@@ -10,33 +10,34 @@
 namespace convt2d::cuda::hopper {
 namespace {
 
-// Cycles of one multiprocessor; fitted to 13600 plans of bench/layers.json on the H200 (kernel_bench sweep, fp16
+// Cycles of one multiprocessor; fitted to 12856 plans of bench/layers.json on the H200 (kernel_bench sweep, fp16
 // and tf32, both layouts, forward and grad_input; 2026-11-21).
 constexpr double kClock = 1700;          // cycles a microsecond
-constexpr double kLaunch = 10;           // us, empty kernel, tables, first loads, last stores
-constexpr double kPiece = 413;           // a buffer handed over and back
-constexpr double kBatch = 1040;          // a batch of loads on its way
-constexpr double kParcel = 85;           // a parcel of each thread of a producer group
-constexpr double kProduct = 83;          // beside the multiplications of a product
-constexpr double kTurnedHalf = 153;      // of turned ones
-constexpr double kStored = 0.51;         // a sum of each consumer thread
-constexpr double kStaged = 7.8;          // a byte of it where rows are staged
-constexpr double kSectorStored = 0.8;    // 32 bytes on their way to L2
-constexpr double kRagged = 0.8;          // what the ends of a run add, in sectors
-constexpr double kTile = 2730;           // tables of a tile, first product, last product
-constexpr double kOverlap = 0.41;        // how much of the lesser work hides behind the greatest
+constexpr double kLaunch = 10.2;         // us, empty kernel, tables, first loads, last stores
+constexpr double kPiece = 585;           // a buffer handed over and back
+constexpr double kBatch = 1074;          // a batch of loads on its way
+constexpr double kParcel = 89.6;         // a parcel of each thread of a producer group
+constexpr double kProduct = 66.6;        // beside the multiplications of a product
+constexpr double kTurnedHalf = 122;      // of turned ones
+constexpr double kStored = 0.288;        // a sum of each consumer thread
+constexpr double kStaged = 8.11;         // a byte of it where rows are staged
+constexpr double kSectorStored = 0.774;  // 32 bytes on their way to L2
+constexpr double kRagged = 0.821;        // what the ends of a run add, in sectors
+constexpr double kTile = 3020;           // tables of a tile, first product, last product
+constexpr double kOverlap = 0.476;       // how much of the lesser work hides behind the greatest
 constexpr double kStalls = 1.2;          // what nothing above accounts for
-constexpr double kPlanes = 1.2;          // 16-bit NCHW in grad_input
-constexpr double kEngine = 118;          // bytes a cycle of the copy engine
-constexpr double kTurnedRow = 43;        // 32 pixels of 16 bytes along K, in shared memory
-constexpr double kUnderWay = 1880;       // from asking for a buffer to having it
-constexpr double kEngineRow = 0.47;      // beside its bytes, a row of a pixel or of weights
+constexpr double kPlanes = 1.21;         // 16-bit NCHW in grad_input
+constexpr double kEngine = 77.7;         // bytes a cycle of the copy engine
+constexpr double kTurnedRow = 34.7;      // 32 pixels of 16 bytes along K, in shared memory
+constexpr double kUnderWay = 1845;       // from asking for a buffer to having it
+constexpr double kEngineRow = 0.632;     // beside its bytes, a row of a pixel or of weights
 constexpr double kEngineOverlap = 0.47;  // as kOverlap, with more and lighter consumers
-constexpr double kOneGroup = 1.4;        // filling by one producer group, over two
-constexpr double kTurnover = 200;  // from one buffer to the next, where the copy engine fills them
+constexpr double kOneGroup = 1.39;       // filling by one producer group, over two
+constexpr double kTurnover = 177;  // from one buffer to the next, where the copy engine fills them
+constexpr double kFedTurnover = 173;   // where threads do
 constexpr double kEngineStalls = 1.1;  // as kStalls
-constexpr double kBeside = 0.053;      // of the lesser of work and bytes
-constexpr double kWeights = 5.1;       // filling a buffer with weights, over one with pixels
+constexpr double kBeside = 0.0271;     // of the lesser of work and bytes
+constexpr double kWeights = 5.03;      // filling a buffer with weights, over one with pixels
 
 // What brings a buffer: parcels, how many of them a thread has on their way, and cycles each.
 struct Load {
@@ -88,7 +89,7 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
   const double multiply = std::max(tile.width / 2.0, (64 + tile.width) / 4.0);
   const double mma = products * (k_slices * consumer_groups(tile) * tile.operands * multiply +
                                  p.chunks * kProduct) +
-                     (tile.copied ? p.chunks * (pieces + parts) * kTurnover : 0);
+                     p.chunks * (pieces + parts) * (tile.copied ? kTurnover : kFedTurnover);
 
   const double units = source_units(p);
   const double source_fill =
