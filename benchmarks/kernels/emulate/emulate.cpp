@@ -81,9 +81,10 @@ bool check(const Case& one, Direction direction) {
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const auto& u, const auto& v) { return u.predicted_us < v.predicted_us; });
   std::vector<size_t> tried;
-  std::set<int> rows;
+  std::set<std::pair<int, bool>> kinds;  // of each tile the best with weights that stay, and that stream
   for (size_t i = 0; i < candidates.size(); ++i)
-    if (rows.insert(candidates[i].choice.row).second) tried.push_back(i);
+    if (kinds.insert({candidates[i].choice.row, candidates[i].choice.weight_stages > 0}).second)
+      tried.push_back(i);
   for (int i = 0; i < 2 && !candidates.empty(); ++i)
     tried.push_back(emulate::random() % candidates.size());
   // The last rows are for 16-bit numbers.
