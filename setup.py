@@ -24,7 +24,7 @@ ROOMS = {
 }
 CUDA_ROOMS = {
     "torch": "cuda_ops.cpp",
-    "cuda": "cuda_families.cpp device_query.cpp gather_axes.cpp tensor_map.cpp",
+    "cuda": "cuda_families.cpp device_query.cpp gather_axes.cpp tensor_map.cpp weight_sum.cu",
     "cuda/depthwise": "depthwise_plan.cpp depthwise_planes.cpp depthwise_pixels.cpp "
     "depthwise_gather.cu depthwise_grad_weight.cu",
     "cuda/hopper": "hopper_plan.cpp hopper_shape.cpp hopper_maps.cpp hopper_launch.cpp "
@@ -33,7 +33,7 @@ CUDA_ROOMS = {
     "cuda/igemm": "igemm_plan.cpp igemm_shape.cpp igemm_launch.cpp igemm_gather_f16.cu "
     "igemm_gather_bf16.cu igemm_gather_tf32.cu igemm_gather_f32x3.cu igemm_weight_plan.cpp "
     "igemm_weight_shape.cpp igemm_weight_launch.cpp igemm_weight_f16.cu igemm_weight_bf16.cu "
-    "igemm_weight_tf32.cu igemm_weight_sum.cu",
+    "igemm_weight_tf32.cu",
     "cuda/direct": "direct_plan.cpp direct_gather.cu direct_grad_weight.cu direct_grad_bias.cu",
 }
 

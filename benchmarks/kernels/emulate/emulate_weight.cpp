@@ -20,6 +20,7 @@ alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
 #include "cuda/direct/direct_config.h"
 #include "cuda/igemm/igemm_grad_weight.cuh"
 #include "cuda/igemm/igemm_weight_plan.h"
+#include "cuda/weight_sum.h"
 #include "fibers.h"
 #include "problems.h"
 
@@ -89,7 +90,7 @@ bool check(const Case& one, int random_plans) {
     WeightParams params;
     igemm::weight_shape(p, choice, params);
     if (emulate::random() % 2) params.turn_tiles = 2;
-    const int64_t piece_floats = igemm::weight_bytes(p) / 4;
+    const int64_t piece_floats = weight_bytes(p) / 4;
     std::vector<float> partials(params.split * piece_floats, NAN);
     std::memset(w.data(), 0xff, w.size() * sizeof(T));
     params.x = x_here.data(), params.y = y_here.data(), params.weight = w.data();

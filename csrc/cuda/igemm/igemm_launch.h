@@ -17,9 +17,6 @@ void launch_weight_f16(int row, const WeightParams& params, int64_t blocks, void
 void launch_weight_bf16(int row, const WeightParams& params, int64_t blocks, void* stream);
 void launch_weight_tf32(int row, const WeightParams& params, int64_t blocks, void* stream);
 
-// Adds up `pieces` partial sums of dW in a fixed order. Reads args.workspace, writes args.w.
-void launch_weight_sum(const Problem& problem, int pieces, const Args& args);
-
 // grad_weight as a whole: the kernel, the sum of its pieces, the bias gradient if wanted.
 void launch_grad_weight(const Problem& problem, const Plan& plan, const Args& args);
 

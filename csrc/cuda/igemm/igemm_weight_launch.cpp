@@ -3,6 +3,7 @@
 #include "cuda/gather_params.h"
 #include "cuda/igemm/igemm_launch.h"
 #include "cuda/igemm/igemm_weight_plan.h"
+#include "cuda/weight_sum.h"
 
 namespace convt2d::cuda::igemm {
 namespace {

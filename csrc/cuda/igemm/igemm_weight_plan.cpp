@@ -8,6 +8,7 @@
 #include "cuda/cuda_families.h"
 #include "cuda/direct/direct.h"
 #include "cuda/gather_params.h"
+#include "cuda/weight_sum.h"
 
 namespace convt2d::cuda::igemm {
 namespace {

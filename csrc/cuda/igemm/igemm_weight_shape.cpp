@@ -6,6 +6,7 @@
 
 #include "core/phases.h"
 #include "cuda/gather_axes.h"
+#include "cuda/weight_sum.h"
 
 namespace convt2d::cuda::igemm {
 namespace {
@@ -67,12 +68,6 @@ std::string build_axis(const Axis& axis, int part, int tile, int load, WeightAxi
 }
 
 }  // namespace
-
-int64_t weight_bytes(const Problem& problem) {
-  const int64_t elements =
-      problem.in_channels * problem.group_out() * problem.h.kernel * problem.w.kernel;
-  return ceil_div(elements, 4) * 16;
-}
 
 double carrying_cost(int mode, int run, int element_bytes) {
   const bool half = element_bytes == 2;

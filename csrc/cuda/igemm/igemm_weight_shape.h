@@ -25,8 +25,7 @@ std::string weight_shape(const Problem& problem, const WeightChoice& choice, Wei
 
 constexpr int64_t kWorkspaceLimit = int64_t{32} << 20;
 
-// Bytes of one piece's partial sums, in whole vectors; whether there are any.
-int64_t weight_bytes(const Problem& problem);
+// Whether there are partial sums.
 bool writes_partials(const WeightParams& params);
 
 // Instructions of one lane that bring one number in; how many of the producers bring in x.

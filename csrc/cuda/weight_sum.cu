@@ -1,9 +1,8 @@
 #include "cuda/gather_params.h"
-#include "cuda/igemm/igemm_launch.h"
-#include "cuda/igemm/igemm_weight_shape.h"
-#include "cuda/igemm/igemm_weight_sum.cuh"
+#include "cuda/weight_sum.cuh"
+#include "cuda/weight_sum.h"
 
-namespace convt2d::cuda::igemm {
+namespace convt2d::cuda {
 
 void launch_weight_sum(const Problem& problem, int pieces, const Args& args) {
   const int64_t columns = problem.group_out();
@@ -29,4 +28,4 @@ void launch_weight_sum(const Problem& problem, int pieces, const Args& args) {
   });
 }
 
-}  // namespace convt2d::cuda::igemm
+}  // namespace convt2d::cuda

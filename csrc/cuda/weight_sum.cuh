@@ -8,7 +8,7 @@
 #include "cuda/device/index.cuh"
 #include "cuda/device/numeric.cuh"
 
-namespace convt2d::cuda::igemm {
+namespace convt2d::cuda {
 
 struct WeightSumParams {
   const float* partials;  // [pieces][kh][kw][ci][co], see weight_bytes()
@@ -24,7 +24,7 @@ constexpr int kSumThreads = 256, kMostParts = 16;
 
 template <class T>
 __global__ void __launch_bounds__(kSumThreads)
-    convt2d_igemm_weight_sum_kernel(const __grid_constant__ WeightSumParams p) {
+    convt2d_weight_sum_kernel(const __grid_constant__ WeightSumParams p) {
   __shared__ float4 parts[kSumThreads];
   const int lanes = kSumThreads / p.parts;
   const int lane = threadIdx.x % lanes, part = threadIdx.x / lanes;
@@ -71,9 +71,9 @@ __global__ void __launch_bounds__(kSumThreads)
 template <class T>
 void launch_weight_sum(const WeightSumParams& params, void* stream) {
   const int lanes = kSumThreads / params.parts;
-  convt2d_igemm_weight_sum_kernel<T><<<(params.piece_quads + lanes - 1) / lanes, kSumThreads, 0,
-                                       static_cast<cudaStream_t>(stream)>>>(params);
-  check_launch("convt2d_igemm_weight_sum_kernel");
+  convt2d_weight_sum_kernel<T><<<(params.piece_quads + lanes - 1) / lanes, kSumThreads, 0,
+                                 static_cast<cudaStream_t>(stream)>>>(params);
+  check_launch("convt2d_weight_sum_kernel");
 }
 
-}  // namespace convt2d::cuda::igemm
+}  // namespace convt2d::cuda
