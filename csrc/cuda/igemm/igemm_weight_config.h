@@ -124,6 +124,9 @@ CONVT2D_HOST_DEVICE int plane_bytes(int mode, int pixels, int element_bytes) {
   return rows * 16;
 }
 
+// Whether copy_pixels() shares out loads among its warps, or channels.
+CONVT2D_HOST_DEVICE bool shares_loads(int loads, int producers) { return loads >= 16 * producers; }
+
 constexpr int kScopeBytes = 112;  // WeightScope
 
 // Byte offsets in a block's dynamic shared memory; the planner and the kernel share this.

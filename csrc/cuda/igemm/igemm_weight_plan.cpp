@@ -130,8 +130,12 @@ double predict(const Problem& problem, const Device& device, const WeightParams&
       return numbers * cost * (half ? 1 : kWords) * whole(planes, lanes) / planes *
              whole(loads, 32 / lanes * producers) / loads;
     }
-    const double channels = whole(octets * 8, 4 * producers) / (4 * producers);
-    return 32 * producers * whole(loads, 8) / 8 * (kLoad + kPiece * channels) +
+    const bool by_loads = shares_loads(static_cast<int>(loads), producers);
+    const double loads_each =
+        by_loads ? whole(loads, 8 * producers) / (8 * producers) : whole(loads, 8) / 8;
+    const double channels =
+        by_loads ? octets * 2 : whole(octets * 8, 4 * producers) / (4 * producers);
+    return 32 * producers * loads_each * (kLoad + kPiece * channels) +
            numbers * (half ? 0 : kRound);
   };
   const double x_carried = carried(x_numbers, p.x_mode, p.x_run, p.row_octets,

@@ -222,17 +222,22 @@ __device__ __forceinline__ void copy_vectors(const Operand<T>& from, int produce
 }
 
 // Contiguous pixels to planes, or words to where they lie in rows. Eight lanes in a row take eight loads of a
-// channel; a warp four channels.
+// channel; a warp four channels. The warps share out loads where there are enough of these, since a load costs more
+// than its channels, else channels.
 template <class T, int BYTES, bool PLANES>
 __device__ __forceinline__ void copy_pixels(const Operand<T>& from, int producer, int producers) {
   const int lane = threadIdx.x & 31, channels = from.octets * 8;
-  const int first = producer * 4 + (lane >> 3), step = producers * 4;
+  const bool by_loads = shares_loads(from.count, producers);
+  const int warp = by_loads ? 0 : producer, warps = by_loads ? 1 : producers;
+  const int first = warp * 4 + (lane >> 3), step = warps * 4;
   const int64_t stride = static_cast<int64_t>(from.stride) * step;
-  const uint32_t plane_step = (PLANES ? step : producers) * from.plane;
+  const uint32_t plane_step = (PLANES ? step : warps) * from.plane;
   const uint32_t stage =
-      from.stage + (PLANES ? first * from.plane : producer * from.plane + (lane >> 3) * 4);
+      from.stage + (PLANES ? first * from.plane : warp * from.plane + (lane >> 3) * 4);
   const T* const base = from.base + static_cast<int64_t>(from.stride) * first;
-  for (int index = lane & 7; index < from.count; index += 8) {
+  const int index_step = by_loads ? 8 * producers : 8;
+  for (int index = (by_loads ? 8 * producer : 0) + (lane & 7); index < from.count;
+       index += index_step) {
     const WeightLoad load = from.load(index);
     const int there = from.whole || from.exists(index, load) ? from.channels : 0;
     const T* source = base + load.offset;
