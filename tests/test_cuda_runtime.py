@@ -206,6 +206,26 @@ def test_threads():
     assert not wrong
 
 
+def test_the_first_call_of_a_thread():
+    """A thread that has not used CUDA yet has no context, which the copy engine's maps need."""
+    x = torch.ones(2, 64, 8, 8, dtype=torch.float16, device="cuda")
+    x = x.contiguous(memory_format=torch.channels_last)
+    w = torch.ones(64, 64, 2, 2, dtype=torch.float16, device="cuda")
+    y = convt2d_ext.conv_transpose2d(x, w, stride=2)
+    geometry = (2, 2, 0, 0, 2, 2, 1, 1, 1)  # stride, padding, kernel, dilation, groups
+    results = []
+
+    def work():
+        results.append(torch.ops.convt2d.grad_weight(y, x, *geometry, True, False, 0, -1)[0])
+
+    work()  # now the plan is known and the memory cached: nothing but the launch is left to do
+    del results[0]
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert len(results) == 1 and (results[0] == 2 * 8 * 8 * 64).all()
+
+
 def test_more_than_2_31_elements():
     """64-bit offsets: the far end of a large image is as right as the near one."""
     if torch.cuda.mem_get_info()[0] < 16 << 30:
