@@ -207,6 +207,12 @@ struct WeightBlock {
   int stage_bytes, y_stage;
   uint32_t x_plane, y_plane;
 
+  // The whole block, and the only order between its two kinds of warps. Both pass here once a K tile (twice where the
+  // sums are done with care, on one stage). Between its passes t and t + 1 a warp that multiplies reads tile t, and
+  // nothing else; a producer rounds tile t + 1, whose copies all who bring that operand in have waited for before their
+  // own barrier (finish_operand), and starts tile t + stages - 1. With two to four stages these lie in different
+  // ones, but for t + 1 with two, which is the same producers'. So what racecheck has reported of some launches, a
+  // producer's rounded words against a first read, is ordered by the pass between the two.
   __device__ __forceinline__ void meet() const { barrier_among(0, blockDim.x); }
 };
 
