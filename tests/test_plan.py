@@ -75,11 +75,19 @@ TENSOR_CORES = ("f16", "bf16", "tf32")
 DEPTHWISE = tuple(
     name for name in BY_NAME if name.startswith("depthwise") and name != "depthwise_reduce_4"
 )
+VECTORS = tuple(  # of channels, and taps that hopper's grad_weight has a table for
+    case.name
+    for case in CASES
+    if case.in_channels // case.groups % 8 == case.out_channels // case.groups % 8 == 0
+    and case.kernel[0] * case.kernel[1] <= 128
+    and max(case.stride) <= 8
+)
 MUST_SERVE = (
     ("direct", EVERY_CASE, EVERY_DIRECTION, EVERY_DTYPE, EVERY_LAYOUT, BOARDS),
     ("depthwise", DEPTHWISE, EVERY_DIRECTION, ("f16", "bf16", "f32", "tf32"), DENSE, BOARDS),
     ("igemm", EVERY_CASE, ("forward",), TENSOR_CORES, EVERY_LAYOUT, ("h200", "h100", "b200")),
     ("hopper", EVERY_CASE, ("forward",), TENSOR_CORES, EVERY_LAYOUT, ("h200", "h100")),
+    ("hopper", VECTORS, ("grad_weight",), ("f16", "bf16"), ("nhwc",), ("h200", "h100")),
 )
 
 
@@ -117,9 +125,14 @@ REGIMES = (
     (FEW, ("f32", "f64"), ("forward",), ("nchw",), BOARDS, "direct"),
     (MANY, ("f64",), EVERY_DIRECTION, EVERY_LAYOUT, BOARDS, "direct"),
     (MANY, ("f16", "f32"), EVERY_DIRECTION, EVERY_LAYOUT, ("t4",), "direct"),
-    (MANY, ("f16", "bf16", "tf32"), ("grad_weight",), DENSE, ("a100", "h100", "h200"), "igemm"),
-    (SAME, ("f16", "bf16", "tf32"), ("grad_weight",), DENSE, ("a100", "h100", "h200"), "igemm"),
-    (SHUFFLE, ("f16", "bf16"), ("grad_weight",), DENSE, DATA_CENTRE, "igemm"),
+    (MANY, TENSOR_CORES, ("grad_weight",), DENSE, ("a100",), "igemm"),
+    (SAME, TENSOR_CORES, ("grad_weight",), DENSE, ("a100",), "igemm"),
+    (SHUFFLE, ("f16", "bf16"), ("grad_weight",), DENSE, NOT_HOPPER, "igemm"),
+    (MANY, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "igemm"),
+    (MANY, ("tf32",), ("grad_weight",), ("nhwc",), HOPPER, "igemm"),  # wgmma cannot turn words
+    (MANY, ("f16", "bf16"), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),
+    (SAME, ("f16", "bf16"), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),
+    (SHUFFLE, ("f16", "bf16"), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),
     (MANY, ("f32", "f64"), ("grad_weight",), EVERY_LAYOUT, BOARDS, "direct"),
 )
 
@@ -145,6 +158,32 @@ def test_grad_weight_is_cut_alike_on_every_gpu():
             assert chosen(text) == "igemm", text
             notes.add(re.search(r"^forced: igemm \((.*?)\) predicted", text, re.MULTILINE)[1])
         assert len(notes) == 1, notes
+
+
+@needs_cuda_room
+def test_hopper_cuts_grad_weight_alike_on_every_gpu():
+    for case, dtype in itertools.product((MANY, SAME, SHUFFLE), ("f16", "bf16")):
+        notes = set()
+        for board in HOPPER:
+            text = explain(case, "grad_weight", dtype, "nhwc", board, "hopper")
+            assert chosen(text) == "hopper", text
+            notes.add(re.search(r"^forced: hopper \((.*?)\) predicted", text, re.MULTILINE)[1])
+        assert len(notes) == 1, notes
+
+
+@needs_cuda_room
+def test_hopper_says_why_it_leaves_a_grad_weight():
+    for case, dtype, layout, words in (
+        (MANY, "tf32", "nhwc", "cannot turn"),
+        (MANY, "f16", "nchw", "vectors of channels"),
+        (MANY, "f16", "strided", "vectors of channels"),
+        (FEW, "f16", "nhwc", "vectors of channels"),
+        (Case("far", 2, 64, 64, (8, 8), (3, 3), dilation=(20000, 1)), "f16", "nhwc", "too far"),
+        (Case("skips", 2, 64, 64, (8, 8), (9, 9), (9, 1)), "f16", "nhwc", "skip 8 pixels"),
+        (Case("taps", 2, 64, 64, (8, 8), (12, 12)), "f16", "nhwc", "144 taps"),
+    ):
+        reason = refusal(explain(case, "grad_weight", dtype, layout), "hopper")
+        assert reason and words in reason, reason
 
 
 @needs_cuda_room

@@ -34,6 +34,7 @@
 #include "cuda/device/numeric.cuh"
 #include "cuda/direct/direct.h"
 #include "cuda/hopper/hopper_plan.h"
+#include "cuda/hopper/hopper_weight_plan.h"
 #include "cuda/igemm/igemm.h"
 #include "cuda/igemm/igemm_plan.h"
 #include "cuda/igemm/igemm_weight_plan.h"
@@ -168,7 +169,11 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
   std::vector<Plan> plans;
   std::string reason;
   const std::string name = family.name;
-  if (name == "hopper" && family.plan(problem, device).accepted) {
+  if (name == "hopper" && problem.direction == Direction::grad_weight) {
+    if (family.plan(problem, device).accepted)
+      for (const auto& candidate : cuda::hopper::weight_candidates(problem, device, reason))
+        plans.push_back(cuda::hopper::weight_plan_of(problem, device, candidate));
+  } else if (name == "hopper" && family.plan(problem, device).accepted) {
     for (const auto& candidate : cuda::hopper::gather_candidates(problem, device, reason))
       plans.push_back(cuda::hopper::plan_of(candidate));
   } else if (name == "igemm" && problem.direction == Direction::grad_weight) {

@@ -4,7 +4,7 @@
 
 namespace convt2d::cuda {
 
-void launch_weight_sum(const Problem& problem, int pieces, const Args& args) {
+void launch_weight_sum(const Problem& problem, int pieces, const Args& args, bool early) {
   const int64_t columns = problem.group_out();
   WeightSumParams sum{};
   sum.partials = static_cast<const float*>(args.workspace);
@@ -24,7 +24,7 @@ void launch_weight_sum(const Problem& problem, int pieces, const Args& args) {
                    (sum.stride[0] | sum.stride[2] | sum.stride[3]) % 4 == 0;
   visit_dtype(problem.dtype, [&](auto element) {
     using T = decltype(element);
-    if constexpr (sizeof(T) <= 4) launch_weight_sum<T>(sum, args.stream);
+    if constexpr (sizeof(T) <= 4) launch_weight_sum<T>(sum, early, args.stream);
   });
 }
 

@@ -7,6 +7,7 @@
 #include "cuda/cuda_check.h"
 #include "cuda/device/index.cuh"
 #include "cuda/device/numeric.cuh"
+#include "cuda/device/successor.cuh"
 
 namespace convt2d::cuda {
 
@@ -29,6 +30,7 @@ __global__ void __launch_bounds__(kSumThreads)
   const int lanes = kSumThreads / p.parts;
   const int lane = threadIdx.x % lanes, part = threadIdx.x / lanes;
   const int quad = blockIdx.x * lanes + lane;
+  wait_for_predecessor();
   float4 sum = make_float4(0, 0, 0, 0);
   const auto add = [&](const float4& other) {
     sum.x += other.x, sum.y += other.y, sum.z += other.z, sum.w += other.w;
@@ -69,11 +71,18 @@ __global__ void __launch_bounds__(kSumThreads)
 }
 
 template <class T>
-void launch_weight_sum(const WeightSumParams& params, void* stream) {
+void launch_weight_sum(const WeightSumParams& params, bool early, void* stream) {
   const int lanes = kSumThreads / params.parts;
-  convt2d_weight_sum_kernel<T><<<(params.piece_quads + lanes - 1) / lanes, kSumThreads, 0,
-                                 static_cast<cudaStream_t>(stream)>>>(params);
-  check_launch("convt2d_weight_sum_kernel");
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = (params.piece_quads + lanes - 1) / lanes;
+  config.blockDim = kSumThreads;
+  config.stream = static_cast<cudaStream_t>(stream);
+  config.attrs = &attribute;
+  config.numAttrs = early;
+  CONVT2D_CUDA_CHECK(cudaLaunchKernelEx(&config, convt2d_weight_sum_kernel<T>, params));
 }
 
 }  // namespace convt2d::cuda

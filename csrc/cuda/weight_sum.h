@@ -14,7 +14,8 @@ inline int64_t weight_bytes(const Problem& problem) {
   return ceil_div(elements, 4) * 16;
 }
 
-// Adds up `pieces` partial sums of dW in a fixed order. Reads args.workspace, writes args.w.
-void launch_weight_sum(const Problem& problem, int pieces, const Args& args);
+// Adds up `pieces` partial sums of dW in a fixed order. Reads args.workspace, writes args.w. `early`: the kernel before
+// it in the stream wrote the partial sums and may let it start (device/successor.cuh).
+void launch_weight_sum(const Problem& problem, int pieces, const Args& args, bool early = false);
 
 }  // namespace convt2d::cuda

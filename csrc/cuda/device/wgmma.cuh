@@ -61,6 +61,15 @@ __device__ __forceinline__ void wgmma_wait() {
 #endif
 }
 
+// Sums whose multiplications are finished: nothing that reads them moves up between these.
+template <int COUNT>
+__device__ __forceinline__ void finished(float (&sum)[COUNT]) {
+#ifdef CONVT2D_HAS_WGMMA
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) asm volatile("" : "+f"(sum[i])::"memory");
+#endif
+}
+
 // Makes ordinary stores to shared memory visible to the tensor cores; before the barrier that tells.
 __device__ __forceinline__ void fence_for_wgmma() {
 #ifdef CONVT2D_HAS_WGMMA
@@ -88,9 +97,9 @@ __device__ __forceinline__ void fewer_registers() {
 template <class T, int WIDTH, bool TURNED = false>
 struct Wgmma;
 
-// The same of two 16-bit operands that lie turned, without swizzle: a row of 16 bytes holds eight of the 64 or WIDTH, a core matrix eight
-// rows along K; `half` lies between the first eight of K and the second, `group` between eights of the others. `a`
-// may be in registers, as mma.sync has it.
+// The same of two 16-bit operands that both lie turned: swizzled (turned_layout), or without swizzle (operand_layout). Then
+// a row of 16 bytes holds eight of the 64 or WIDTH, a core matrix eight rows along K; `half` lies between the first
+// eight of K and the second, `group` between eights of the others. `a` may be in registers, as mma.sync has it.
 template <class T, int WIDTH>
 struct WgmmaTurned;
 
@@ -107,11 +116,23 @@ struct WgmmaTurned;
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43" \
   ", %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55" \
   ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define CONVT2D_NAMES_96                                         \
+  CONVT2D_NAMES_64                                               \
+  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75" \
+  ", %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87" \
+  ", %88, %89, %90, %91, %92, %93, %94, %95"
+#define CONVT2D_NAMES_128                                          \
+  CONVT2D_NAMES_96                                                 \
+  ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106" \
+  ", %107, %108, %109, %110, %111, %112, %113, %114, %115, %116"   \
+  ", %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 #define CONVT2D_SUMS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define CONVT2D_SUMS_8(i) CONVT2D_SUMS_4(i), CONVT2D_SUMS_4(i + 4)
 #define CONVT2D_SUMS_16(i) CONVT2D_SUMS_8(i), CONVT2D_SUMS_8(i + 8)
 #define CONVT2D_SUMS_32(i) CONVT2D_SUMS_16(i), CONVT2D_SUMS_16(i + 16)
 #define CONVT2D_SUMS_64(i) CONVT2D_SUMS_32(i), CONVT2D_SUMS_32(i + 32)
+#define CONVT2D_SUMS_96(i) CONVT2D_SUMS_64(i), CONVT2D_SUMS_32(i + 64)
+#define CONVT2D_SUMS_128(i) CONVT2D_SUMS_64(i), CONVT2D_SUMS_64(i + 64)
 
 #ifdef CONVT2D_HAS_WGMMA
 #define CONVT2D_WGMMA(TYPE, SHAPE, NAME, WIDTH, COUNT, TAIL, TURNED, A, B)                  \
@@ -164,9 +185,16 @@ CONVT2D_WGMMA_WIDTHS(__nv_bfloat16, "k16", ".f32.bf16.bf16", ", 0, 0", false)
 CONVT2D_WGMMA_WIDTHS(__nv_bfloat16, "k16", ".f32.bf16.bf16", ", 0, 1", true)
 CONVT2D_WGMMA_WIDTHS(float, "k8", ".f32.tf32.tf32", "", false)
 
-CONVT2D_WGMMA_TURNED(__half, ".f32.f16.f16", 64, 32, "32", "33", "34", "35", "36")
-CONVT2D_WGMMA_TURNED(__nv_bfloat16, ".f32.bf16.bf16", 64, 32, "32", "33", "34", "35", "36")
+#define CONVT2D_WGMMA_TURNED_WIDTHS(TYPE, NAME)                            \
+  CONVT2D_WGMMA_TURNED(TYPE, NAME, 64, 32, "32", "33", "34", "35", "36")   \
+  CONVT2D_WGMMA_TURNED(TYPE, NAME, 128, 64, "64", "65", "66", "67", "68")  \
+  CONVT2D_WGMMA_TURNED(TYPE, NAME, 192, 96, "96", "97", "98", "99", "100") \
+  CONVT2D_WGMMA_TURNED(TYPE, NAME, 256, 128, "128", "129", "130", "131", "132")
 
+CONVT2D_WGMMA_TURNED_WIDTHS(__half, ".f32.f16.f16")
+CONVT2D_WGMMA_TURNED_WIDTHS(__nv_bfloat16, ".f32.bf16.bf16")
+
+#undef CONVT2D_WGMMA_TURNED_WIDTHS
 #undef CONVT2D_WGMMA_TURNED
 #undef CONVT2D_WGMMA_WIDTHS
 #undef CONVT2D_WGMMA

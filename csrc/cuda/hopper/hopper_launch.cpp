@@ -5,6 +5,7 @@
 #include "cuda/hopper/hopper.h"
 #include "cuda/hopper/hopper_maps.h"
 #include "cuda/hopper/hopper_plan.h"
+#include "cuda/hopper/hopper_weight_launch.h"
 
 namespace convt2d::cuda {
 namespace hopper {
@@ -19,6 +20,7 @@ Launch* launcher_of(DType dtype, TileRow tile) {
 }
 
 void launch(const Problem& problem, const Plan& plan, const Args& args) {
+  if (problem.direction == Direction::grad_weight) return launch_grad_weight(problem, plan, args);
   GatherParams params;
   gather_shape(problem, choice_of(plan), params);
   params.walkers = walkers_of(plan);

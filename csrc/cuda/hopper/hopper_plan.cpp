@@ -6,6 +6,7 @@
 #include "core/phases.h"
 #include "cuda/gather_params.h"
 #include "cuda/hopper/hopper.h"
+#include "cuda/hopper/hopper_weight_plan.h"
 
 namespace convt2d::cuda::hopper {
 namespace {
@@ -378,8 +379,7 @@ Decision plan(const Problem& problem, const Device& device) {
   if (problem.dtype == DType::f64) return Decision::decline("fp64 is left to direct");
   if (problem.dtype == DType::f32 && problem.precision == Precision::ieee)
     return Decision::decline("strict fp32 is left to igemm");
-  if (problem.direction == Direction::grad_weight)
-    return Decision::decline("grad_weight is left to igemm and direct");
+  if (problem.direction == Direction::grad_weight) return weight_plan(problem, device);
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
   std::string reason = "no tile fits";
   const std::vector<GatherCandidate> found = gather_candidates(problem, device, reason);

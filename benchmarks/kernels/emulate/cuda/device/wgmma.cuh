@@ -24,6 +24,8 @@ inline void wgmma_fence() {}
 inline void wgmma_commit() {}
 template <int OPEN>
 void wgmma_wait() {}
+template <int COUNT>
+void finished(float (&)[COUNT]) {}
 inline void fence_for_wgmma() {}
 template <int COUNT>
 void more_registers() {}
@@ -93,9 +95,14 @@ struct Wgmma {
   }
 };
 
-// Of 16-bit operands that lie turned: a row of 16 bytes holds eight of the other dimension.
+// Of 16-bit operands that lie turned. Without swizzle, a row of 16 bytes holds eight of the other dimension.
 template <class T>
 float turned(uint64_t descriptor, int other, int k) {
+  if (descriptor >> 62) {
+    float column[16];
+    read_column<T>(descriptor, other, column);
+    return column[k];
+  }
   const uint32_t start = (descriptor & 0x3fff) << 4, half = (descriptor >> 16 & 0x3fff) << 4,
                  group = (descriptor >> 32 & 0x3fff) << 4;
   return element<T>(emulate::shared(start + other / 8 * group + k / 8 * half + k % 8 * 16, 16) +

@@ -1,0 +1,199 @@
+// The hopper kernel of grad_weight. hopper_weight_config.h draws the tiling, hopper_weight_store.cuh is what comes
+// after the main loop.
+//
+// One thread asks the copy engine for a block's K tiles, in a ring of stages; `full` ends a phase when a stage has
+// arrived, `empty` when every warp that multiplies has read it. If a sum came out NaN, all of it once more, with
+// care.
+#pragma once
+
+#include "cuda/device/barrier.cuh"
+#include "cuda/device/successor.cuh"
+#include "cuda/device/tensor_copy.cuh"
+#include "cuda/device/wgmma.cuh"
+#include "cuda/hopper/hopper_weight_store.cuh"
+
+namespace convt2d::cuda::hopper {
+
+// Where a K tile starts, walked without division.
+struct TileStart {
+  int n, h, w;
+
+  __device__ __forceinline__ TileStart(const WeightParams& p, int tile) {
+    const int row = tile / p.tiles_w;
+    w = (tile - row * p.tiles_w) * p.tile_w;
+    n = row / p.tiles_h;
+    h = (row - n * p.tiles_h) * p.tile_h;
+    n *= p.tile_n;
+  }
+  __device__ __forceinline__ void advance(const WeightParams& p) {
+    w += p.tile_w;
+    if (w < p.tiles_w * p.tile_w) return;
+    w = 0, h += p.tile_h;
+    if (h < p.tiles_h * p.tile_h) return;
+    h = 0, n += p.tile_n;
+  }
+};
+
+// The ring, as one of its two sides goes round it.
+struct StageRing {
+  uint32_t barriers, stages;  // shared addresses; a stage's barriers are `full` and `empty`
+  int count, bytes;
+  int index = 0;
+  uint32_t parity = 0;
+
+  __device__ __forceinline__ StageRing(const WeightParams& p, uint32_t shared)
+      : barriers(shared),
+        stages(shared + kStagesAt),
+        count(p.stages),
+        bytes(weight_stage_bytes(p)) {}
+  __device__ __forceinline__ uint32_t full() const { return barriers + index * 16; }
+  __device__ __forceinline__ uint32_t empty() const { return full() + 8; }
+  __device__ __forceinline__ uint32_t stage() const { return stages + index * bytes; }
+  __device__ __forceinline__ void advance() {
+    if (++index == count) index = 0, parity ^= 1;
+  }
+};
+
+// Named barriers: all who multiply and the warp that asks, who agree whether the sums are good; without it; a group.
+enum { kVerdict = 1, kAllConsumers = 2, kWeightGroup0 = 3 };
+template <int ROW>
+__device__ __forceinline__ bool agree(bool good) {
+  return barrier_all(kVerdict, weight_consumers(kWeightTiles[ROW]) + 32, good);
+}
+
+// All of a block's K tiles.
+__device__ __forceinline__ void copy_tiles(const WeightParams& p, const WeightMaps& maps,
+                                           const WeightScope& at, StageRing& ring) {
+  const int x_box = tile_pixels(p) * kRowBytes, y_box = patch_pixels(p) * kRowBytes;
+  const int x_channel = at.group * p.rows + at.row_block * p.x_blocks * kCellChannels;
+  const int y_channel = at.group * p.columns + at.column_block * p.y_blocks * kCellChannels;
+  int planes = 0;
+  for (int i = at.first_tap; i < at.first_tap + at.taps; ++i)
+    planes = max(planes, p.tap[i].plane + 1);
+  TileStart start(p, at.begin);
+  for (int tile = at.begin; tile < at.end; ++tile, start.advance(p), ring.advance()) {
+    barrier_wait(ring.empty(), ring.parity ^ 1);
+    barrier_expect(ring.full(), p.x_blocks * x_box + planes * p.y_blocks * y_box);
+    uint32_t to = ring.stage();
+#pragma unroll 1
+    for (int i = 0; i < p.x_blocks; ++i, to += kTilePixels * kRowBytes)
+      copy_box(to, &maps.x, ring.full(), x_channel + i * kCellChannels, start.w, start.h, start.n);
+#pragma unroll 1
+    for (int tap = at.first_tap, plane = 0; plane < planes; ++tap) {
+      if (p.tap[tap].plane != plane) continue;  // which has been asked for
+      ++plane;
+#pragma unroll 1
+      for (int i = 0; i < p.y_blocks; ++i, to += p.plane_bytes)
+        copy_box(to, &maps.y, ring.full(), y_channel + i * kCellChannels,
+                 start.w * p.stride_w + p.tap[tap].w, start.h * p.stride_h + p.tap[tap].h, start.n);
+    }
+  }
+}
+
+// Multiplies all of a block's K tiles. A stage is given back when the next one's multiplications are under way.
+template <class T, int ROW>
+__device__ __forceinline__ void multiply_tiles(const WeightParams& p, const WeightScope& at,
+                                               const WeightCells* cells, WeightSums<ROW>& sum,
+                                               StageRing& ring) {
+  constexpr WeightTile tile = kWeightTiles[ROW];
+  const bool speaker = threadIdx.x % 32 == 0;
+  uint64_t x[tile.instructions], y[tile.instructions];  // of stage address 0
+#pragma unroll
+  for (int i = 0; i < tile.instructions; ++i) {
+    const WeightCells& mine = cells[my_instruction<ROW>(i)];
+    x[i] = operand(turned_layout(kRowBytes, 0), mine.x_block * kTilePixels * kRowBytes);
+    y[i] = operand(turned_layout(kRowBytes, mine.apart),
+                   p.x_blocks * kTilePixels * kRowBytes + mine.at);
+  }
+  uint32_t read = 0;  // the stage before, to be given back
+  for (int k = at.begin; k < at.end; ++k, ring.advance()) {
+    barrier_wait(ring.full(), ring.parity);
+    const uint32_t stage = ring.stage() >> 4;
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < kTileSteps; ++step)
+#pragma unroll
+      for (int i = 0; i < tile.instructions; ++i)
+        WgmmaTurned<T, tile.width>::add(
+            sum[i], advance(x[i], stage + step * (kStepPixels * kRowBytes >> 4)),
+            advance(y[i], stage + p.step[step]));
+    wgmma_commit();
+    if (read) {
+      wgmma_wait<1>();
+      if (speaker) barrier_arrive(read);
+    }
+    read = ring.empty();
+  }
+  wgmma_wait<0>();
+#pragma unroll
+  for (int i = 0; i < tile.instructions; ++i) finished(sum[i]);
+  if (read && speaker) barrier_arrive(read);
+}
+
+// The same with care.
+template <class T, int ROW>
+__device__ __forceinline__ void multiply_tiles_with_care(const WeightParams& p,
+                                                         const WeightScope& at,
+                                                         const WeightCells* cells,
+                                                         WeightSums<ROW>& sum, StageRing& ring) {
+  clear<ROW>(sum);
+  TileStart start(p, at.begin);
+  for (int k = at.begin; k < at.end; ++k, start.advance(p), ring.advance()) {
+    barrier_wait(ring.full(), ring.parity);
+    multiply_valid<T, ROW>(p, at, cells, sum, ring.stage(), start.n, start.h, start.w);
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(ring.empty());
+  }
+  barrier_among(kAllConsumers,
+                weight_consumers(kWeightTiles[ROW]));  // all are done with the stages
+}
+
+template <class T, int ROW>
+__global__ void __launch_bounds__(weight_threads(kWeightTiles[ROW]), 1)
+    convt2d_hopper_grad_weight_kernel(const __grid_constant__ WeightParams p,
+                                      const __grid_constant__ WeightMaps maps) {
+#ifdef CONVT2D_HAS_WGMMA  // other chips: declined by the planner
+  constexpr WeightTile tile = kWeightTiles[ROW];
+  extern __shared__ __align__(1024) unsigned char smem[];
+  const WeightScope at = weight_scope(p);
+  StageRing ring(p, shared_address(smem));
+  if (threadIdx.x < p.stages) {
+    barrier_init(ring.barriers + threadIdx.x * 16, 1);
+    barrier_init(ring.barriers + threadIdx.x * 16 + 8, weight_consumers(tile) / 32);
+  }
+  // What the instructions are about, found once since it takes divisions.
+  WeightCells* const cells = reinterpret_cast<WeightCells*>(smem + kCellsAt);
+  if (threadIdx.x < tile.instructions * tile.groups)
+    cells[threadIdx.x] = cells_of(p, tile, at.first_tap, threadIdx.x);
+  // Pixels that no tile uses are multiplied as well, so they are zero.
+  if (tile_pixels(p) < kTilePixels)
+    for (int i = threadIdx.x * 16; i < p.stages * ring.bytes; i += weight_threads(tile) * 16)
+      store_shared_16(ring.stages + i, {0, 0, 0, 0});
+  fence_for_wgmma();  // and for the copy engine
+  __syncthreads();
+  let_successor_start();  // the sum of the pieces; there is no place for it until a block ends
+  if (threadIdx.x >= weight_consumers(tile)) {
+    fewer_registers<kWeightProducerRegisters>();
+    if (threadIdx.x >= weight_consumers(tile) + 32) return;
+    for (bool again = false;; again = true) {
+      if (threadIdx.x % 32 == 0) copy_tiles(p, maps, at, ring);
+      __syncwarp();
+      if (again || agree<ROW>(true)) return;
+    }
+  } else {
+    more_registers<weight_consumer_registers(tile)>();
+    WeightSums<ROW> sum;
+    clear<ROW>(sum);
+    multiply_tiles<T, ROW>(p, at, cells, sum, ring);
+    if (!agree<ROW>(!any_nan<ROW>(p, at, cells, sum)))
+      multiply_tiles_with_care<T, ROW>(p, at, cells, sum, ring);
+    const int group = threadIdx.x / 128;
+    const uint32_t sums = ring.stages + group * sum_bytes(tile);
+    lay_out<ROW>(sum, sums);
+    barrier_among(kWeightGroup0 + group, 128);
+    store_weights<T, ROW>(p, at, cells, sums);
+  }
+#endif
+}
+
+}  // namespace convt2d::cuda::hopper

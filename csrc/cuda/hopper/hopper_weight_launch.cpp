@@ -1,0 +1,24 @@
+#include "cuda/hopper/hopper_weight_launch.h"
+
+#include "cuda/direct/direct.h"
+#include "cuda/gather_params.h"
+#include "cuda/hopper/hopper_weight_plan.h"
+#include "cuda/weight_sum.h"
+
+namespace convt2d::cuda::hopper {
+
+void launch_grad_weight(const Problem& problem, const Plan& plan, const Args& args) {
+  WeightParams params;
+  weight_shape(problem, weight_choice_of(plan), params);
+  params.weight = args.w.data;
+  params.partials = params.split > 1 ? static_cast<float*>(args.workspace) : nullptr;
+  for (int i = 0; i < 4; ++i) params.weight_stride[i] = static_cast<int32_t>(args.w.stride[i]);
+  params.weight_quads = args.w.stride[1] == 1 && aligned(args.w.data, 8) &&
+                        (args.w.stride[0] | args.w.stride[2] | args.w.stride[3]) % 4 == 0;
+  launch_weight(problem.dtype, plan.row, params, weight_maps(params, args.x.data, args.y.data),
+                weight_combinations(params) * params.split, args.stream);
+  if (params.partials) launch_weight_sum(problem, params.split, args, true);
+  if (problem.has_bias) launch_grad_bias(problem, args);
+}
+
+}  // namespace convt2d::cuda::hopper

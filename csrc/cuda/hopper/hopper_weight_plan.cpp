@@ -1,0 +1,217 @@
+#include "cuda/hopper/hopper_weight_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "core/phases.h"
+#include "cuda/cuda_families.h"
+#include "cuda/direct/direct.h"
+#include "cuda/gather_params.h"
+#include "cuda/weight_sum.h"
+
+namespace convt2d::cuda::hopper {
+namespace {
+
+// How the reduction is cut follows from the shape alone, so the tile may not depend on the GPU either: it is the best
+// one on this.
+constexpr char kReference[] = "h200";
+constexpr int64_t kWorkspaceLimit = int64_t{32} << 20;
+constexpr int64_t kMostSummed = 65536;  // pixels, in one register
+
+// Fitted to 1280 times on the H200 (kernel_bench sweep of bench/layers.json, fp16; 2026-11-21).
+constexpr double kClock = 1700;        // cycles a microsecond
+constexpr double kLaunch = 5.9;        // us
+constexpr double kBlock = 8760;        // cycles, of a block beside its K tiles
+constexpr double kL2Bytes = 53;        // a cycle, of long runs,
+constexpr double kShortRun = 0.71;     // and what a run of a single block of channels adds
+constexpr double kRest = 0.036;        // of what is less busy that is not hidden
+constexpr double kMemoryRate = 0.9;    // of the copy rate
+constexpr double kBeside = 0.23;       // of the lesser of work and bytes
+constexpr double kPartialRate = 1.28;  // times the copy rate's time, to write and to add up
+
+int64_t partial_bytes(const Problem& problem, const WeightParams& p) {
+  return p.split > 1 ? weight_bytes(problem) * p.split : 0;
+}
+
+double predict(const Problem& problem, const Device& device, const WeightParams& p,
+               WeightTile tile) {
+  const double instructions = kTileSteps * tile.instructions * tile.groups;
+  const double x_rows = double(p.x_blocks) * tile_pixels(p);
+  const double y_rows = double(std::min(p.planes, p.taps)) * p.y_blocks * patch_pixels(p);
+  const double mma = instructions * tile.width / 2;
+  // Reading both operands and writing what is copied, 128 bytes a cycle.
+  const double shared = instructions * (kCellChannels + tile.width) / 4 + x_rows + y_rows;
+  const double l2 =
+      (x_rows * (1 + kShortRun / p.x_blocks) + y_rows * (1 + kShortRun / p.y_blocks)) * kRowBytes /
+      kL2Bytes;
+  const double busiest = std::max({mma, shared, l2});
+  const double cycles = busiest + kRest * (mma + shared + l2 - busiest);  // of a K tile
+  const double blocks = double(weight_combinations(p)) * p.split;
+  const double tiles = std::ceil(double(weight_tiles(p)) / p.split);
+  const double busy_us = std::ceil(blocks / device.sm_count) * (kBlock + tiles * cycles) / kClock;
+  const double partial = static_cast<double>(partial_bytes(problem, p));
+  const double memory_us =
+      (read_bytes(problem) + partial) / (kMemoryRate * device.copy_bytes_per_us);
+  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us) +
+         kPartialRate * partial / device.copy_bytes_per_us;
+}
+
+void add_once(std::vector<int>& list, int64_t value) {
+  const int one = static_cast<int>(value);
+  if (std::find(list.begin(), list.end(), one) == list.end()) list.push_back(one);
+}
+
+struct PixelTile {
+  int n, h, w;
+  bool shared;
+};
+
+// K tiles worth looking at: the few that waste least.
+std::vector<PixelTile> pixel_tiles(const Problem& problem) {
+  const auto count = [&](const PixelTile& t) {
+    return ceil_div(problem.batch, t.n) * ceil_div(problem.h.in, t.h) * ceil_div(problem.w.in, t.w);
+  };
+  const auto most_n = [&](int64_t pixels) {
+    return static_cast<int>(std::max<int64_t>(1, std::min(problem.batch, kTilePixels / pixels)));
+  };
+  std::vector<PixelTile> own, shared;
+  for (int w = 1; w <= std::min<int64_t>(kTilePixels, problem.w.in); ++w)
+    for (int h = 1; h <= std::min<int64_t>(kTilePixels / w, problem.h.in); ++h)
+      own.push_back({most_n(w * h), h, w, false});
+  for (int w = kStepPixels; w <= kTilePixels; w *= 2)
+    for (int h = 1; h <= kTilePixels / w; h *= 2)
+      shared.push_back({kTilePixels / (w * h), h, w, true});
+  std::vector<PixelTile> found;
+  for (std::vector<PixelTile>* list : {&own, &shared}) {
+    std::stable_sort(list->begin(), list->end(), [&](const PixelTile& a, const PixelTile& b) {
+      return std::pair{count(a), -a.w} < std::pair{count(b), -b.w};
+    });
+    constexpr size_t kMost = 3;
+    found.insert(found.end(), list->begin(), list->begin() + std::min(kMost, list->size()));
+  }
+  return found;
+}
+
+// How the cells of a block are made up.
+std::vector<WeightChoice> block_shapes(const Problem& problem) {
+  const int64_t rows = ceil_div(problem.group_in(), kCellChannels),
+                columns = ceil_div(problem.group_out(), kCellChannels);
+  std::vector<WeightChoice> shapes;
+  for (int row = 0; row < kWeightTileCount; ++row) {
+    const WeightTile tile = kWeightTiles[row];
+    const int instructions = tile.instructions * tile.groups;
+    for (int x_blocks = 1; x_blocks <= std::min<int64_t>(instructions, rows); ++x_blocks) {
+      if (instructions % x_blocks != 0) continue;
+      const int cells = instructions / x_blocks * (tile.width / kCellChannels);
+      for (int y_blocks = 1; y_blocks <= std::min<int64_t>(cells, columns); ++y_blocks)
+        if (cells % y_blocks == 0)
+          shapes.push_back({row, x_blocks, y_blocks, cells / y_blocks, false, 1, 1, 1, 2, 1});
+    }
+  }
+  return shapes;
+}
+
+}  // namespace
+
+std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Device& device,
+                                               std::string& reason) {
+  std::vector<WeightCandidate> found;
+  const std::vector<PixelTile> tiles = pixel_tiles(problem);
+  const int64_t most_pieces = std::max<int64_t>(1, kWorkspaceLimit / weight_bytes(problem));
+  for (WeightChoice choice : block_shapes(problem))
+    for (const PixelTile& tile : tiles) {
+      choice.tile_n = tile.n, choice.tile_h = tile.h, choice.tile_w = tile.w;
+      choice.shared = tile.shared;
+      if (choice.shared && choice.unit_taps == 1) continue;
+      WeightParams params;
+      if (std::string why = weight_shape(problem, choice, params); !why.empty()) {
+        reason = why;
+        continue;
+      }
+      const int stages = (device.smem_optin - kStagesAt - kReach) / weight_stage_bytes(params);
+      if (stages < 2) {
+        reason = "a K tile takes " + std::to_string(weight_stage_bytes(params)) +
+                 " bytes of shared memory";
+        continue;
+      }
+      params.stages = choice.stages = std::min(stages, kMostTileStages);
+      const int64_t combos = weight_combinations(params), pixels = weight_tiles(params);
+      if (combos > INT32_MAX) {
+        reason = "dW has " + std::to_string(combos) + " tiles";
+        continue;
+      }
+      const int64_t most = std::min({most_pieces, pixels, INT32_MAX / combos});
+      const int64_t least = std::min(most, ceil_div(pixels * kTilePixels, kMostSummed));
+      std::vector<int> splits = {static_cast<int>(least)};
+      for (int64_t blocks : {132, 264, 396, 528})
+        add_once(splits, std::max(least, std::min(most, blocks / combos)));
+      for (int split : splits) {
+        params.split = choice.split = split;
+        found.push_back({choice, predict(problem, device, params, kWeightTiles[choice.row])});
+      }
+    }
+  return found;
+}
+
+Plan weight_plan_of(const Problem& problem, const Device& device,
+                    const WeightCandidate& candidate) {
+  const WeightChoice& c = candidate.choice;
+  const WeightTile tile = kWeightTiles[c.row];
+  WeightParams params;
+  weight_shape(problem, c, params);
+  Plan plan;
+  plan.row = c.row;
+  plan.split = c.split;
+  plan.workspace_bytes = partial_bytes(problem, params);
+  plan.predicted_us = candidate.predicted_us;
+  if (problem.has_bias) {
+    plan.workspace_bytes = std::max(plan.workspace_bytes, grad_bias_workspace_bytes(problem));
+    const double numbers =
+        double(problem.batch * problem.out_channels) * double(problem.h.out * problem.w.out);
+    plan.predicted_us +=
+        2 * kLaunch + numbers * double(element_size(problem.dtype)) / device.copy_bytes_per_us;
+  }
+  const int detail[] = {c.x_blocks, c.y_blocks, c.unit_taps, c.shared,
+                        c.tile_n,   c.tile_h,   c.tile_w,    c.stages};
+  std::copy(std::begin(detail), std::end(detail), plan.detail);
+  plan.note = std::to_string(c.x_blocks * kCellChannels) + " x " +
+              std::to_string(c.y_blocks * kCellChannels) + " channels, " +
+              std::to_string(c.unit_taps) + " taps, " + (c.shared ? "shared" : "own") +
+              " planes, " + std::to_string(tile.groups) + " groups of " +
+              std::to_string(tile.instructions) + " x " + std::to_string(tile.width) +
+              " columns, tile " + std::to_string(c.tile_n) + "x" + std::to_string(c.tile_h) + "x" +
+              std::to_string(c.tile_w) + " x " + std::to_string(c.stages) + " stages, split " +
+              std::to_string(c.split) + ", " +
+              std::to_string(weight_combinations(params) * c.split) + " blocks";
+  return plan;
+}
+
+WeightChoice weight_choice_of(const Plan& plan) {
+  const int32_t* d = plan.detail;
+  return {plan.row, d[0], d[1], d[2], d[3] != 0, d[4], d[5], d[6], d[7], plan.split};
+}
+
+Decision weight_plan(const Problem& problem, const Device& device) {
+  const auto vectors = [&](Layout layout, int64_t channels) {
+    return layout == Layout::nhwc && channels % 8 == 0;
+  };
+  if (element_size(problem.dtype) != 2)
+    return Decision::decline(
+        "grad_weight of 32-bit numbers, which wgmma cannot turn, is left to igemm");
+  if (!vectors(problem.x_layout, problem.group_in()) ||
+      !vectors(problem.y_layout, problem.group_out()))
+    return Decision::decline("grad_weight of what is not vectors of channels is left to igemm");
+  if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
+  std::string reason = "no tile fits";
+  const std::vector<WeightCandidate> found =
+      weight_candidates(problem, invented_device(kReference), reason);
+  if (found.empty()) return Decision::decline(reason);
+  WeightCandidate best = cheapest(found);
+  WeightParams params;
+  weight_shape(problem, best.choice, params);
+  best.predicted_us = predict(problem, device, params, kWeightTiles[best.choice.row]);
+  return Decision::accept(weight_plan_of(problem, device, best));
+}
+
+}  // namespace convt2d::cuda::hopper

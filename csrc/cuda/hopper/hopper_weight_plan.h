@@ -1,0 +1,26 @@
+// Candidates of hopper's grad_weight with their predicted times. Host arithmetic only.
+#pragma once
+
+#include <vector>
+
+#include "core/plan.h"
+#include "cuda/hopper/hopper_weight_shape.h"
+
+namespace convt2d::cuda::hopper {
+
+struct WeightCandidate {
+  WeightChoice choice;
+  double predicted_us;  // of the kernel and the sum of its pieces
+};
+
+// Every tile that fits, in no order: the same for all devices. `reason` says why there is none.
+std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Device& device,
+                                               std::string& reason);
+
+// A candidate as a Plan, and back.
+Plan weight_plan_of(const Problem& problem, const Device& device, const WeightCandidate& candidate);
+WeightChoice weight_choice_of(const Plan& plan);
+
+Decision weight_plan(const Problem& problem, const Device& device);
+
+}  // namespace convt2d::cuda::hopper
