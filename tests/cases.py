@@ -161,6 +161,10 @@ CASES: tuple[Case, ...] = (
     # Large kernels with large strides.
     _case("k64s32", (3, 5), (2, 3), k=(64, 16), s=(32, 8), p=(16, 4), n=1),
     _case("k16s8_dense", (5, 4), (4, 3), k=16, s=8, p=4, n=1),
+    _case("k32s16_unpadded", (5, 20), (2, 3), k=32, s=16, n=1),
+    # Few positions and long sums: grad_input of the first, forward of the second.
+    _case("to_600_channels", (12, 600), 3, k=3, p=1, n=1),
+    _case("from_600_channels", (600, 12), 3, k=3, p=1, n=1),
     # One real axis.
     _case("1d_tall", (16, 12), (24, 1), k=(8, 1), s=(4, 1), p=(2, 0)),
     _case("1d_wide", (12, 16), (1, 33), k=(1, 16), s=(1, 8), p=(0, 4)),
@@ -176,6 +180,8 @@ CASES: tuple[Case, ...] = (
     # Many images.
     _case("batch_800", (8, 6), 3, k=3, s=2, p=1, op=1, n=800),
     _case("batch_1", (16, 16), (7, 6), k=4, s=2, p=1, n=1),
+    # More tiles than any GPU has multiprocessors.
+    _case("many_tiles", (8, 10), (64, 80), k=4, s=2, p=1, n=8),
 )
 
 BY_NAME: dict[str, Case] = {case.name: case for case in CASES}

@@ -16,6 +16,9 @@ NAMES = (
     "groups_of_4",
     "k9s2_to_1",
     "k64s32",
+    "k32s16_unpadded",
+    "from_600_channels",
+    "to_600_channels",
     "1d_tall",
 )
 RERUNS = int(os.environ.get("CONVT2D_RERUNS", "250"))

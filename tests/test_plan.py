@@ -146,6 +146,61 @@ def test_who_serves_what(row):
         assert chosen(text) == family, text
 
 
+# Few positions and long sums: without cuts in K, a handful of blocks. Like the first layer of a
+# generator, large kernels for segmentation and sound, which the planner was fitted to.
+PIXELS = Case("few_positions", 96, 120, 384, (1, 1), (4, 4))
+WINDOWS = Case("large_kernel", 1, 24, 24, (14, 18), (48, 48), (24, 24))
+IN_A_ROW = Case("in_a_row", 12, 384, 192, (1, 40), (1, 16), (1, 8), (0, 4))
+CLUSTER = "K split over a cluster of"
+WAYS = (CLUSTER, "teams of warps", "rows of taps at once", "rows of taps as channels")
+
+
+@needs_cuda_room
+@pytest.mark.parametrize("dtype", ("f16", "bf16", "tf32", "f32"))
+@pytest.mark.parametrize("layout", DENSE)
+def test_long_sums_of_few_positions_are_split_over_clusters(layout, dtype):
+    for case, board in itertools.product((PIXELS, WINDOWS), ("h100", "h200")):
+        text = explain(case, "grad_input", dtype, layout, board, "igemm")
+        assert CLUSTER in text.splitlines()[1], text
+    if dtype == "f32":
+        return  # where three products stand for one, `direct` may be as good
+    for case in (PIXELS, WINDOWS, IN_A_ROW):
+        text = explain(case, "grad_input", dtype, layout, "h200")
+        assert chosen(text) == "igemm", text
+
+
+@needs_cuda_room
+def test_nothing_is_shared_out_without_clusters_or_with_enough_tiles():
+    for direction, dtype, layout in itertools.product(
+        ("forward", "grad_input"), TENSOR_CORES, DENSE
+    ):
+        for case, board in itertools.product(
+            (PIXELS, WINDOWS, IN_A_ROW), ("a100", "a10", "rtx4090", "l4", "rtx5090")
+        ):
+            text = explain(case, direction, dtype, layout, board, "igemm")
+            assert not any(way in text for way in WAYS), text
+        for case in (MANY, SAME, SHUFFLE):
+            text = explain(case, direction, dtype, layout, "h200", "igemm")
+            assert chosen(text) == "igemm" and not any(way in text for way in WAYS), text
+
+
+@needs_cuda_room
+@pytest.mark.parametrize("dtype", ("f16", "tf32", "f32"))
+@pytest.mark.parametrize("layout", DENSE)
+def test_the_case_table_meets_every_way_of_sharing(layout, dtype):
+    """What a GPU runs are the cases of cases.py, each with the plan that igemm chooses for it."""
+    for direction in ("forward", "grad_input"):
+        plans = [
+            explain(case, direction, dtype, layout, "h200", "igemm").splitlines()[1]
+            for case in CASES
+        ]
+        met = [way for way in WAYS if any(way in plan for plan in plans)]
+        # Forward has a unit for every chunk of channels, and windows are what grad_input reads.
+        assert met == list(WAYS if direction == "grad_input" else WAYS[:2])
+        apart = [plan for plan in plans if "igemm" in plan and not any(way in plan for way in WAYS)]
+        assert len(apart) >= (1 if dtype == "f32" else 3), "kernels that share nothing out run too"
+
+
 @needs_cuda_room
 def test_grad_weight_is_cut_alike_on_every_gpu():
     """How the sums are cut follows from the shape, so results do not depend on the GPU."""

@@ -1,6 +1,7 @@
 // The families' kernels beside each other, without torch: right to the bit on integers, and how fast.
 //
-//   kernel_bench check LAYERS MODES DIRECTIONS FAMILY [NAMES]   every tile's best plan, and some at random
+//   kernel_bench check LAYERS MODES DIRECTIONS FAMILY [NAMES]   every tile's best plan, for every way to share its
+//                                                               reduction out, and some at random
 //   kernel_bench time  LAYERS MODES DIRECTIONS FAMILY [NAMES]   the chosen plan, predicted and measured
 //   kernel_bench sweep LAYERS MODES DIRECTIONS FAMILY [NAMES]   20 plans that promise most, 20 others that promise
 //                                                               a third of that or more, best first
@@ -8,8 +9,8 @@
 // LAYERS is a file of lines "name N Cin Cout H W kh kw sh sw ph pw oph opw dh dw groups bias"; MODES like
 // fp16:nchw,tf32:nhwc; DIRECTIONS of fwd,grad_input,grad_weight (without bias); NAMES keeps the layers that
 // contain one of them.
-// `check` compares with `direct` on outputs that were filled with NaN before; of grad_weight also with an
-// infinity and a NaN among the operands. Times are medians of cold
+// `check` compares with `direct` on outputs that were filled with NaN before, also with an infinity and a NaN among
+// the operands. Times are medians of cold
 // calls: 256 MiB are written before each. benchmarks/kernels/build.sh builds it.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -249,11 +250,23 @@ bool check(const Family& family, const std::string& label, const Problem& proble
 
   const std::vector<Plan> plans = plans_of(family, problem, device);
   std::vector<const Plan*> tried;
-  std::set<int> rows;
-  for (const Plan& plan : plans)
-    if (rows.insert(plan.row).second) tried.push_back(&plan);
+  // Of grad_weight's plans, `split` and detail tell numbers, not ways.
+  const bool gathers = problem.direction != Direction::grad_weight;
+  std::set<std::vector<int>> ways;
+  for (const Plan& plan : plans) {
+    std::vector<int> shared(std::begin(plan.detail) + 8, std::end(plan.detail));
+    shared.push_back(plan.row);
+    const bool other_split = ways.insert({plan.row, gathers ? plan.split : 0}).second;
+    const bool other_way = gathers && ways.insert(shared).second;
+    if (other_split || other_way) tried.push_back(&plan);
+  }
   std::mt19937 random(7);
   for (int i = 0; i < 4 && !plans.empty(); ++i) tried.push_back(&plans[random() % plans.size()]);
+  // Sums that are not finite are done again one by one, which takes its time.
+  if (gathers && !finite) {
+    std::shuffle(tried.begin(), tried.end(), random);
+    tried.resize(std::min<size_t>(tried.size(), 6));
+  }
   int wrong = 0;
   for (const Plan* plan : tried) {
     CONVT2D_CUDA_CHECK(cudaMemset(result.data, 0xff, result.bytes));
@@ -322,9 +335,8 @@ int main(int count, char** arguments) {
         const Problem problem = problem_of(layer, mode, direction);
         const std::string label = layer.name + " " + mode + " " + direction;
         if (command == "check") {
-          good &= check(*family, label, problem, device);
-          if (problem.direction == Direction::grad_weight)
-            good &= check(*family, label, problem, device, false);
+          for (const bool finite : {true, false})
+            good &= check(*family, label, problem, device, finite);
         } else {
           time(*family, label, problem, device, command == "sweep" ? 40 : 1);
         }

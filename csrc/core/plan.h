@@ -17,6 +17,7 @@ struct Device {
   int32_t has_mma_f16 = 0;   // mma.sync m16n8k16 for fp16 / bf16, m16n8k8 for tf32 (sm_80 and up)
   int32_t has_cp_async = 0;  // sm_80 and up
   int32_t has_wgmma = 0;     // sm_90a
+  int32_t most_ranks = 1;    // blocks of a cluster; 1: no clusters
   double copy_bytes_per_us = 0;  // device-to-device copy, bytes read + written
   double fma_f32_per_us = 0;     // CUDA-core fp32 multiply-adds
   double fma_f64_per_us = 0;
@@ -27,11 +28,11 @@ struct Device {
 };
 
 // Chosen once, obeyed by launch. `row` indexes the family's own tile table; `split` is how many
-// pieces the reduction is cut into (grad_weight only).
+// pieces the reduction is cut into.
 struct Plan {
   int32_t row = 0;
   int32_t split = 1;
-  int32_t detail[8] = {};  // the family's own numbers (tile extents and the like)
+  int32_t detail[12] = {};  // the family's own numbers (tile extents and the like)
   int64_t workspace_bytes = 0;
   double predicted_us = 0;
   std::string note;  // for people: tile name, blocks, waves

@@ -85,6 +85,8 @@ Device capabilities(int capability, int sm_count, SharedMemory memory) {
   device.has_mma_f16 = capability >= 80;
   device.has_cp_async = capability >= 80;
   device.has_wgmma = capability == 90;
+  // What every chip with clusters promises. Those of capability 12 are left out: none was at hand to try.
+  device.most_ranks = capability >= 90 && capability < 120 ? 8 : 1;
   return device;
 }
 

@@ -43,6 +43,16 @@ __device__ __forceinline__ void read_combination(const Params& p, Scope& at) {
   at.phases_w = p.w.group[at.group_w].phases;
 }
 
+// What a reduction runs over beside taps and channels, with its strides. Families that have such a thing overload
+// this for their parameters.
+struct Outer {
+  int count, source, weight;
+};
+template <class Params>
+__device__ __forceinline__ Outer outer_of(const Params&) {
+  return {1, 0, 0};
+}
+
 // Tensor-core tiles multiply zero-filled borders too, and 0 * inf is NaN. So an element that came out
 // NaN is computed again, tap by tap, with nothing multiplied that has no business there. `element` is
 // where it has been stored already. Rare, slow, exact.
@@ -69,8 +79,11 @@ __device__ __noinline__ void repair_nan(const Params* params, T* element, int gr
       const T* s = source + y * p.source_stride[2] + x * p.source_stride[3];
       const T* k = weight + (gh.first_tap[sh] + h.rank[sh] * p.h.tap_step) * p.weight_h +
                    (gw.first_tap[sw] + w.rank[sw] * p.w.tap_step) * p.weight_w;
-      for (int c = 0; c < p.reduce; ++c)
-        sum += load(s + c * p.source_stride[1]) * load(k + c * p.weight_reduce);
+      const Outer outer = outer_of(p);
+      for (int o = 0; o < outer.count; ++o)
+        for (int c = 0; c < p.reduce; ++c)
+          sum += load(s + o * outer.source + c * p.source_stride[1]) *
+                 load(k + o * outer.weight + c * p.weight_reduce);
     }
   }
   if (p.bias) sum += load(static_cast<const T*>(p.bias) + group * p.columns + channel);

@@ -125,6 +125,12 @@ struct MmaTF32 {
   }
 };
 
+// The same data as they are: whoever multiplies them rounds the fragments.
+struct RawTF32 : MmaTF32 {
+  static constexpr bool kRounds = false;
+  static __device__ __forceinline__ uint32_t round(uint32_t bits) { return bits; }
+};
+
 // fp32 data, each fragment split into two tf32 numbers, so that three products carry about 22 bits. The
 // tensor core truncates where it adds, so callers fold partial sums into a rounded fp32 sum every
 // kFoldSteps. Infinities come out NaN (inf - inf) and are left to the caller's NaN rule.

@@ -11,23 +11,41 @@
 
 namespace convt2d::cuda::igemm {
 
-template <class M, int ROW, bool PLANES>
+template <class M, int ROW, bool PLANES, bool SHARED>
 void launch_kernel(const GatherParams& params, cudaStream_t stream) {
-  constexpr TileRow tile = kTiles[M::kSplit && ROW < kFirstSplitTile ? kFirstSplitTile : ROW];
-  constexpr auto kernel = convt2d_igemm_gather_kernel<M, tile.columns, tile.slots, PLANES>;
+  constexpr bool kPlanned =
+      (!M::kSplit || ROW >= kFirstSplitTile) && (!SHARED || kTiles[ROW].shares);
+  constexpr TileRow tile = kTiles[kPlanned ? ROW : kFirstSplitTile];
+  constexpr auto kernel = convt2d_igemm_gather_kernel<M, tile.columns, tile.slots, PLANES, SHARED>;
   const int bytes = shared_map(params, tile.columns, tile.slots).total;
-  const int64_t blocks = combinations(params) * params.walkers;
   allow_shared_memory<kernel>(bytes);
-  kernel<<<static_cast<unsigned>(blocks), 32 * params.warps, bytes, stream>>>(params);
-  check_launch("convt2d_igemm_gather_kernel");
+  cudaLaunchAttribute cluster = {};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim.x = cluster.val.clusterDim.z = 1;
+  cluster.val.clusterDim.y = params.ranks;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(combinations(params) * params.walkers), params.ranks);
+  config.blockDim = dim3(32 * params.warps);
+  config.dynamicSmemBytes = bytes;
+  config.stream = stream;
+  config.attrs = &cluster;
+  config.numAttrs = params.ranks > 1;
+  CONVT2D_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, params));
+}
+
+template <class M, int ROW, bool PLANES>
+void launch_sharing(const GatherParams& params, cudaStream_t stream) {
+  const auto launch =
+      params.shared ? launch_kernel<M, ROW, PLANES, true> : launch_kernel<M, ROW, PLANES, false>;
+  launch(params, stream);
 }
 
 template <class M, int ROW>
 void launch_tile(const GatherParams& params, cudaStream_t stream) {
   if constexpr (sizeof(typename M::Element) == 4) {
-    if (in_planes(params)) return launch_kernel<M, ROW, true>(params, stream);
+    if (in_planes(params)) return launch_sharing<M, ROW, true>(params, stream);
   }
-  launch_kernel<M, ROW, false>(params, stream);
+  launch_sharing<M, ROW, false>(params, stream);
 }
 
 template <class M>

@@ -9,14 +9,31 @@ namespace convt2d::cuda {
 namespace igemm {
 namespace {
 
-void fill(GatherParams& params, const Problem& problem, const Plan& plan, const Args& args) {
+// Strides of a folded problem; everything is contiguous along K.
+void fill_folded(GatherParams& params, const Problem& problem, const Args& args) {
+  Fold folded;
+  fold(problem, folded);
+  for (int i = 0; i < 4; ++i)
+    params.source_stride[i] = static_cast<int32_t>(folded.source_stride[i]);
+  params.weight_reduce = 1;
+  params.weight_h = static_cast<int32_t>(folded.weight_h);
+  params.weight_vectors = aligned(args.w.data, 16);
+  params.weight_columns_first = 1;
+  params.outer_source = static_cast<int32_t>(folded.outer_source);
+  params.outer_weight = static_cast<int32_t>(folded.outer_weight);
+}
+
+void fill(GatherParams& params, const Problem& problem, const GatherChoice& choice,
+          const Args& args) {
   set_operands(problem, args, params);
-  params.walkers = plan.detail[7];
+  if (choice.folded) fill_folded(params, problem, args);
+  params.walkers = choice.walkers;
 
   // Wide accesses where addresses allow them; the tile itself does not depend on it.
   const SourceMode plain = element_size(problem.dtype) == 2 ? kGather : kPlanes;
   if (!aligned(params.source, params.source_mode == kPixelPairs ? 4 : 16))
     params.source_mode = plain;
+  params.weights_copied &= params.weight_vectors;
   if (params.vector_stores == 2 && !aligned(params.destination, 16)) params.vector_stores = 1;
 }
 
@@ -25,7 +42,7 @@ void launch(const Problem& problem, const Plan& plan, const Args& args) {
   const GatherChoice choice = choice_of(plan);
   GatherParams params;
   gather_shape(problem, choice, params);
-  fill(params, problem, plan, args);
+  fill(params, problem, choice, args);
   const auto run = problem.dtype == DType::f16            ? launch_gather_f16
                    : problem.dtype == DType::bf16         ? launch_gather_bf16
                    : problem.precision == Precision::tf32 ? launch_gather_tf32

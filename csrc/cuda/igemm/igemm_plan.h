@@ -10,7 +10,6 @@ namespace convt2d::cuda::igemm {
 
 struct GatherCandidate {
   GatherChoice choice;
-  int walkers;  // blocks that share a combination, so that the grid fills the device once
   double predicted_us;
 };
 

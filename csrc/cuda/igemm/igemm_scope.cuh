@@ -12,15 +12,36 @@ struct Scope {
   int group, column_tile, walker;
   int group_h, group_w;    // indices of AxisTable::group
   int phases_h, phases_w;  // of them
-  int patch_pixels, patch_shift;
+  int patch_pixels, patch_shift, patch_slice;
   int steps, entries;
+  int first_unit, units;  // this rank's share of K
 };
 
+__device__ __forceinline__ Outer outer_of(const GatherParams& p) {
+  return {p.outer, p.outer_source, p.outer_weight};
+}
+
+// A unit of K: a chunk of channels, a block of rows of taps, an outer channel.
+struct Unit {
+  int chunk, block, outer;
+};
+
+// This rank's unit of that index. Unless the reduction is shared out, it is a chunk, of one rank.
+template <bool SHARED>
+__device__ __forceinline__ Unit unit_of(const GatherParams& p, const Scope& at, int index) {
+  if constexpr (!SHARED) return {index, 0, 0};
+  index += at.first_unit;
+  const int rest = divide(index, p.chunks_magic), outer = divide(rest, p.row_blocks_magic);
+  return {index - rest * p.chunks, rest - outer * p.row_blocks, outer};
+}
+
+template <bool SHARED>
 __device__ __forceinline__ Scope scope_of(const GatherParams& p) {
   Scope at;
   read_combination(p, at);
   const AxisGroup &gh = p.h.group[at.group_h], &gw = p.w.group[at.group_w];
   at.patch_pixels = patch_pixels(p);
+  at.patch_slice = patch_slice(p);
   // Loads of several pixels start on whole runs; tiles do too, so the first offset decides.
   const int run = p.source_mode == kPixelPairs ? 2 : p.source_mode == kWidePlanes ? 4 : 1;
   at.patch_shift = gw.offset_low & (run - 1);
@@ -28,6 +49,12 @@ __device__ __forceinline__ Scope scope_of(const GatherParams& p) {
   at.entries = 0;
   for (int i = 0; i < gh.phases; ++i)
     for (int j = 0; j < gw.phases; ++j) at.entries += gh.taps[i] * gw.taps[j];
+  if constexpr (SHARED) {
+    at.steps /= p.row_blocks;  // which are several only where there is one phase
+    at.entries /= p.row_blocks;
+  }
+  at.first_unit = SHARED ? first_unit(p, blockIdx.y) : 0;
+  at.units = SHARED ? first_unit(p, blockIdx.y + 1) - at.first_unit : p.chunks;
   return at;
 }
 
@@ -62,7 +89,8 @@ struct Step {
   int entry[SLOTS];
 };
 
-// Fills the step table and the entry table (where in global memory a weight entry's tap starts).
+// Fills the step table and the entry table (where in global memory a weight entry's tap starts), both for the
+// first block of tap rows.
 template <bool PLANES, int ENTRY_BYTES, int SLOTS>
 __device__ __forceinline__ void build_steps(const GatherParams& p, const Scope& at,
                                             Step<SLOTS>* steps, int* entries) {
@@ -118,18 +146,23 @@ __device__ __forceinline__ bool exists(const Scope& at, int2 destination, int sh
 
 // Where the patch pixels of a tile come from: element offset of channel 0, or -1 outside.
 __device__ __forceinline__ void build_sources(const GatherParams& p, const Scope& at, int tile,
-                                              int* sources) {
+                                              const Unit& unit, int* sources) {
   const TileOrigin o = tile_origin(p, tile);
-  const int h0 = o.h * p.h.source_step + p.h.group[at.group_h].offset_low;
+  const int h0 =
+      o.h * p.h.source_step + p.h.group[at.group_h].offset_low + unit.block * p.block_rows;
+  const int gap = p.h.source_step - p.patch_step_h;  // source rows between two positions' patches
   const int w0 = o.w * p.w.source_step + p.w.group[at.group_w].offset_low - at.patch_shift;
   for (int i = threadIdx.x; i < at.patch_pixels; i += blockDim.x) {
     const int row = divide(i, p.patch_w_magic);
     const int image = divide(row, p.patch_h_magic);
-    const int n = o.n + image, h = h0 + row - image * p.patch_h, w = w0 + i - row * p.patch_w;
+    const int row_h = row - image * p.patch_h;
+    const int n = o.n + image, w = w0 + i - row * p.patch_w;
+    const int h = h0 + row_h + divide(row_h, p.patch_step_h_magic) * gap;
     const bool inside =
         n < p.batch && h >= 0 && h < p.h.source_extent && w >= 0 && w < p.w.source_extent;
-    sources[i] =
-        inside ? n * p.source_stride[0] + h * p.source_stride[2] + w * p.source_stride[3] : -1;
+    sources[i] = inside ? n * p.source_stride[0] + h * p.source_stride[2] + w * p.source_stride[3] +
+                              unit.outer * p.outer_source
+                        : -1;
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/device/numeric.cuh"
+#include "cuda/igemm/igemm_share.cuh"
 #include "cuda/igemm/igemm_stage.cuh"
 
 namespace convt2d::cuda::igemm {
@@ -13,13 +14,10 @@ __device__ __forceinline__ float bias_of(const GatherParams& p, const Scope& at,
              : 0.f;
 }
 
-template <int COLUMNS, int SLOTS>
-using Sums = float[SLOTS][COLUMNS / 8][kWarpPositions / 16][4];
-
 // NHWC: a thread holds runs of neighbouring channels of a pixel (channel_of) and stores them whole.
-template <class M, int COLUMNS, int SLOTS>
+template <class M, int COLUMNS, int SLOTS, class Share>
 __device__ __forceinline__ void store_vectors(const GatherParams& p, const Scope& at,
-                                              const Sums<COLUMNS, SLOTS>& sum,
+                                              const Share& share, const Sums<COLUMNS, SLOTS>& sum,
                                               const int2* destinations, int tile) {
   using T = typename M::Element;
   constexpr int kTiles = kVectorTiles<T, COLUMNS>, kRun = 2 * kTiles;
@@ -30,6 +28,7 @@ __device__ __forceinline__ void store_vectors(const GatherParams& p, const Scope
   float nan = 0.f;  // turns NaN when any sum is not finite
 #pragma unroll
   for (int v = 0; v < COLUMNS / 8; v += kTiles) {
+    if (!share.stores(v / kTiles)) continue;
     const int channel = channel0 + v * 8;
     float bias[kRun];
 #pragma unroll
@@ -70,7 +69,8 @@ __device__ __forceinline__ void store_vectors(const GatherParams& p, const Scope
       T* pixel = base + to.x + sh * p.destination_stride[2] + sw * p.destination_stride[3];
       for (int v = 0; v < COLUMNS / 8; v += kTiles)
         for (int j = 0; j < kRun; ++j)
-          if (const int channel = channel0 + v * 8 + j; channel < p.columns)
+          if (const int channel = channel0 + v * 8 + j;
+              channel < p.columns && share.stores(v / kTiles))
             repair_nan(&p, pixel + channel, at.group_h, at.group_w, at.group, channel, sh, sw,
                        position_of(p, tile, position));
     }
@@ -79,13 +79,14 @@ __device__ __forceinline__ void store_vectors(const GatherParams& p, const Scope
 
 // Any other layout: through the warp's own shared memory, eight channels at a time, so that lanes store
 // neighbouring positions, all column phases of a row interleaved. A lane owns pairs of neighbours.
-template <class M, int COLUMNS, int SLOTS>
+template <class M, int COLUMNS, int SLOTS, class Share>
 __device__ __forceinline__ void store_rows(const GatherParams& p, const Scope& at,
-                                           const Sums<COLUMNS, SLOTS>& sum,
+                                           const Share& share, const Sums<COLUMNS, SLOTS>& sum,
                                            const int2* destinations, float* staging, int tile) {
   using T = typename M::Element;
   constexpr int kPairs = kWarpPositions * SLOTS / 64;
   constexpr int kPitch = staging_pitch(SLOTS);
+  constexpr int kTiles = kVectorTiles<T, COLUMNS>;  // of which a rank stores all or none
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   staging += warp * 8 * kPitch;
   const uint32_t slots_magic = magic_of(p.w.slots);
@@ -120,6 +121,10 @@ __device__ __forceinline__ void store_rows(const GatherParams& p, const Scope& a
 #pragma unroll
   for (int n = 0; n < COLUMNS / 8; ++n) {
     if (first + n * 8 >= p.columns) break;
+    if (!share.stores(n / kTiles)) {
+      base += 8 * p.destination_stride[1];
+      continue;
+    }
     __syncwarp();
 #pragma unroll
     for (int s = 0; s < SLOTS; ++s) {
@@ -165,8 +170,9 @@ __device__ __forceinline__ void store_rows(const GatherParams& p, const Scope& a
     const int to = offset_of(i / 2 * 64 + lane * 2 + i % 2, position, sh, sw);
     if (to < 0) continue;
     for (int channel = first; channel < min(first + COLUMNS, p.columns); ++channel)
-      repair_nan(&p, base + channel * p.destination_stride[1] + to, at.group_h, at.group_w,
-                 at.group, channel, sh, sw, position_of(p, tile, position));
+      if (share.stores((channel - first) / 8 / kTiles))
+        repair_nan(&p, base + channel * p.destination_stride[1] + to, at.group_h, at.group_w,
+                   at.group, channel, sh, sw, position_of(p, tile, position));
   }
 }
 
