@@ -102,6 +102,11 @@ struct GatherParams {
   int32_t teams;                    // groups of warps that share a chunk's slices, then its steps:
   int32_t slice_teams, step_teams;  // by so many each
   int32_t patch_step_h;             // rows of the patch from a position to the one below
+  int32_t patch_step_w;             // pixels of the patch from a position to its neighbour
+  // Columns of the patch are sorted by their residue of the stride (or of 1), of each so many: then neighbouring
+  // positions are neighbouring pixels, which fall into different banks.
+  int32_t residues_w, residue_pixels;
+  uint32_t residue_pixels_magic;
   uint32_t chunks_magic, row_blocks_magic, patch_step_h_magic;
   int32_t stages;    // source patches in shared memory, 2 to 4
   int32_t resident;  // weights of all chunks stay in shared memory

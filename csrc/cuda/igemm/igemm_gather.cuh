@@ -25,7 +25,7 @@ struct SourceFragments {
           warp * kWarpPositions + (PLANES ? i * 8 + (lane >> 2) : i * 16 + (lane & 15));
       const TileOrigin in = position_in_tile(p, position);
       const int pixel = in.n < p.tile_n ? (in.n * p.patch_h + in.h * p.patch_step_h) * p.patch_w +
-                                              in.w * p.w.source_step
+                                              in.w * p.patch_step_w
                                         : 0;
       row[i] = pixel * kPixelBytes<PLANES> +
                (PLANES ? (lane & 3) * plane_pitch(p) * 4 : (lane >> 4) * 16);

@@ -170,7 +170,7 @@ double predict_few(const Problem& problem, const Device& device, const GatherPar
   // What the tensor cores of a multiprocessor take for one of these.
   const double rate = (half ? device.mma_f16_per_us : device.mma_tf32_per_us) / device.sm_count;
   const double tensor_us = kWarpPositions * 8 * (half ? 16 : 8) / rate;
-  const int conflicts = std::min(p.w.source_step, 8) - 1;
+  const int conflicts = std::min(p.patch_step_w, 8) - 1;
 
   // Clusters leave multiprocessors over, which come in groups that are no multiple of theirs: 26 of 4 blocks ran at
   // once and 13 of 8, 32 and 16 did not.

@@ -99,9 +99,10 @@ __device__ __forceinline__ void build_steps(const GatherParams& p, const Scope& 
     const AxisStep& h = p.h.step[gh.first + i / gw.count];
     const AxisStep& w = p.w.step[gw.first + i % gw.count];
     Step<SLOTS>& step = steps[i];
-    step.shift =
-        ((h.offset - gh.offset_low) * p.patch_w + w.offset - gw.offset_low + at.patch_shift) *
-        kPixelBytes<PLANES>;
+    const int column = w.offset - gw.offset_low + at.patch_shift;
+    step.shift = ((h.offset - gh.offset_low) * p.patch_w +
+                  column % p.residues_w * p.residue_pixels + column / p.residues_w) *
+                 kPixelBytes<PLANES>;
     int base = 0;  // a slot's entries are its row taps x its column taps
 #pragma unroll
     for (int s = 0; s < SLOTS; ++s) {
@@ -156,7 +157,9 @@ __device__ __forceinline__ void build_sources(const GatherParams& p, const Scope
     const int row = divide(i, p.patch_w_magic);
     const int image = divide(row, p.patch_h_magic);
     const int row_h = row - image * p.patch_h;
-    const int n = o.n + image, w = w0 + i - row * p.patch_w;
+    const int column = i - row * p.patch_w, residue = divide(column, p.residue_pixels_magic);
+    const int n = o.n + image;
+    const int w = w0 + (column - residue * p.residue_pixels) * p.residues_w + residue;
     const int h = h0 + row_h + divide(row_h, p.patch_step_h_magic) * gap;
     const bool inside =
         n < p.batch && h >= 0 && h < p.h.source_extent && w >= 0 && w < p.w.source_extent;

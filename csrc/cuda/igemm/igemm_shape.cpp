@@ -119,6 +119,12 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
   } else {
     params.source_mode = half ? kGather : kPlanes;
   }
+  // Where pixels are copied one by one, their order is free.
+  params.residues_w = params.source_mode == kVectors ? params.w.source_step : 1;
+  params.patch_step_w = params.w.source_step / params.residues_w;
+  params.residue_pixels = static_cast<int32_t>(ceil_div(patch_w, params.residues_w));
+  params.residue_pixels_magic = magic_of(params.residue_pixels);
+  patch_w = params.residues_w * params.residue_pixels;
   params.patch_h = patch_h;
   params.patch_w = patch_w;
   params.patch_h_magic = magic_of(patch_h);
