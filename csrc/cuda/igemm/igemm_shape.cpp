@@ -94,7 +94,9 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
   const Layout source = forward ? problem.x_layout : problem.y_layout;
   const int vector = half ? 8 : 4;
   const Layout destination = forward ? problem.y_layout : problem.x_layout;
-  params.vector_stores = destination != Layout::nhwc ? 0 : params.columns % vector != 0 ? 1 : 2;
+  // A thread's run of neighbouring channels (kVectorTiles): 16 bytes, or what a narrow tile has.
+  const int stored = 2 * std::min(tile.columns / 8, half ? 4 : 2);
+  params.vector_stores = destination != Layout::nhwc ? 0 : params.columns % stored != 0 ? 1 : 2;
   // Blocks of tap rows are offered for one phase, and only where their patches do not overlap.
   params.row_blocks =
       choice.tap_rows == 0 ? 1 : static_cast<int32_t>(problem.h.kernel / choice.tap_rows);
