@@ -12,7 +12,7 @@ namespace direct {
 namespace {
 
 constexpr int64_t kWorkspaceLimit = int64_t{32} << 20;
-constexpr double kLaunchUs = 2.5;
+constexpr double kLaunchUs = 8;
 
 int64_t ceil_ratio(int64_t a, int64_t b) { return (a + b - 1) / b; }
 

@@ -35,7 +35,7 @@ int64_t shortest_sum(const Problem& problem) {
 
 // Rates of one multiprocessor, in wavefronts (one 128-byte shared-memory or L1 access) a microsecond.
 constexpr double kWavefronts = 1700;
-constexpr double kLaunch = 2.5;          // us, empty kernel to finished store
+constexpr double kLaunch = 9;            // us, empty kernel to finished store
 constexpr double kChunkLatency = 1.2;    // us, global load to visible in shared memory, one barrier
 constexpr double kChunkOverhead = 0.25;  // us, barrier and loop ends of a chunk
 // What nothing above accounts for: measured over counted time. The more products a staged patch serves, the
@@ -47,6 +47,9 @@ double stalls(bool half, bool split, double products, bool strided) {
   const double at_two = split ? 1.95 : half ? 2.6 : 2.2, slope = split ? 0.39 : half ? 0.46 : 0.43;
   return std::clamp(at_two - slope * std::log(products / 2), 1.1, 2.9) * (strided ? 1.6 : 1.0);
 }
+// The same of tiles of few channels with several phases, which forward stores side by side and grad_input does not have;
+// and of 32-bit vectors along channels. As measured (the plans chosen for bench/layers.json, five modes, both directions).
+constexpr double kPhasesForward = 1.4, kPhasesBackward = 1.9, kWordVectors = 1.25;
 constexpr double kTileLatency = 2.0;  // us, tables and epilogue of a tile that nothing overlaps
 constexpr int kRegisterFile = 65536;
 constexpr int kMostUnits = 60000;  // divide() in the kernel
@@ -109,8 +112,11 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
   const double rounds = std::ceil(tiles / walkers) * waves;
   const double sharing = std::min<double>(blocks_per_sm, std::ceil(blocks / device.sm_count));
   const bool strided = p.w.source_step > 1 && p.source_mode != kVectors;
+  const bool forward = problem.direction == Direction::fwd;
+  const double few = tile.slots == 1 ? 1 : forward ? kPhasesForward : kPhasesBackward;
+  const double words = !half && p.source_mode == kVectors ? kWordVectors : 1;
   const double busy_us =
-      rounds * sharing * tile_us * stalls(half, is_split(problem), entries, strided);
+      rounds * sharing * tile_us * few * words * stalls(half, is_split(problem), entries, strided);
   const double latency_us = rounds * (p.chunks * kChunkLatency / (p.stages - 1) + kTileLatency);
   const double prologue_us =
       1 + (p.resident ? k_slices * entries * tile.columns / 32 * 50 / kWavefronts : 0);
