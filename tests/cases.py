@@ -181,7 +181,8 @@ CASES: tuple[Case, ...] = (
     _case("batch_800", (8, 6), 3, k=3, s=2, p=1, op=1, n=800),
     _case("batch_1", (16, 16), (7, 6), k=4, s=2, p=1, n=1),
     # More tiles than any GPU has multiprocessors.
-    _case("many_tiles", (8, 10), (64, 80), k=4, s=2, p=1, n=8),
+    _case("many_tiles", (8, 10), (64, 80), k=4, s=2, p=1, n=16),
+    _case("many_tiles_k3", (6, 9), (96, 90), k=3, p=1, n=8),
 )
 
 BY_NAME: dict[str, Case] = {case.name: case for case in CASES}

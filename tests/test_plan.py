@@ -198,7 +198,7 @@ def test_the_case_table_meets_every_way_of_sharing(layout, dtype):
         # Forward has a unit for every chunk of channels, and windows are what grad_input reads.
         assert met == list(WAYS if direction == "grad_input" else WAYS[:2])
         apart = [plan for plan in plans if "igemm" in plan and not any(way in plan for way in WAYS)]
-        assert len(apart) >= (1 if dtype == "f32" else 3), "kernels that share nothing out run too"
+        assert len(apart) >= (1 if dtype == "f32" else 2), "kernels that share nothing out run too"
 
 
 @needs_cuda_room

@@ -35,7 +35,7 @@ int64_t shortest_sum(const Problem& problem) {
 
 // Rates of one multiprocessor, in wavefronts (one 128-byte shared-memory or L1 access) a microsecond.
 constexpr double kWavefronts = 1700;
-constexpr double kLaunch = 9;            // us, empty kernel to finished store
+constexpr double kLaunch = 10;           // us, empty kernel to finished store
 constexpr double kChunkLatency = 1.2;    // us, global load to visible in shared memory, one barrier
 constexpr double kChunkOverhead = 0.25;  // us, barrier and loop ends of a chunk
 // What nothing above accounts for: measured over counted time. The more products a staged patch serves, the
@@ -49,7 +49,7 @@ double stalls(bool half, bool split, double products, bool strided) {
 }
 // The same of tiles of few channels with several phases, which forward stores side by side and grad_input does not have;
 // and of 32-bit vectors along channels. As measured (the plans chosen for bench/layers.json, five modes, both directions).
-constexpr double kPhasesForward = 1.4, kPhasesBackward = 1.9, kWordVectors = 1.25;
+constexpr double kPhasesForward = 1.1, kPhasesBackward = 1.8, kWordVectors = 1.2;
 constexpr double kTileLatency = 2.0;  // us, tables and epilogue of a tile that nothing overlaps
 constexpr int kRegisterFile = 65536;
 constexpr int kMostUnits = 60000;  // divide() in the kernel
