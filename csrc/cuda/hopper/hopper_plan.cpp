@@ -28,6 +28,7 @@ constexpr double kTile = 3020;           // tables of a tile, first product, las
 constexpr double kOverlap = 0.476;       // how much of the lesser work hides behind the greatest
 constexpr double kStalls = 1.2;          // what nothing above accounts for
 constexpr double kPlanes = 1.21;         // 16-bit NCHW in grad_input
+constexpr double kOdd = 1.6;             // an odd number of column phases in NCHW rows of pixels
 constexpr double kEngine = 77.7;         // bytes a cycle of the copy engine
 constexpr double kTurnedRow = 34.7;      // 32 pixels of 16 bytes along K, in shared memory
 constexpr double kUnderWay = 1845;       // from asking for a buffer to having it
@@ -142,13 +143,19 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
   const double rounds = std::ceil(tiles / walkers) * waves;
   const double prologue = p.weight_stages ? 0 : 2 * p.chunks * weight_fill * waves;
   const bool by_pixels = !tile.copied && p.source_mode != kVectors;
-  const double slow = half && by_pixels && !forward ? kPlanes : 1;
+  // An odd number of phases side by side in NCHW goes to memory one number at a time.
+  const bool odd = !tile.channel_rows && !channels_last && p.w.slots > 1 && p.w.slots % 2 == 1;
+  const double slow = (half && by_pixels && !forward ? kPlanes : 1) * (odd ? kOdd : 1);
   const double busy_us =
       (tile.copied ? kEngineStalls : kStalls) * slow * (rounds * cycles + prologue) / kClock;
 
-  const double l2_bytes =
-      tensor_bytes(problem) * scatter + combos * tiles * (source_sectors + weight_sectors) * 32;
-  const double memory_us = tensor_bytes(problem) / (0.88 * device.copy_bytes_per_us);
+  // Pixels of a plane that no tap reads stay where they are.
+  const double source_bytes =
+      size * problem.batch * problem.out_channels * problem.h.out * problem.w.out;
+  const double bytes =
+      tensor_bytes(problem) - (forward ? 0 : source_bytes * (1 - pieces / planes_apart(p)));
+  const double l2_bytes = bytes * scatter + combos * tiles * (source_sectors + weight_sectors) * 32;
+  const double memory_us = bytes / (0.88 * device.copy_bytes_per_us);
   const double l2_us = l2_bytes / (1.3 * device.copy_bytes_per_us);
   // Neither hides behind the other altogether; and of plans that move the same bytes the less busy one is better.
   const double bytes_us = std::max(memory_us, l2_us);
