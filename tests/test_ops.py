@@ -204,7 +204,7 @@ def test_strides_are_torchs(dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_moduleinfo(module_info, device, dtype):
+def test_moduleinfo(module_info, device, dtype, strict_fp32):
     for sample in module_info.module_inputs_func(
         module_info, device, dtype, requires_grad=True, training=True
     ):

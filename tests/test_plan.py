@@ -202,6 +202,19 @@ def test_the_case_table_meets_every_way_of_sharing(layout, dtype):
 
 
 @needs_cuda_room
+@pytest.mark.parametrize("stride", (8, 9, 16))
+def test_the_copy_engine_steps_over_seven_pixels_at_most(stride):
+    """The driver refuses a tensor map that steps farther (cuTensorMapEncodeTiled, error 1)."""
+    kernel = (stride + 1, stride + 1)
+    case = Case("far_apart", 2, 64, 64, (20, 24), kernel, (stride, stride))
+    for dtype in ("f16", "tf32"):
+        text = explain(case, "grad_input", dtype, "nhwc", "h200", "hopper")
+        assert stride <= 8 or "copied" not in text.splitlines()[1], text
+    text = explain(case, "grad_weight", "f16", "nhwc", "h200", "hopper")
+    assert (stride <= 8) == (chosen(text) == "hopper"), text
+
+
+@needs_cuda_room
 def test_grad_weight_is_cut_alike_on_every_gpu():
     """How the sums are cut follows from the shape, so results do not depend on the GPU."""
     for case, dtype, layout in itertools.product(

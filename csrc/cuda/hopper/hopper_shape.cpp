@@ -4,6 +4,7 @@
 
 #include "core/phases.h"
 #include "cuda/gather_params.h"
+#include "cuda/tensor_map.h"
 
 namespace convt2d::cuda::hopper {
 namespace {
@@ -176,6 +177,8 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
   // Of what the copy engine brings at once, skipped pixels included.
   if (tile.turned && std::max({params.copied_w, params.load_h, choice.tile_n}) > kMostCopied)
     return "a tile is too long for the copy engine";
+  if (straight(tile) && std::max(params.h.source_step, step) > kMostStep)
+    return "the copy engine steps over 7 pixels at most";
   if (straight(tile) && std::max({(h.extent - 1) * params.h.source_step + 1,
                                   (w.extent - 1) * step + 1, choice.tile_n}) > kMostCopied)
     return "a tile is too long for the copy engine";

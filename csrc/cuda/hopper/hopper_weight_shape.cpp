@@ -168,6 +168,8 @@ std::string weight_shape(const Problem& problem, const WeightChoice& choice, Wei
   if (choice.shared && (tile_pixels(params) != kTilePixels || choice.tile_w % kStepPixels != 0))
     return "a shared plane wants rows of 16 pixels";
 
+  if (std::max(params.stride_h, params.stride_w) > kMostStep)
+    return "the copy engine steps over 7 pixels at most";
   const auto span = [](int count, int step) { return (count - 1) * step + 1; };
   const bool orders[] = {false, true};  // by rows, else by columns
   for (bool by_columns : orders) {

@@ -29,6 +29,7 @@ inline void copy_box(uint32_t shared, const CUtensorMap* map, uint32_t barrier, 
   uint32_t elements = 1;
   for (int i = 0; i < box.axes; ++i) {
     if ((box.count[i] - 1) * box.step[i] + 1 > 256) emulate::fail("a box that is too long");
+    if (box.step[i] > kMostStep) emulate::fail("a box that steps too far");
     if (i > 0 && box.stride[i] % 16 != 0) emulate::fail("a stride the copy engine cannot take");
     elements *= box.count[i];
   }
