@@ -5,5 +5,5 @@
 set -eu
 cd "$(dirname "$0")/../.."
 benchmarks/kernels/emulate/build.sh emulate_weight csrc/cuda/igemm/igemm_weight_plan.cpp \
-  csrc/cuda/igemm/igemm_weight_shape.cpp csrc/cuda/direct/direct_plan.cpp
+  csrc/cuda/igemm/igemm_weight_shape.cpp
 build/kernels/emulate_weight benchmarks/kernels/cases.txt "$@"

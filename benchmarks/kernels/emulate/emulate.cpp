@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
-#include <set>
 #include <string>
 #include <type_traits>
 
@@ -78,15 +77,11 @@ bool check(const Case& one, Direction direction) {
 
   std::string reason;
   auto candidates = hopper::gather_candidates(p, invented_device("h200"), reason);
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const auto& u, const auto& v) { return u.predicted_us < v.predicted_us; });
-  std::vector<size_t> tried;
-  std::set<std::pair<int, bool>> kinds;  // of each tile the best with weights that stay, and that stream
-  for (size_t i = 0; i < candidates.size(); ++i)
-    if (kinds.insert({candidates[i].choice.row, candidates[i].choice.weight_stages > 0}).second)
-      tried.push_back(i);
-  for (int i = 0; i < 2 && !candidates.empty(); ++i)
-    tried.push_back(emulate::random() % candidates.size());
+  // Of each tile the best with weights that stay, and that stream.
+  const std::vector<size_t> tried =
+      worth_running(candidates, 2, [](const hopper::GatherChoice& choice) {
+        return std::pair{choice.row, choice.weight_stages > 0};
+      });
   // The last rows are for 16-bit numbers.
   constexpr int kRows = hopper::kTileCount - (sizeof(T) == 4 ? hopper::kColumnTiles : 0);
   int wrong = 0;

@@ -1,7 +1,9 @@
 // Cases from a file, tensors of integers, and the definition of the operator.
 #pragma once
 
+#include <algorithm>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -71,6 +73,20 @@ void products(const Problem& p, const Args& a, Visit&& visit) {
                 visit(at(a.x, n, ci, i, j), at(a.w, ci, co, r, t), at(a.y, n, channel, oh, ow));
               }
           }
+}
+
+// Of `candidates`, which end up in the order of their predictions, the best of every kind and some at random.
+template <class Candidate, class Kind>
+std::vector<size_t> worth_running(std::vector<Candidate>& candidates, int at_random, Kind&& kind) {
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const auto& a, const auto& b) { return a.predicted_us < b.predicted_us; });
+  std::vector<size_t> chosen;
+  std::set<decltype(kind(candidates[0].choice))> met;
+  for (size_t i = 0; i < candidates.size(); ++i)
+    if (met.insert(kind(candidates[i].choice)).second) chosen.push_back(i);
+  for (int i = 0; i < at_random && !candidates.empty(); ++i)
+    chosen.push_back(emulate::random() % candidates.size());
+  return chosen;
 }
 
 }  // namespace

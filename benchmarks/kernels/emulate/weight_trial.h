@@ -1,0 +1,88 @@
+// What the two kernels of grad_weight are tried on: integers, and an infinity or a NaN among them every other time.
+#pragma once
+
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "cuda/weight_sum.h"
+#include "problems.h"
+
+namespace {
+
+template <class T>
+class WeightTrial {
+ public:
+  explicit WeightTrial(const Problem& problem)
+      : problem_(problem),
+        weights_(problem.in_channels * problem.group_out() * problem.h.kernel * problem.w.kernel),
+        x_(integers<T>(problem.batch * problem.in_channels * problem.h.in * problem.w.in)),
+        y_(integers<T>(problem.batch * problem.out_channels * problem.h.out * problem.w.out)),
+        w_(weights_ + 64),
+        expected_(weights_) {}
+
+  // Operands for the next plan, whose results are NaN before.
+  void begin(int pieces) {
+    x_here_ = x_, y_here_ = y_;
+    special = emulate::random() % 2;
+    if (special) {
+      spoil(x_here_);
+      spoil(y_here_);
+    }
+    const Problem& p = problem_;
+    args.x = tensor(x_here_.data(), p.in_channels, p.h.in, p.w.in, p.x_layout);
+    args.w = tensor(w_.data(), p.group_out(), p.h.kernel, p.w.kernel, p.w_layout);
+    args.y = tensor(y_here_.data(), p.out_channels, p.h.out, p.w.out, p.y_layout);
+    std::fill(expected_.begin(), expected_.end(), 0.f);
+    products(p, args, [&](int64_t i, int64_t j, int64_t k) {
+      expected_[j] += Numeric<T>::widen(x_here_[i]) * Numeric<T>::widen(y_here_[k]);
+    });
+    partials.assign(pieces * piece_floats(), NAN);
+    std::memset(w_.data(), 0xff, w_.size() * sizeof(T));
+  }
+
+  // How many weights are wrong, in `args.w` or as the sums of `pieces` partial ones.
+  int64_t wrong(int pieces) const {
+    const Problem& p = problem_;
+    int64_t differ = 0;
+    for (int64_t tap = 0; tap < p.h.kernel * p.w.kernel; ++tap)
+      for (int64_t ci = 0; ci < p.in_channels; ++ci)
+        for (int64_t co = 0; co < p.group_out(); ++co) {
+          const int64_t at = ci * args.w.stride[0] + co * args.w.stride[1] +
+                             tap / p.w.kernel * args.w.stride[2] +
+                             tap % p.w.kernel * args.w.stride[3];
+          float got = pieces ? 0 : Numeric<T>::widen(w_[at]);
+          for (int64_t piece = 0; piece < pieces; ++piece)
+            got +=
+                partials[piece * piece_floats() + (tap * p.in_channels + ci) * p.group_out() + co];
+          differ += !same(rounded(got), rounded(expected_[at]));
+        }
+    return differ;
+  }
+
+  int64_t weights() const { return weights_; }
+
+  Args args;
+  bool special = false;  // whether something is not finite
+  std::vector<float> partials;
+
+ private:
+  static void spoil(std::vector<T>& values) {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    const float odd[] = {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN()};
+    const size_t at = emulate::random() % (values.size() - 64);
+    values[at] = Numeric<T>::narrow(odd[emulate::random() % 3]);
+  }
+  static float rounded(float value) { return Numeric<T>::widen(Numeric<T>::narrow(value)); }
+  // Equal, or both NaN.
+  static bool same(float a, float b) { return a == b || (a != a && b != b); }
+  int64_t piece_floats() const { return weight_bytes(problem_) / 4; }
+
+  const Problem problem_;
+  const int64_t weights_;
+  const std::vector<T> x_, y_;
+  std::vector<T> x_here_, y_here_, w_;
+  std::vector<float> expected_;
+};
+
+}  // namespace
