@@ -8,7 +8,8 @@
 
 namespace convt2d::cuda {
 
-constexpr int kMostStep = 8;  // of a TensorBox, along any axis
+// Of a TensorBox, along any axis: from one element to the next, and from end to end, what is skipped included.
+constexpr int kMostStep = 8, kMostSpan = 256;
 
 // Axis 0 is the contiguous one. In shared memory a box is rows of it, swizzled if `swizzled`: then they have 32, 64 or
 // 128 bytes.

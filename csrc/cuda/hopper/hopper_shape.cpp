@@ -9,7 +9,6 @@
 namespace convt2d::cuda::hopper {
 namespace {
 
-constexpr int kMostCopied = 256;         // along an axis
 constexpr int64_t kMostParcels = 60000;  // of a chunk: divide() takes 16-bit numbers
 
 // Planes of an axis and the extent of one: `span` is the farthest source offset from the nearest.
@@ -175,12 +174,12 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
   params.copied_w =
       static_cast<int32_t>(ceil_div(params.load_w + lead_of(params, vector), vector) | 1) * vector;
   // Of what the copy engine brings at once, skipped pixels included.
-  if (tile.turned && std::max({params.copied_w, params.load_h, choice.tile_n}) > kMostCopied)
+  if (tile.turned && std::max({params.copied_w, params.load_h, choice.tile_n}) > kMostSpan)
     return "a tile is too long for the copy engine";
   if (straight(tile) && std::max(params.h.source_step, step) > kMostStep)
     return "the copy engine steps over 7 pixels at most";
   if (straight(tile) && std::max({(h.extent - 1) * params.h.source_step + 1,
-                                  (w.extent - 1) * step + 1, choice.tile_n}) > kMostCopied)
+                                  (w.extent - 1) * step + 1, choice.tile_n}) > kMostSpan)
     return "a tile is too long for the copy engine";
 
   params.operand_columns = choice.operand_columns;

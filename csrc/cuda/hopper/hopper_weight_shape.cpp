@@ -11,8 +11,6 @@ namespace convt2d::cuda::hopper {
 namespace {
 
 constexpr int64_t kFarthest = 16000;  // offsets are stored in 16 bits
-constexpr int kMostSpan = 256;        // pixels from end to end of what is copied at once
-constexpr int kMostStep = 8;          // from one to the next
 
 // A tap on one axis: which of the stride's planes, and how many of its pixels on.
 struct Place {
@@ -168,8 +166,6 @@ std::string weight_shape(const Problem& problem, const WeightChoice& choice, Wei
   if (choice.shared && (tile_pixels(params) != kTilePixels || choice.tile_w % kStepPixels != 0))
     return "a shared plane wants rows of 16 pixels";
 
-  if (std::max(params.stride_h, params.stride_w) > kMostStep)
-    return "the copy engine steps over 7 pixels at most";
   const auto span = [](int count, int step) { return (count - 1) * step + 1; };
   const bool orders[] = {false, true};  // by rows, else by columns
   for (bool by_columns : orders) {
