@@ -13,4 +13,8 @@ extern const Family direct_family;
 int64_t grad_bias_workspace_bytes(const Problem& problem);
 void launch_grad_bias(const Problem& problem, const Args& args);
 
+// What it adds to a plan of grad_weight, if wanted: workspace, which the launches share, and time, two launches of
+// `launch_us` and one reading of dY.
+void add_grad_bias(const Problem& problem, const Device& device, double launch_us, Plan& plan);
+
 }  // namespace convt2d::cuda

@@ -392,13 +392,7 @@ Plan weight_plan(const Problem& problem, const Device& device) {
     plan.note = note;
     best = plan;
   }
-  if (problem.has_bias) {
-    best.workspace_bytes = std::max(best.workspace_bytes, grad_bias_workspace_bytes(problem));
-    best.predicted_us += 2 * kLaunchUs + double(problem.batch * problem.out_channels) *
-                                             double(problem.h.out * problem.w.out) *
-                                             double(element_size(problem.dtype)) /
-                                             device.copy_bytes_per_us;
-  }
+  add_grad_bias(problem, device, kLaunchUs, best);
   return best;
 }
 
@@ -439,6 +433,15 @@ const Family direct_family = {"direct", direct::plan, direct::launch};
 int64_t grad_bias_workspace_bytes(const Problem& problem) {
   const int split = direct::bias_split(problem);
   return split > 1 ? split * problem.out_channels * direct::accumulator_size(problem.dtype) : 0;
+}
+
+void add_grad_bias(const Problem& problem, const Device& device, double launch_us, Plan& plan) {
+  if (!problem.has_bias) return;
+  plan.workspace_bytes = std::max(plan.workspace_bytes, grad_bias_workspace_bytes(problem));
+  const double numbers =
+      double(problem.batch * problem.out_channels) * double(problem.h.out * problem.w.out);
+  plan.predicted_us +=
+      2 * launch_us + numbers * double(element_size(problem.dtype)) / device.copy_bytes_per_us;
 }
 
 }  // namespace convt2d::cuda

@@ -325,13 +325,7 @@ Plan weight_plan_of(const Problem& problem, const Device& device,
   plan.split = c.split;
   plan.workspace_bytes = partial_bytes(problem, params);
   plan.predicted_us = candidate.predicted_us;
-  if (problem.has_bias) {
-    plan.workspace_bytes = std::max(plan.workspace_bytes, grad_bias_workspace_bytes(problem));
-    const double numbers =
-        double(problem.batch * problem.out_channels) * double(problem.h.out * problem.w.out);
-    plan.predicted_us +=
-        2 * kLaunch + numbers * double(element_size(problem.dtype)) / device.copy_bytes_per_us;
-  }
+  add_grad_bias(problem, device, kLaunch, plan);
   const int detail[] = {
       c.warps_m, c.taps_h << 8 | c.taps_w, c.octets, c.tile_n, c.tile_h, c.tile_w, c.producers,
       c.stages};
