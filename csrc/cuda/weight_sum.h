@@ -7,6 +7,9 @@
 
 namespace convt2d::cuda {
 
+// Bytes of all pieces together, at most.
+constexpr int64_t kWorkspaceLimit = int64_t{32} << 20;
+
 // Bytes of one piece's partial sums, [kh][kw][ci][co] in fp32 and whole vectors.
 inline int64_t weight_bytes(const Problem& problem) {
   const int64_t elements =

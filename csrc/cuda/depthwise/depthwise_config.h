@@ -23,7 +23,6 @@ constexpr int kSharedTarget = 24 * 1024;  // leaves room for several blocks a mu
 constexpr int kStrideLimit = 32;          // the phases of both axes travel as kernel arguments
 constexpr int kMultiplierLimit = 16;
 constexpr int64_t kReachLimit = int64_t{1} << 24;  // of pads and dilated kernels
-constexpr int64_t kWorkspaceLimit = int64_t{32} << 20;
 
 // Outputs o = phase + stride * q of one axis: tap first + j * step reads input q + offset - j * reach.
 struct Phase {

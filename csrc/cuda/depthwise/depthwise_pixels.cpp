@@ -1,5 +1,7 @@
 #include "cuda/depthwise/depthwise_pixels.h"
 
+#include "cuda/weight_sum.h"
+
 namespace convt2d::cuda::depthwise {
 namespace {
 

@@ -8,6 +8,7 @@
 #include "cuda/depthwise/depthwise.h"
 #include "cuda/depthwise/depthwise_launch.h"
 #include "cuda/depthwise/depthwise_strips.h"
+#include "cuda/weight_sum.h"
 
 namespace convt2d::cuda {
 namespace depthwise {

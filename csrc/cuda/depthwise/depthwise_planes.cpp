@@ -1,6 +1,7 @@
 #include "cuda/depthwise/depthwise_planes.h"
 
 #include "cuda/depthwise/depthwise_strips.h"
+#include "cuda/weight_sum.h"
 
 namespace convt2d::cuda::depthwise {
 namespace {

@@ -6,12 +6,12 @@
 
 #include "cuda/direct/direct.h"
 #include "cuda/direct/direct_config.h"
+#include "cuda/weight_sum.h"
 
 namespace convt2d::cuda {
 namespace direct {
 namespace {
 
-constexpr int64_t kWorkspaceLimit = int64_t{32} << 20;
 constexpr double kLaunchUs = 8;
 
 int64_t ceil_ratio(int64_t a, int64_t b) { return (a + b - 1) / b; }

@@ -16,7 +16,6 @@ namespace {
 // How the reduction is cut follows from the shape alone, so the tile may not depend on the GPU either: it is the best
 // one on this.
 constexpr char kReference[] = "h200";
-constexpr int64_t kWorkspaceLimit = int64_t{32} << 20;
 constexpr int64_t kMostSummed = 65536;  // pixels, in one register
 
 // Fitted to 1280 times on the H200 (kernel_bench sweep of bench/layers.json, fp16; 2026-11-21).

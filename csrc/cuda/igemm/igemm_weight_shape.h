@@ -23,8 +23,6 @@ struct WeightChoice {
 // Returns why it cannot be done, or an empty string.
 std::string weight_shape(const Problem& problem, const WeightChoice& choice, WeightParams& params);
 
-constexpr int64_t kWorkspaceLimit = int64_t{32} << 20;
-
 // Whether there are partial sums.
 bool writes_partials(const WeightParams& params);
 
