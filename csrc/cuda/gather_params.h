@@ -15,12 +15,25 @@
 
 namespace convt2d::cuda {
 
+// A choice of tile and its predicted time.
+template <class Choice>
+struct Candidate {
+  Choice choice;
+  double predicted_us;
+};
+
 // The candidate with the least predicted time, the first of equals.
 template <class Candidate>
 const Candidate& cheapest(const std::vector<Candidate>& found) {
   return *std::min_element(found.begin(), found.end(), [](const auto& a, const auto& b) {
     return a.predicted_us < b.predicted_us;
   });
+}
+
+// For lists of what a choice may have in one of its fields.
+inline void add_once(std::vector<int>& list, int64_t value) {
+  const int one = static_cast<int>(value);
+  if (std::find(list.begin(), list.end(), one) == list.end()) list.push_back(one);
 }
 
 // Batch, groups and channels of a group.

@@ -56,11 +56,6 @@ double predict(const Problem& problem, const Device& device, const WeightParams&
          kPartialRate * partial / device.copy_bytes_per_us;
 }
 
-void add_once(std::vector<int>& list, int64_t value) {
-  const int one = static_cast<int>(value);
-  if (std::find(list.begin(), list.end(), one) == list.end()) list.push_back(one);
-}
-
 struct PixelTile {
   int n, h, w;
   bool shared;

@@ -4,14 +4,12 @@
 #include <vector>
 
 #include "core/plan.h"
+#include "cuda/gather_params.h"
 #include "cuda/igemm/igemm_shape.h"
 
 namespace convt2d::cuda::igemm {
 
-struct GatherCandidate {
-  GatherChoice choice;
-  double predicted_us;
-};
+using GatherCandidate = Candidate<GatherChoice>;
 
 // Every tile that fits, in no order. `reason` says why there is none.
 std::vector<GatherCandidate> gather_candidates(const Problem& problem, const Device& device,

@@ -173,11 +173,6 @@ double predict(const Problem& problem, const Device& device, const WeightParams&
   return kLaunch + std::max({kernel_us, memory_us, l2_us}) + sum_us;
 }
 
-void add_once(std::vector<int>& list, int64_t value) {
-  const int one = static_cast<int>(value);
-  if (std::find(list.begin(), list.end(), one) == list.end()) list.push_back(one);
-}
-
 // What a block computes of dW, by how much of the tensor cores' work it wastes.
 struct BlockShape {
   WeightChoice choice;

@@ -4,14 +4,13 @@
 #include <vector>
 
 #include "core/plan.h"
+#include "cuda/gather_params.h"
 #include "cuda/igemm/igemm_weight_shape.h"
 
 namespace convt2d::cuda::igemm {
 
-struct WeightCandidate {
-  WeightChoice choice;
-  double predicted_us;  // of the kernel and the sum of its pieces
-};
+// The predicted time is that of the kernel and the sum of its pieces.
+using WeightCandidate = Candidate<WeightChoice>;
 
 // Every tile that fits, in no order: the same for all devices. `reason` says why there is none.
 std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Device& device,
