@@ -1,5 +1,6 @@
-// What the tensor-core families have in common on the host. GatherParams are theirs; here are the operands,
-// extents and tiles of them, by the names of the fields, how much work there is, and the choice among candidates.
+// What the tensor-core families have in common on the host. GatherParams and WeightParams are theirs; here are the
+// operands, extents and tiles of them, by the names of the fields, how much work there is, and the choice among
+// candidates.
 #pragma once
 
 #include <algorithm>
@@ -53,15 +54,21 @@ std::string set_axes(const Problem& problem, int slots_h, int slots_w, Params& p
   return reason.empty() ? build_axis(problem, problem.w, slots_w, params.w) : reason;
 }
 
-// The tile of a choice and how many of them cover the positions, whose axes are set.
+// The tile of a choice and how many of them cover all images, of `extent_h` x `extent_w` pixels.
 template <class Choice, class Params>
-void set_tiles(const Problem& problem, const Choice& choice, Params& params) {
+void set_tiles(const Problem& problem, int64_t extent_h, int64_t extent_w, const Choice& choice,
+               Params& params) {
   params.tile_n = choice.tile_n;
   params.tile_h = choice.tile_h;
   params.tile_w = choice.tile_w;
   params.tiles_n = static_cast<int32_t>(ceil_div(problem.batch, choice.tile_n));
-  params.tiles_h = static_cast<int32_t>(ceil_div(position_extent(params.h), choice.tile_h));
-  params.tiles_w = static_cast<int32_t>(ceil_div(position_extent(params.w), choice.tile_w));
+  params.tiles_h = static_cast<int32_t>(ceil_div(extent_h, choice.tile_h));
+  params.tiles_w = static_cast<int32_t>(ceil_div(extent_w, choice.tile_w));
+}
+// The same where what is covered are positions, whose axes are set.
+template <class Choice, class Params>
+void set_tiles(const Problem& problem, const Choice& choice, Params& params) {
+  set_tiles(problem, position_extent(params.h), position_extent(params.w), choice, params);
 }
 
 // A block works on one combination of (group, column tile, phases) and walks tiles of positions.

@@ -47,7 +47,7 @@ double predict(const Problem& problem, const Device& device, const WeightParams&
   const double busiest = std::max({mma, shared, l2});
   const double cycles = busiest + kRest * (mma + shared + l2 - busiest);  // of a K tile
   const double blocks = double(weight_combinations(p)) * p.split;
-  const double tiles = std::ceil(double(weight_tiles(p)) / p.split);
+  const double tiles = std::ceil(double(tiles_of(p)) / p.split);
   const double busy_us = std::ceil(blocks / device.sm_count) * (kBlock + tiles * cycles) / kClock;
   const double partial = static_cast<double>(partial_bytes(problem, p));
   const double memory_us =
@@ -130,7 +130,7 @@ std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Dev
         continue;
       }
       params.stages = choice.stages = std::min(stages, kMostTileStages);
-      const int64_t combos = weight_combinations(params), pixels = weight_tiles(params);
+      const int64_t combos = weight_combinations(params), pixels = tiles_of(params);
       if (combos > INT32_MAX) {
         reason = "dW has " + std::to_string(combos) + " tiles";
         continue;

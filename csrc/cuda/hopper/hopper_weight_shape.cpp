@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/phases.h"
+#include "cuda/gather_params.h"
 #include "cuda/tensor_map.h"
 #include "cuda/weight_sum.h"
 
@@ -118,10 +119,6 @@ int64_t weight_combinations(const WeightParams& p) {
   return static_cast<int64_t>(p.groups) * p.row_blocks * p.column_blocks * p.units;
 }
 
-int64_t weight_tiles(const WeightParams& p) {
-  return static_cast<int64_t>(p.tiles_n) * p.tiles_h * p.tiles_w;
-}
-
 std::string weight_shape(const Problem& problem, const WeightChoice& choice, WeightParams& params) {
   const WeightTile tile = kWeightTiles[choice.row];
   params = {};
@@ -154,12 +151,7 @@ std::string weight_shape(const Problem& problem, const WeightChoice& choice, Wei
   params.column_blocks =
       static_cast<int32_t>(ceil_div(params.columns, choice.y_blocks * kCellChannels));
   params.units = static_cast<int32_t>(ceil_div(params.taps, choice.unit_taps));
-  params.tile_n = choice.tile_n;
-  params.tile_h = choice.tile_h;
-  params.tile_w = choice.tile_w;
-  params.tiles_n = static_cast<int32_t>(ceil_div(problem.batch, choice.tile_n));
-  params.tiles_h = static_cast<int32_t>(ceil_div(problem.h.in, choice.tile_h));
-  params.tiles_w = static_cast<int32_t>(ceil_div(problem.w.in, choice.tile_w));
+  set_tiles(problem, problem.h.in, problem.w.in, choice, params);
   params.stages = choice.stages;
   params.split = choice.split;
   if (tile_pixels(params) > kTilePixels) return "the tile has too many pixels";

@@ -22,9 +22,8 @@ struct WeightChoice {
 // it cannot be done, or an empty string.
 std::string weight_shape(const Problem& problem, const WeightChoice& choice, WeightParams& params);
 
-// Blocks' worth of dW, and tiles of K.
+// Blocks' worth of dW; tiles_of() says how many tiles of K.
 int64_t weight_combinations(const WeightParams& params);
-int64_t weight_tiles(const WeightParams& params);
 
 // Bytes of the pixels that taps meet, each once, and of dW.
 double read_bytes(const Problem& problem);

@@ -86,7 +86,7 @@ double predict(const Problem& problem, const Device& device, const WeightParams&
   const WeightTile tile = weight_tile(row, static_cast<int>(bytes));
   const double consumers = p.warps_m * p.warps_n;
   const double combos = static_cast<double>(weight_combinations(p));
-  const double tiles = static_cast<double>(weight_tiles(p)), blocks = combos * p.split;
+  const double tiles = static_cast<double>(tiles_of(p)), blocks = combos * p.split;
   const double here = std::min(room(device, p, row, static_cast<int>(bytes)),
                                std::ceil(blocks / device.sm_count));  // blocks side by side
   const double waves = std::ceil(blocks / (device.sm_count * here));
@@ -285,7 +285,7 @@ std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Dev
         continue;
       }
       std::vector<int> splits;
-      const int64_t most = std::min({most_pieces, weight_tiles(params), INT32_MAX / combos});
+      const int64_t most = std::min({most_pieces, tiles_of(params), INT32_MAX / combos});
       for (int64_t blocks : {0, 132, 264, 396, 528, 1056})
         add_once(splits, std::max<int64_t>(1, std::min(most, blocks / combos)));
       // Whole blocks of warps on a multiprocessor: 4, 3, 2 or 1 of them.

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/phases.h"
-#include "cuda/gather_axes.h"
+#include "cuda/gather_params.h"
 #include "cuda/weight_sum.h"
 
 namespace convt2d::cuda::igemm {
@@ -93,16 +93,10 @@ int x_producers(const WeightParams& p, int element_bytes) {
   return std::max(1, std::min(p.producers - 1, share));
 }
 
-bool writes_partials(const WeightParams& p) {
-  return p.split > 1 || weight_tiles(p) > p.turn_tiles;
-}
+bool writes_partials(const WeightParams& p) { return p.split > 1 || tiles_of(p) > p.turn_tiles; }
 
 int64_t weight_combinations(const WeightParams& p) {
   return static_cast<int64_t>(p.groups) * p.row_blocks * p.octet_blocks * p.h.parts * p.w.parts;
-}
-
-int64_t weight_tiles(const WeightParams& p) {
-  return static_cast<int64_t>(p.tiles_n) * p.tiles_h * p.tiles_w;
 }
 
 std::string weight_shape(const Problem& problem, const WeightChoice& choice, WeightParams& params) {
@@ -114,12 +108,7 @@ std::string weight_shape(const Problem& problem, const WeightChoice& choice, Wei
   params.groups = static_cast<int32_t>(problem.groups);
   params.rows = static_cast<int32_t>(problem.group_in());
   params.columns = static_cast<int32_t>(problem.group_out());
-  params.tile_n = choice.tile_n;
-  params.tile_h = choice.tile_h;
-  params.tile_w = choice.tile_w;
-  params.tiles_n = static_cast<int32_t>(ceil_div(problem.batch, choice.tile_n));
-  params.tiles_h = static_cast<int32_t>(ceil_div(problem.h.in, choice.tile_h));
-  params.tiles_w = static_cast<int32_t>(ceil_div(problem.w.in, choice.tile_w));
+  set_tiles(problem, problem.h.in, problem.w.in, choice, params);
   params.tile_h_magic = magic_of(choice.tile_h);
   params.tile_w_magic = magic_of(choice.tile_w);
 

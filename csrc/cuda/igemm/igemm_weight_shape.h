@@ -30,8 +30,7 @@ bool writes_partials(const WeightParams& params);
 double carrying_cost(int mode, int run, int element_bytes);
 int x_producers(const WeightParams& params, int element_bytes);
 
-// Blocks' worth of dW, and tiles of K.
+// Blocks' worth of dW; tiles_of() says how many tiles of K.
 int64_t weight_combinations(const WeightParams& params);
-int64_t weight_tiles(const WeightParams& params);
 
 }  // namespace convt2d::cuda::igemm
