@@ -5,6 +5,7 @@
 # make matrix     that wheel under every Python x torch of tools/matrix.py
 # make oldest     compile and test from source against the oldest torch
 # make budgets    build time, wheel size and kernel count against their limits
+# make emulators  builds the three of benchmarks/kernels and runs them on one small case
 #
 # PYTHON=...      which Python makes the environment; the newest suitable one otherwise
 # VENV=none       use PYTHON (python3) as it is, torch included: no network, nothing installed in it
@@ -41,7 +42,8 @@ BUILD_WHEEL = $(PY) -m pip wheel --quiet --no-deps --no-index --no-build-isolati
 WHEEL = $$(ls -t dist/*.whl build/wheel/*.whl 2>/dev/null | head -n 1)
 FIND_PYTHON = $(or $(PYTHON),$$(sh tools/find_python.sh))
 
-.PHONY: demo test lint format wheel check-wheel check-config sdist matrix oldest budgets clean FORCE
+.PHONY: demo test lint format wheel check-wheel check-config sdist matrix oldest budgets emulators \
+        clean FORCE
 
 # From build/ and tests/, so that `import convt2d_ext` finds the installed wheel, not the sources.
 demo: build/installed
@@ -115,6 +117,16 @@ check-config: $(RELEASE_TOOLS)/ready
 
 budgets: $(READY)
 	$(PY) tools/budgets.py $(WHEEL)
+
+# With the CUDA toolkit of the newest build: where that had none, there are no kernels to emulate.
+emulators:
+	@toolkit=$$(sed -n 's|^nvcc = \(.*\)/bin/nvcc$$|\1|p' \
+		"$$(ls -t build/objects/*/build.ninja 2>/dev/null | head -n 1)" 2>/dev/null); \
+	if [ -z "$$toolkit" ]; then echo "no build with a CUDA toolkit: nothing to emulate"; exit 0; fi; \
+	set -e; export CUDA_HOME="$$toolkit" OPTIMIZE=0; \
+	benchmarks/kernels/emulate.sh fp16 nchw 1 op2; \
+	benchmarks/kernels/emulate_weight.sh fp16 nchw-nhwc 1 1 op2; \
+	benchmarks/kernels/emulate_hopper_weight.sh fp16 1 1 op2
 
 matrix:
 	$(FIND_PYTHON) tools/matrix.py $(WHEEL) $(MATRIX_ARGS)
