@@ -103,6 +103,10 @@ struct Wgmma;
 template <class T, int WIDTH>
 struct WgmmaTurned;
 
+// The same with a in registers, as mma.sync has it, and rows of b along K.
+template <class T, int WIDTH>
+struct WgmmaFetched;
+
 // The register lists of the instruction: names in the text, operands behind it.
 #define CONVT2D_NAMES_4 "%0, %1, %2, %3"
 #define CONVT2D_NAMES_8 CONVT2D_NAMES_4 ", %4, %5, %6, %7"
@@ -163,7 +167,25 @@ struct WgmmaTurned;
                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                    \
     }                                                                                        \
   };
+#define CONVT2D_WGMMA_FETCHED(TYPE, SHAPE, NAME, WIDTH, COUNT, TAIL, A0, A1, A2, A3, B)      \
+  template <>                                                                                \
+  struct WgmmaFetched<TYPE, WIDTH> {                                                         \
+    static __device__ __forceinline__ void add(float (&d)[COUNT], const uint32_t (&a)[4],    \
+                                               uint64_t b) {                                 \
+      asm volatile("wgmma.mma_async.sync.aligned.m64n" #WIDTH SHAPE NAME                     \
+                   " {" CONVT2D_NAMES_##COUNT "}, {%" A0 ", %" A1 ", %" A2 ", %" A3 "}, %" B \
+                                              ", 1, 1, 1" TAIL ";"                           \
+                   : CONVT2D_SUMS_##COUNT(0)                                                 \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                    \
+    }                                                                                        \
+  };
 #else
+#define CONVT2D_WGMMA_FETCHED(TYPE, SHAPE, NAME, WIDTH, COUNT, TAIL, A0, A1, A2, A3, B) \
+  template <>                                                                           \
+  struct WgmmaFetched<TYPE, WIDTH> {                                                    \
+    static __device__ __forceinline__ void add(float (&)[COUNT], const uint32_t (&)[4], \
+                                               uint64_t) {}                             \
+  };
 #define CONVT2D_WGMMA(TYPE, SHAPE, NAME, WIDTH, COUNT, TAIL, TURNED, A, B)              \
   template <>                                                                           \
   struct Wgmma<TYPE, WIDTH, TURNED> {                                                   \
@@ -194,6 +216,16 @@ CONVT2D_WGMMA_WIDTHS(float, "k8", ".f32.tf32.tf32", "", false)
 CONVT2D_WGMMA_TURNED_WIDTHS(__half, ".f32.f16.f16")
 CONVT2D_WGMMA_TURNED_WIDTHS(__nv_bfloat16, ".f32.bf16.bf16")
 
+#define CONVT2D_WGMMA_FETCHED_WIDTHS(TYPE, SHAPE, NAME, TAIL)                          \
+  CONVT2D_WGMMA_FETCHED(TYPE, SHAPE, NAME, 64, 32, TAIL, "32", "33", "34", "35", "36") \
+  CONVT2D_WGMMA_FETCHED(TYPE, SHAPE, NAME, 128, 64, TAIL, "64", "65", "66", "67", "68")
+
+CONVT2D_WGMMA_FETCHED_WIDTHS(__half, "k16", ".f32.f16.f16", ", 0")
+CONVT2D_WGMMA_FETCHED_WIDTHS(__nv_bfloat16, "k16", ".f32.bf16.bf16", ", 0")
+CONVT2D_WGMMA_FETCHED_WIDTHS(float, "k8", ".f32.tf32.tf32", "")
+
+#undef CONVT2D_WGMMA_FETCHED_WIDTHS
+#undef CONVT2D_WGMMA_FETCHED
 #undef CONVT2D_WGMMA_TURNED_WIDTHS
 #undef CONVT2D_WGMMA_TURNED
 #undef CONVT2D_WGMMA_WIDTHS

@@ -13,6 +13,8 @@
 // bytes are a slice, what one wgmma eats:
 //
 //   source    [slice][half][plane][pixel of the plane][16 B]    copied [pixel of a plane][slice][32 B]
+//                                                               flat   [64 pixels][K][128 B]
+//                                                               fetched [run of pixels][channel][512 B]
 //   weights   [slice][product][half][row][16 B]                 copied [product][row][slice][32 B], or
 //                                                             [product][block of columns][K][32 to 128 B]
 //
@@ -44,7 +46,7 @@ constexpr int kSliceBytes = 32;   // of a row
 constexpr int kSwizzleRows = 8;   // after which the pattern of a swizzled row comes again
 constexpr int kChannelRows = 64;  // channels a tile of channel rows has
 constexpr int kMaxStages = 8;
-constexpr int kMaxKernelTaps = 64;  // of turned kernels
+constexpr int kMaxKernelTaps = 64;  // of turned kernels and runs
 
 // How a block is divided. Sums of a consumer thread: width / 2 x operands x slots.
 struct TileRow {
@@ -55,6 +57,9 @@ struct TileRow {
   int slots;                    // phases with sums of their own
   bool columns_copied = false;  // the weights too, their columns contiguous: 16-bit NHWC forward
   bool turned = false;  // 16-bit rows of pixels (NCHW), which the producers turn in shared memory
+  bool flat = false;    // the same as they lie, and the weights: both turned by the tensor core
+  bool fetched =
+      false;  // the same of NCHW grad_input: the consumers fetch the pixels of all taps to registers
 };
 // The one table of tiles; hopper_gather_launch.cuh instantiates exactly these, by index.
 constexpr TileRow kTiles[] = {
@@ -66,14 +71,19 @@ constexpr TileRow kTiles[] = {
     {true, false, 128, 2, 1},   // many channels, stride 1
     {true, false, 128, 1, 2},   // stride 2 rows
     {true, false, 64, 1, 4},    // stride 3 and 4 rows, or stride 2 x 2
-    // What the copy engine serves, compiled apart: rows of pixels that are turned; channels.
+    // What the copy engine serves, compiled apart: rows of pixels that are turned, or are flat; channels.
     {false, true, 8, 2, 1, false, true},
     {false, true, 16, 2, 1, false, true},
     {false, true, 32, 2, 1, false, true},
     {false, true, 64, 2, 1, false, true},
+    {false, true, 128, 1, 1, false, true},
     {true, true, 128, 1, 1, false, true},
     {true, true, 64, 1, 2, false, true},
     {true, true, 32, 1, 4, false, true},
+    {false, true, 64, 2, 1, true, false, true},
+    {false, true, 128, 1, 1, true, false, true},
+    {false, true, 64, 2, 1, false, false, false, true},
+    {false, true, 128, 1, 1, false, false, false, true},
     {false, true, 8, 2, 1},
     {false, true, 16, 2, 1},
     {false, true, 32, 2, 1},
@@ -83,12 +93,15 @@ constexpr TileRow kTiles[] = {
     {false, true, 64, 2, 1, true},
     {false, true, 128, 1, 1, true},
 };
-// How many they are, in this order: what threads feed (of which the last are channel rows), turned rows, copied ones
+// How many they are, in this order: what threads feed (of which the last are channel rows), rows of pixels, copied ones
 // (of which the last have copied columns).
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
-constexpr int kTurnedTiles = 7, kCopiedTiles = 8, kColumnTiles = 3;
-constexpr int kFedTiles = kTileCount - kTurnedTiles - kCopiedTiles, kChannelTiles = 3;
+constexpr int kTurnedTiles = 10, kFetchedTiles = 2, kCopiedTiles = 8, kColumnTiles = 3;
+constexpr int kFedTiles = kTileCount - kTurnedTiles - kFetchedTiles - kCopiedTiles,
+              kChannelTiles = 3;
 static_assert(kTiles[kFedTiles - kChannelTiles].channel_rows && kTiles[kFedTiles].turned);
+static_assert(kTiles[kFedTiles + kTurnedTiles].fetched &&
+              kTiles[kFedTiles + kTurnedTiles + kFetchedTiles - 1].fetched);
 static_assert(kTiles[kTileCount - kCopiedTiles].copied &&
               kTiles[kTileCount - kColumnTiles].columns_copied);
 
@@ -123,12 +136,15 @@ CONVT2D_HOST_DEVICE constexpr int weight_rows(TileRow tile) {
 // How the source comes: a thread loads 8 channels of a pixel, whole slices, or vectors across K; or the
 // copy engine brings whole chunks.
 enum SourceMode : int32_t {
-  kPixels = 0,       // any strides
-  kVectors = 1,      // contiguous channels
-  kCopied = 2,       // the same, by the copy engine
-  kCopiedRows = 3,   // rows of pixels by the copy engine, then turned
-  kTurned = 4,       // 16 bytes of neighbouring pixels, turned on their way (hopper_turn.cuh)
-  kTurnedWords = 5,  // the same, word by word: rows are not made of whole vectors
+  kPixels = 0,      // any strides
+  kVectors = 1,     // contiguous channels
+  kCopied = 2,      // the same, by the copy engine
+  kCopiedRows = 3,  // rows of pixels by the copy engine, then turned
+  kFlat =
+      4,  // runs of 64 pixels by the copy engine, for positions that read no pixel but their own
+  kFetched = 5,      // runs of pixels by the copy engine, where a kernel is as large as its stride
+  kTurned = 6,       // 16 bytes of neighbouring pixels, turned on their way (hopper_turn.cuh)
+  kTurnedWords = 7,  // the same, word by word: rows are not made of whole vectors
 };
 
 // The same of the weights. Turned kernels come with pixels and turned pixels, the others with channels that
@@ -142,7 +158,12 @@ enum WeightMode : int32_t {
       3,  // columns of a tap contiguous, by the copy engine; the tensor core turns them
   kTurnedKernels = 4,  // [columns][taps] contiguous: NCHW forward
   kTurnedColumns = 5,  // columns of a tap contiguous: NHWC forward
+  kTurnedRuns = 6,     // [K][taps] contiguous for a column: NCHW grad_input
 };
+// Of which kernels there are turned runs: whose eight K a thread can hold, or which come apart in eights.
+CONVT2D_HOST_DEVICE constexpr bool turnable_run(int64_t taps) {
+  return taps <= 4 || taps == 9 || (taps % 8 == 0 && taps <= kMaxKernelTaps);
+}
 CONVT2D_HOST_DEVICE constexpr bool copied(WeightMode mode) {
   return mode == kWeightCopied || mode == kColumnsCopied;
 }
@@ -160,6 +181,7 @@ struct GatherParams {
   int32_t source_stride[4], destination_stride[4];                         // n, c, h, w
   int32_t weight_group, weight_reduce, weight_column, weight_h, weight_w;  // strides
   int32_t batch, groups, reduce, columns;                                  // channels a group
+  int32_t depth;  // K of all chunks: channels, or of fetched pixels their taps too
   int32_t element_bytes;
   AxisTable h, w;
   int32_t tile_n, tile_h, tile_w;     // positions of a tile that are used
@@ -182,7 +204,7 @@ struct GatherParams {
   int32_t weight_columns_first;  // of elements: neighbouring threads load neighbouring columns
   int32_t weight_vectors;        // what set_operands finds; weight_mode decides
   int32_t taps;                  // of a kernel
-  int32_t kernel_taps;           // the same of turned kernels, else 0
+  int32_t kernel_taps;           // the same of turned kernels and runs, else 0
   uint32_t kernel_taps_magic;
   int32_t store_mode;
   int32_t max_products;    // of any combination
@@ -199,12 +221,27 @@ struct TensorMaps {
 CONVT2D_HOST_DEVICE int chunk_bytes(const GatherParams& p) { return kSliceBytes << p.slice_shift; }
 // From a pixel to its neighbour in shared memory.
 CONVT2D_HOST_DEVICE int pixel_bytes(const GatherParams& p) {
-  return p.source_mode == kCopied ? chunk_bytes(p) : kHalfBytes;
+  return p.source_mode == kCopied || p.source_mode == kFlat ? chunk_bytes(p) : kHalfBytes;
+}
+constexpr int kFlatPixels = 64;  // of a box
+// Fetched pixels: [box][channel][512 B], the tile's rows of the source one after the other.
+constexpr int kFetchedRow = 512;                                 // bytes
+CONVT2D_HOST_DEVICE int fetched_pixels(const GatherParams& p) {  // of a box
+  return kFetchedRow / p.element_bytes;
+}
+CONVT2D_HOST_DEVICE int fetched_boxes(const GatherParams& p) {
+  const int pixels = p.tile_h * p.h.source_step * p.w.source_extent;
+  return (pixels + fetched_pixels(p) - 1) / fetched_pixels(p);
+}
+CONVT2D_HOST_DEVICE int fetched_channels(const GatherParams& p) {  // of a chunk
+  return chunk_bytes(p) / p.element_bytes / p.taps;
 }
 CONVT2D_HOST_DEVICE int plane_pixels(const GatherParams& p) {
   const int pixels = p.tile_n * p.plane_h * p.plane_w;
-  return p.source_mode == kCopied ? (pixels + kSwizzleRows - 1) / kSwizzleRows * kSwizzleRows
-                                  : pixels;
+  const int whole = p.source_mode == kCopied ? kSwizzleRows
+                    : p.source_mode == kFlat ? kFlatPixels
+                                             : 1;
+  return (pixels + whole - 1) / whole * whole;
 }
 // The planes of a patch come together, or one after the other, each with the products that read it.
 CONVT2D_HOST_DEVICE int planes_apart(const GatherParams& p) {
@@ -218,11 +255,13 @@ CONVT2D_HOST_DEVICE int patch_pixels(const GatherParams& p) {
 CONVT2D_HOST_DEVICE int source_half(const GatherParams& p) { return patch_pixels(p) * kHalfBytes; }
 CONVT2D_HOST_DEVICE int source_slice(const GatherParams& p) {
   return p.source_mode == kCopied ? kSliceBytes
+         : p.source_mode == kFlat ? kSliceBytes * kFlatPixels
                                   : (patch_pixels(p) * kSliceBytes + 127) / 128 * 128 + 32;
 }
 CONVT2D_HOST_DEVICE int patch_bytes(const GatherParams& p) {
-  return p.source_mode == kCopied ? patch_pixels(p) * chunk_bytes(p)
-                                  : source_slice(p) << p.slice_shift;
+  if (p.source_mode == kFetched) return fetched_boxes(p) * fetched_channels(p) * kFetchedRow;
+  return p.source_mode == kCopied || p.source_mode == kFlat ? patch_pixels(p) * chunk_bytes(p)
+                                                            : source_slice(p) << p.slice_shift;
 }
 // Copied rows: [image][row][channel of the chunk][pixel], so that neighbouring channels lie in different banks.
 constexpr int kRowStages = 2;
@@ -233,10 +272,11 @@ CONVT2D_HOST_DEVICE int row_stage_bytes(const GatherParams& p) {
   const int channels = chunk_bytes(p) / p.element_bytes;
   return (p.tile_n * p.load_h * channels * channel_bytes(p) + 127) / 128 * 128;
 }
-// Copied columns: a product is blocks of neighbouring columns, each a row for every K of a chunk.
+// Copied columns: a product is blocks of neighbouring columns, each a row for every K of a chunk. Of flat tiles, the
+// taps of a channel are columns.
 CONVT2D_HOST_DEVICE int column_row(const GatherParams& p) {  // bytes
   const int bytes = p.tile_channels * p.element_bytes;
-  return bytes < 128 ? bytes : 128;
+  return p.source_mode == kFlat || bytes > 128 ? 128 : bytes;
 }
 CONVT2D_HOST_DEVICE int column_block(const GatherParams& p) {
   return column_row(p) * (chunk_bytes(p) / p.element_bytes);

@@ -38,7 +38,9 @@ __device__ __forceinline__ void add_slices(Sums<ROW>& sum, int slot, uint64_t we
                                            uint32_t weight_step,
                                            const uint64_t (&pixels)[kTiles[ROW].operands],
                                            uint32_t source_step) {
-  using Multiply = Wgmma<typename M::Element, kTiles[ROW].width, kTiles[ROW].columns_copied>;
+  using Multiply =
+      std::conditional_t<kTiles[ROW].flat, WgmmaTurned<typename M::Element, kTiles[ROW].width>,
+                         Wgmma<typename M::Element, kTiles[ROW].width, kTiles[ROW].columns_copied>>;
 #pragma unroll
   for (int slice = 0; slice < COUNT; ++slice) {
     const uint64_t w = advance(weights, slice * weight_step);
@@ -52,6 +54,63 @@ __device__ __forceinline__ void add_slices(Sums<ROW>& sum, int slot, uint64_t we
       }
     }
   }
+}
+
+// Fetched pixels: where in a patch a lane finds what it holds of its two positions of each operand and of the two
+// halves of a slice: a word of one or two taps, which are K.
+template <class M, int ROW>
+__device__ __forceinline__ void find_pixels(const GatherParams& p, const int* positions,
+                                            uint32_t (&pixel)[kTiles[ROW].operands][2][2]) {
+  using T = typename M::Element;
+  constexpr TileRow tile = kTiles[ROW];
+  constexpr int kNumbers = 4 / int(sizeof(T));  // of a word
+  const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, taps_w = p.w.group[0].count;
+#pragma unroll
+  for (int o = 0; o < tile.operands; ++o)
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      const int position =
+          positions[(warp / 4 * tile.operands + o) * 64 + warp % 4 * 16 + row * 8 + (lane >> 2)];
+      const int h = position < 0 ? 0 : position >> 10 & 1023,
+                w = position < 0 ? 0 : position & 1023;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int k = ((lane & 3) + half * 4) * kNumbers, channel = k / p.taps,
+                  tap = k - channel * p.taps, tap_h = tap / taps_w, tap_w = tap - tap_h * taps_w;
+        const int run =
+            (h * p.h.source_step + tap_h) * p.w.source_extent + w * p.w.source_step + tap_w;
+        const int box = run / fetched_pixels(p);
+        pixel[o][row][half] = (box * fetched_channels(p) + channel) * kFetchedRow +
+                              (run - box * fetched_pixels(p)) * int(sizeof(T));
+      }
+    }
+}
+
+// Multiplies all slices of a chunk with fetched pixels. What the multiplications read stays until they are done; the
+// other consumer groups multiply meanwhile.
+template <class M, int ROW, int COUNT, class Issued>
+__device__ __forceinline__ void add_fetched(Sums<ROW>& sum, uint64_t weights, uint32_t weight_step,
+                                            uint32_t patch,
+                                            const uint32_t (&pixel)[kTiles[ROW].operands][2][2],
+                                            uint32_t slice_bytes, Issued&& issued) {
+  using Multiply = WgmmaFetched<typename M::Element, kTiles[ROW].width>;
+  uint32_t word[COUNT][kTiles[ROW].operands][4];
+#pragma unroll
+  for (int slice = 0; slice < COUNT; ++slice)
+#pragma unroll
+    for (int o = 0; o < kTiles[ROW].operands; ++o)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        word[slice][o][i] = load_shared_4(patch + pixel[o][i % 2][i / 2] + slice * slice_bytes);
+  wgmma_fence();
+#pragma unroll
+  for (int slice = 0; slice < COUNT; ++slice)
+#pragma unroll
+    for (int o = 0; o < kTiles[ROW].operands; ++o)
+      Multiply::add(sum[o][0], word[slice][o], advance(weights, slice * weight_step));
+  wgmma_commit();
+  issued();
+  wgmma_wait<0>();
 }
 
 template <class M, int ROW>
@@ -69,8 +128,9 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
   const int lane = threadIdx.x & 31, group = threadIdx.x / 128;
   const int tiles = p.tiles_n * p.tiles_h * p.tiles_w;
   const uint64_t source_layout =
-      straight(tile) ? swizzled_layout(chunk_bytes(p), group_pixels(p) * pixel_bytes(p))
-                     : operand_layout(source_half(p), group_pixels(p) * kHalfBytes);
+      tile.flat        ? turned_layout(kFlatPixels * int(sizeof(T)), 0)
+      : straight(tile) ? swizzled_layout(chunk_bytes(p), group_pixels(p) * pixel_bytes(p))
+                       : operand_layout(source_half(p), group_pixels(p) * kHalfBytes);
   const uint64_t weight_layout =
       tile.columns_copied ? turned_layout(column_row(p), column_block(p))
       : tile.copied && p.weight_mode == kWeightCopied
@@ -80,6 +140,10 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
 #pragma unroll
   for (int o = 0; o < tile.operands; ++o)
     first_pixel[o] = operand_pixel(p, tile, group * tile.operands + o) * pixel_bytes(p);
+
+  uint32_t pixel[tile.operands][2][2];
+  if constexpr (tile.fetched)
+    find_pixels<M, ROW>(p, reinterpret_cast<const int*>(smem + map.positions), pixel);
 
   if (!p.weight_stages) {
     bring_all_weights<M, ROW>(p, at, maps, places, map.weight_stage);
@@ -142,6 +206,18 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
             const int end = min(slot_last, to);
 #pragma unroll 1
             for (int i = max(slot_first, from); i < end; ++i) {
+              if constexpr (tile.fetched) {
+                const uint64_t w = operand(weight_layout, weights + i * product_stride);
+                const uint32_t next = M::kRow * kFetchedRow / p.taps;
+                if (slices == 4) {
+                  add_fetched<M, ROW, 4>(sum, w, weight_step, patch, pixel, next, give_back);
+                } else if (slices == 2) {
+                  add_fetched<M, ROW, 2>(sum, w, weight_step, patch, pixel, next, give_back);
+                } else {
+                  add_fetched<M, ROW, 1>(sum, w, weight_step, patch, pixel, next, give_back);
+                }
+                continue;
+              }
               const uint32_t pixels = patch + load_shared_4(loop.shifts + i * 4);
               const uint64_t w = operand(weight_layout, weights + i * product_stride);
               uint64_t x[tile.operands];

@@ -25,13 +25,13 @@ TensorBox box_of(const void* base, int element_bytes, const Axis (&axis)[AXES]) 
 }
 
 int64_t source_channels(const GatherParams& p) { return static_cast<int64_t>(p.groups) * p.reduce; }
-int32_t depth(const GatherParams& p) { return chunk_bytes(p) / p.element_bytes; }
+int32_t chunk_depth(const GatherParams& p) { return chunk_bytes(p) / p.element_bytes; }
 
 // A box is one plane of a patch, one chunk of its channels.
 TensorBox source_box(const GatherParams& p) {
   const int64_t channels = source_channels(p), row = channels * p.w.source_extent;
   return box_of(p.source, p.element_bytes,
-                {Axis{channels, 1, depth(p), 1},
+                {Axis{channels, 1, chunk_depth(p), 1},
                  {p.w.source_extent, channels, p.plane_w, p.w.source_step},
                  {p.h.source_extent, row, p.plane_h, p.h.source_step},
                  {p.batch, row * p.h.source_extent, p.tile_n, 1}});
@@ -43,9 +43,25 @@ TensorBox rows_box(const GatherParams& p) {
                 image = row * p.h.source_extent;
   TensorBox box = box_of(p.source, p.element_bytes,
                          {Axis{row, 1, p.copied_w, 1},
-                          {channels, image, depth(p), 1},
+                          {channels, image, chunk_depth(p), 1},
                           {p.h.source_extent, row, p.load_h, 1},
                           {p.batch, image * channels, p.tile_n, 1}});
+  box.swizzled = false;
+  return box;
+}
+
+// A box is some neighbouring pixels of an image, one chunk of its channels.
+TensorBox run_box(const GatherParams& p, int pixels, int channels_of_chunk) {
+  const int64_t channels = source_channels(p), image = p.h.source_extent * p.w.source_extent;
+  return box_of(p.source, p.element_bytes,
+                {Axis{image, 1, pixels, 1},
+                 {channels, image, channels_of_chunk, 1},
+                 {p.batch, image * channels, 1, 1},
+                 {1, image * channels * p.batch, 1, 1}});
+}
+TensorBox flat_box(const GatherParams& p) { return run_box(p, kFlatPixels, chunk_depth(p)); }
+TensorBox fetched_box(const GatherParams& p) {
+  TensorBox box = run_box(p, fetched_pixels(p), fetched_channels(p));
   box.swizzled = false;
   return box;
 }
@@ -57,20 +73,31 @@ TensorBox weight_box(const GatherParams& p, TileRow tile) {
   const int64_t channels = static_cast<int64_t>(p.groups) * p.columns;
   const int64_t channel = static_cast<int64_t>(p.taps) * p.reduce;
   return box_of(p.weight, p.element_bytes,
-                {Axis{channel, 1, depth(p), 1},
+                {Axis{channel, 1, chunk_depth(p), 1},
                  {2, channel, 2, 1},
                  {4, 2 * run * channel, 4, 1},
                  {run, 2 * channel, run, 1},
                  {channels / (8 * run), 8 * run * channel, weight_rows(tile) / (8 * run), 1}});
 }
 
+// The same where all taps are K and the rows have their own order.
+TensorBox run_weight_box(const GatherParams& p, TileRow tile) {
+  const int64_t channels = static_cast<int64_t>(p.groups) * p.columns;
+  return box_of(p.weight, p.element_bytes,
+                {Axis{p.depth, 1, chunk_depth(p), 1},
+                 {channels, p.depth, weight_rows(tile), 1},
+                 {1, channels * p.depth, 1, 1},
+                 {1, channels * p.depth, 1, 1}});
+}
+
 // A box is a block of neighbouring columns of one tap, one chunk.
 TensorBox column_box(const GatherParams& p) {
   const int64_t channels = source_channels(p), channel = static_cast<int64_t>(p.taps) * p.columns;
+  const int64_t taps = p.source_mode == kFlat ? 1 : p.taps;  // that are not columns
   return box_of(p.weight, p.element_bytes,
-                {Axis{p.columns, 1, column_row(p) / p.element_bytes, 1},
-                 {p.taps, p.columns, 1, 1},
-                 {channels, channel, depth(p), 1},
+                {Axis{channel / taps, 1, column_row(p) / p.element_bytes, 1},
+                 {taps, channel / taps, 1, 1},
+                 {channels, channel, chunk_depth(p), 1},
                  {1, channel * channels, 1, 1}});
 }
 
@@ -78,8 +105,13 @@ TensorBox column_box(const GatherParams& p) {
 
 TensorMaps maps_of(const GatherParams& params, TileRow tile) {
   TensorMaps maps{};
-  if (tile.copied) maps.source = encode(tile.turned ? rows_box(params) : source_box(params));
-  if (params.weight_mode == kWeightCopied) maps.weight = encode(weight_box(params, tile));
+  if (tile.copied)
+    maps.source = encode(tile.turned    ? rows_box(params)
+                         : tile.flat    ? flat_box(params)
+                         : tile.fetched ? fetched_box(params)
+                                        : source_box(params));
+  if (params.weight_mode == kWeightCopied)
+    maps.weight = encode(tile.fetched ? run_weight_box(params, tile) : weight_box(params, tile));
   if (params.weight_mode == kColumnsCopied) maps.weight = encode(column_box(params));
   return maps;
 }

@@ -11,35 +11,39 @@
 namespace convt2d::cuda::hopper {
 namespace {
 
-// Cycles of one multiprocessor; fitted to 12856 plans of bench/layers.json on the H200 (kernel_bench sweep, fp16
-// and tf32, both layouts, forward and grad_input; 2026-11-21).
-constexpr double kClock = 1700;          // cycles a microsecond
-constexpr double kLaunch = 10.2;         // us, empty kernel, tables, first loads, last stores
-constexpr double kPiece = 585;           // a buffer handed over and back
-constexpr double kBatch = 1074;          // a batch of loads on its way
-constexpr double kParcel = 89.6;         // a parcel of each thread of a producer group
-constexpr double kProduct = 66.6;        // beside the multiplications of a product
-constexpr double kTurnedHalf = 122;      // of turned ones
-constexpr double kStored = 0.288;        // a sum of each consumer thread
-constexpr double kStaged = 8.11;         // a byte of it where rows are staged
-constexpr double kSectorStored = 0.774;  // 32 bytes on their way to L2
-constexpr double kRagged = 0.821;        // what the ends of a run add, in sectors
-constexpr double kTile = 3020;           // tables of a tile, first product, last product
-constexpr double kOverlap = 0.476;       // how much of the lesser work hides behind the greatest
-constexpr double kStalls = 1.2;          // what nothing above accounts for
-constexpr double kPlanes = 1.21;         // 16-bit NCHW in grad_input
-constexpr double kOdd = 1.6;             // an odd number of column phases in NCHW rows of pixels
-constexpr double kEngine = 77.7;         // bytes a cycle of the copy engine
-constexpr double kTurnedRow = 34.7;      // 32 pixels of 16 bytes along K, in shared memory
-constexpr double kUnderWay = 1845;       // from asking for a buffer to having it
-constexpr double kEngineRow = 0.632;     // beside its bytes, a row of a pixel or of weights
-constexpr double kEngineOverlap = 0.47;  // as kOverlap, with more and lighter consumers
-constexpr double kOneGroup = 1.39;       // filling by one producer group, over two
-constexpr double kTurnover = 177;  // from one buffer to the next, where the copy engine fills them
-constexpr double kFedTurnover = 173;   // where threads do
-constexpr double kEngineStalls = 1.1;  // as kStalls
-constexpr double kBeside = 0.0271;     // of the lesser of work and bytes
-constexpr double kWeights = 5.03;      // filling a buffer with weights, over one with pixels
+// Cycles of one multiprocessor; fitted to 13570 plans of bench/layers.json on the H200 (kernel_bench sweep, fp16
+// and tf32, both layouts, forward and grad_input; 2026-11-22).
+constexpr double kClock = 1700;     // cycles a microsecond
+constexpr double kLaunch = 11;      // us, empty kernel, tables, first loads, last stores
+constexpr double kPiece = 1238;     // a buffer handed over and back
+constexpr double kBatch = 1092;     // a batch of loads on its way
+constexpr double kParcel = 168;     // a parcel of each thread of a producer group
+constexpr double kProduct = 60;     // beside the multiplications of a product
+constexpr double kTurnedHalf = 99;  // of turned ones
+constexpr double kTurnedRun = 111;  // of turned runs
+constexpr double kFetchedWord =
+    2.59;  // multiplying with words that consumers fetch, over shared memory
+constexpr double kStored = 0.116;         // a sum of each consumer thread
+constexpr double kStaged = 7.45;          // a byte of it where rows are staged
+constexpr double kSectorStored = 0.774;   // 32 bytes on their way to L2
+constexpr double kRagged = 0.663;         // what the ends of a run add, in sectors
+constexpr double kTile = 1436;            // tables of a tile, first product, last product
+constexpr double kOverlap = 0.466;        // how much of the lesser work hides behind the greatest
+constexpr double kStalls = 1.2;           // what nothing above accounts for
+constexpr double kPlanes = 1.16;          // 16-bit NCHW in grad_input
+constexpr double kOdd = 1.91;             // an odd number of column phases in NCHW rows of pixels
+constexpr double kEngine = 39.3;          // bytes a cycle of the copy engine
+constexpr double kTurnedRow = 91.5;       // 32 pixels of 16 bytes along K, in shared memory
+constexpr double kUnderWay = 2668;        // from asking for a buffer to having it
+constexpr double kEngineRow = 0.404;      // beside its bytes, a row of a pixel or of weights
+constexpr double kEngineOverlap = 0.455;  // as kOverlap, with more and lighter consumers
+constexpr double kOneGroup = 0.939;       // filling by one producer group, over two
+constexpr double kTurnedAlone = 1.95;     // of turned weights: nobody loads while they are stored
+constexpr double kTurnover = 81.4;  // from one buffer to the next, where the copy engine fills them
+constexpr double kFedTurnover = 50.3;   // where threads do
+constexpr double kEngineStalls = 1.05;  // as kStalls
+constexpr double kBeside = 0.0402;      // of the lesser of work and bytes
+constexpr double kWeights = 3.17;       // filling a buffer with weights, over one with pixels
 
 // What brings a buffer: parcels, how many of them a thread has on their way, and cycles each.
 struct Load {
@@ -68,6 +72,8 @@ Load weight_load(const GatherParams& p, TileRow tile, bool half) {
   if (p.weight_mode < kTurnedKernels)
     return {p.part_products * weight_rows(tile) * slices * (half ? 2 : 1), tile.copied ? 4.0 : 6.0,
             kParcel * kWeights};
+  if (p.weight_mode == kTurnedRuns)
+    return {std::ceil(p.tile_channels / 32.0) * 32 * p.taps * slices * 2, 8, kTurnedRun};
   const double units = p.kernel_taps ? 1 : p.part_products * stacked(p, tile);
   const double neighbours = p.tile_channels * std::max(p.kernel_taps, 1);
   return {std::ceil(neighbours / 32) * units * 64 * slices, 8, kTurnedHalf};
@@ -80,7 +86,8 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
   const bool half = size == 2;
   const AxisTotals h = totals(p.h), w = totals(p.w);
   const double phase_groups = static_cast<double>(p.h.groups) * p.w.groups;
-  const double products = (tile.channel_rows ? h.taps * w.taps : h.steps * w.steps) / phase_groups;
+  const double products =
+      tile.fetched ? 1 : (tile.channel_rows ? h.taps * w.taps : h.steps * w.steps) / phase_groups;
   const double slices = 1 << p.slice_shift, k_slices = p.chunks * slices;
 
   // Buffers of the source and of the weights that a chunk fills.
@@ -88,29 +95,33 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
   const double parts =
       p.weight_stages ? pieces * std::ceil(products / pieces / p.part_products) : 0;
   // A wgmma takes as long as its multiplications, or as reading both operands, 128 bytes a cycle.
-  const double multiply = std::max(tile.width / 2.0, (64 + tile.width) / 4.0);
+  const double multiply =
+      std::max(tile.width / 2.0, (64 + tile.width) / 4.0) * (tile.fetched ? kFetchedWord : 1);
   const double mma = products * (k_slices * consumer_groups(tile) * tile.operands * multiply +
                                  p.chunks * kProduct) +
                      p.chunks * (pieces + parts) * (tile.copied ? kTurnover : kFedTurnover);
 
   const double units = source_units(p);
   const double source_fill =
-      tile.turned   ? p.tile_n * p.load_h * std::ceil(p.load_w / 32.0) * 2 * slices * kTurnedRow
-      : tile.copied ? copied_fill(patch_pixels(p), chunk_bytes(p), p.source_stages)
-                    : fill_cycles(source_load(p, half));
+      tile.turned    ? p.tile_n * p.load_h * std::ceil(p.load_w / 32.0) * 2 * slices * kTurnedRow
+      : tile.fetched ? copied_fill(patch_bytes(p) / kFetchedRow, kFetchedRow, p.source_stages)
+      : tile.copied  ? copied_fill(patch_pixels(p), chunk_bytes(p), p.source_stages)
+                     : fill_cycles(source_load(p, half));
   const double weight_fill =
       copied(p.weight_mode)
           ? copied_fill(part_bytes(p, tile) / chunk_bytes(p), chunk_bytes(p), p.weight_stages)
-          : fill_cycles(weight_load(p, tile, half)) * (tile.copied ? kOneGroup : 1);
+          : fill_cycles(weight_load(p, tile, half)) * (tile.copied ? kOneGroup : 1) *
+                (tile.turned && p.weight_mode >= kTurnedKernels ? kTurnedAlone : 1);
   const double row_bytes = p.load_w * (p.source_mode >= kTurned ? 16 : size);
-  const double source_sectors =
-      p.source_mode == kVectors ? units * k_slices
-      : p.source_mode == kCopied
-          ? double(patch_pixels(p)) * pieces * k_slices
-          : p.tile_n * p.load_h * (row_bytes / 32 + 0.6) * k_slices * (kSliceBytes / size);
+  const double source_sectors = p.source_mode == kVectors ? units * k_slices
+                                : tile.fetched            ? patch_bytes(p) / 32.0 * p.chunks
+                                : straight(tile) ? double(patch_pixels(p)) * pieces * k_slices
+                                                 : p.tile_n * p.load_h * (row_bytes / 32 + 0.6) *
+                                                       k_slices * (kSliceBytes / size);
   // Weights lie with their taps side by side, of which a combination may use a part only.
-  const double tap_sectors =
-      problem.w_layout == Layout::nhwc ? products : double(problem.h.kernel) * problem.w.kernel;
+  const double tap_sectors = problem.w_layout == Layout::nhwc || tile.fetched
+                                 ? products
+                                 : double(problem.h.kernel) * problem.w.kernel;
   const double weight_sectors = p.weight_stages ? tap_sectors * weight_rows(tile) * k_slices : 0;
   const double produce =
       std::max(p.chunks * (pieces * source_fill + parts * weight_fill), weight_sectors);
@@ -274,7 +285,6 @@ std::vector<GatherCandidate> gather_candidates(const Problem& problem, const Dev
   const bool forward = problem.direction == Direction::fwd;
   const Layout destination = forward ? problem.y_layout : problem.x_layout;
   const int64_t columns = forward ? problem.group_out() : problem.group_in();
-  const int64_t reduce = forward ? problem.group_in() : problem.group_out();
   const int slice = element_size(problem.dtype) == 2 ? 16 : 8;
   std::vector<GatherCandidate> found;
   bool columns_copied = false;
@@ -295,10 +305,10 @@ std::vector<GatherCandidate> gather_candidates(const Problem& problem, const Dev
         gather_shape(problem, choice, params);
         const int walkers = walkers_for(params, device);
         for (int shift = 0; shift <= 2; ++shift) {
-          if (shift > 0 && reduce <= slice << (shift - 1)) break;
+          if (shift > 0 && params.depth <= slice << (shift - 1)) break;
           choice.slice_shift = shift;
           params.chunks =
-              static_cast<int32_t>(ceil_div(reduce, static_cast<int64_t>(slice) << shift));
+              static_cast<int32_t>(ceil_div(params.depth, static_cast<int64_t>(slice) << shift));
           // All weights, or parts of a chunk's; then as many patches as there is room for.
           const int products =
               std::max(1, planes_apart(params) > 1 ? params.plane_products : params.max_products);
@@ -364,9 +374,11 @@ Plan plan_of(const GatherCandidate& candidate) {
       std::to_string(c.tile_w) + (c.operand_columns ? " in columns" : " in runs") + ", K " +
       std::to_string(kSliceBytes << c.slice_shift) + " bytes x " + std::to_string(c.source_stages) +
       " stages, " +
-      (tile.turned   ? "copied and turned, "
-       : tile.copied ? "copied, "
-                     : "") +
+      (tile.turned    ? "copied and turned, "
+       : tile.flat    ? "copied as it lies, "
+       : tile.fetched ? "copied as it lies and fetched, "
+       : tile.copied  ? "copied, "
+                      : "") +
       (c.weight_stages ? "weights " + std::to_string(c.part_products) + " products x " +
                              std::to_string(c.weight_stages) + " stages"
                        : "weights resident");

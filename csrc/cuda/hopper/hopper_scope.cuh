@@ -29,6 +29,7 @@ __device__ __forceinline__ Scope scope_of(const GatherParams& p, TileRow tile) {
   } else {
     at.products = gh.count * gw.count;
   }
+  if (tile.fetched) at.products = 1;  // its taps are K
   at.parts = (at.products + p.part_products - 1) / p.part_products;
   return at;
 }
@@ -136,7 +137,7 @@ __device__ __forceinline__ void build_firsts(const GatherParams& p, const Scope&
   for (int plane = threadIdx.x; plane <= p.planes_h * p.planes_w; plane += threads(tile)) {
     const Tally h = tally(p.h, gh, at.low_h, plane / p.planes_w, 0);
     const Tally w = tally(p.w, gw, at.low_w, plane % p.planes_w, 0);
-    firsts[plane] = h.below * gw.count + h.same * w.below;
+    firsts[plane] = tile.fetched ? plane : h.below * gw.count + h.same * w.below;
   }
 }
 
@@ -146,6 +147,7 @@ __device__ __forceinline__ void build_products(const GatherParams& p, const Scop
                                                int* shifts, int* taps) {
   const AxisGroup &gh = p.h.group[at.group_h], &gw = p.w.group[at.group_w];
   const int stack = stacked(p, tile);
+  if (tile.fetched) return;
   for (int i = threadIdx.x; i < gh.count * gw.count; i += threads(tile)) {
     const AxisStep& h = p.h.step[gh.first + i / gw.count];
     const AxisStep& w = p.w.step[gw.first + i % gw.count];

@@ -59,7 +59,71 @@ bool all_tapped(const GatherParams& p) {
 
 // Whether copies of a chunk end where their group ends, or find nothing there.
 bool chunks_in_groups(const GatherParams& p, int vector) {
-  return p.groups == 1 || p.reduce % (8 * vector) == 0;
+  return p.groups == 1 || p.depth % (8 * vector) == 0;
+}
+
+// Whether each output of an axis is one tap of one source element, and the taps are in the order of the phases.
+bool one_tap_each(const AxisTable& axis, int64_t kernel) {
+  const AxisGroup& only = axis.group[0];
+  bool in_order = axis.groups == 1 && only.count == 1 && only.phases == kernel;
+  for (int i = 0; in_order && i < only.phases; ++i)
+    in_order = only.taps[i] == 1 && only.first_tap[i] == i && axis.step[only.first].offset == 0;
+  return in_order;
+}
+
+// Why the tensor core cannot take pixels and weights as they lie, or an empty string.
+std::string flat_shape(const Problem& problem, const GatherChoice& choice, const GatherParams& p,
+                       int vector) {
+  if (!(element_size(problem.dtype) == 2 && problem.direction == Direction::fwd &&
+        problem.x_layout == Layout::nchw && problem.w_layout == Layout::nchw &&
+        problem.y_layout == Layout::nchw))
+    return "flat tiles are for 16-bit NCHW";
+  if (!one_tap_each(p.h, problem.h.kernel) || !one_tap_each(p.w, problem.w.kernel))
+    return "a position reads other pixels than its own";
+  // Beyond the end of a row lies the next one, not zeros.
+  if (position_extent(p.w) != problem.w.in) return "rows end with outputs that no pixel reaches";
+  const int64_t taps = problem.h.kernel * problem.w.kernel;
+  if (problem.h.in * problem.w.in % vector != 0 || p.columns * taps % vector != 0 ||
+      (p.column_tiles > 1 && p.tile_channels * taps % vector != 0))
+    return "planes or weights are not whole vectors";
+  // The pixels of a tile are neighbours, and the first of them starts a vector.
+  const bool rows = p.tile_w == problem.w.in,
+             starts = rows ? p.tiles_h == 1 || p.tile_h * problem.w.in % vector == 0
+                           : p.tile_h == 1 && p.tile_w % vector == 0 && problem.w.in % vector == 0;
+  if (choice.operand_columns != 0 || p.tile_n != 1 || !starts)
+    return "a tile is not a run of whole vectors";
+  if (!chunks_in_groups(p, vector)) return "chunks reach beyond their group";
+  return {};
+}
+
+// Whether each source element is one tap of one position, in the order of the taps.
+bool kernel_is_stride(const AxisTable& axis, int64_t kernel) {
+  const AxisGroup& only = axis.group[0];
+  bool in_order = axis.groups == 1 && only.count == kernel && axis.source_step == kernel &&
+                  only.first_tap[0] == 0 && axis.tap_step == 1;
+  for (int i = 0; in_order && i < only.count; ++i)
+    in_order = axis.step[only.first + i].offset == i && axis.step[only.first + i].rank[0] == i;
+  return in_order;
+}
+
+// Why consumers cannot fetch pixels as they lie, or an empty string.
+std::string fetched_shape(const Problem& problem, const GatherChoice& choice, const GatherParams& p,
+                          int slice, int vector) {
+  if (!(problem.direction == Direction::grad_input && problem.x_layout == Layout::nchw &&
+        problem.w_layout == Layout::nchw && problem.y_layout == Layout::nchw))
+    return "pixels are fetched in NCHW grad_input";
+  if (!kernel_is_stride(p.h, problem.h.kernel) || !kernel_is_stride(p.w, problem.w.kernel))
+    return "the kernel is not as large as its stride";
+  if (slice % p.taps != 0) return "a slice of K is not whole kernels";
+  if (vector == 8 && (problem.w.kernel % 2 != 0 || problem.w.out % 2 != 0))
+    return "taps are not pairs of neighbours";
+  const bool starts = p.tiles_h == 1 || p.tile_h * problem.h.stride * problem.w.out % vector == 0;
+  if (choice.operand_columns != 0 || p.tile_n != 1 || p.tile_w != problem.w.in || !starts)
+    return "a tile is not whole rows";
+  if (problem.h.out * problem.w.out % vector != 0 || p.depth % vector != 0)
+    return "planes or weights are not whole vectors";
+  if (!chunks_in_groups(p, vector)) return "chunks reach beyond their group";
+  return {};
 }
 
 // How weights come if a stage holds all products of a chunk.
@@ -72,6 +136,8 @@ WeightMode whole_weight_mode(const Problem& problem, TileRow tile, const GatherP
            (p.column_tiles == 1 || p.tile_channels * each % vector == 0);
   };
   const bool half = element_size(problem.dtype) == 2;
+  if (p.source_mode == kFlat) return kColumnsCopied;
+  if (p.source_mode == kFetched) return kWeightCopied;
   if (p.source_mode == kVectors || p.source_mode == kCopied) {
     if (problem.w_layout != Layout::nhwc) return kElements;
     if (tile.columns_copied) return kColumnsCopied;
@@ -80,9 +146,11 @@ WeightMode whole_weight_mode(const Problem& problem, TileRow tile, const GatherP
     if (!forward) return whole ? kWeightCopied : kWeightVectors;
     return half && even(1) ? kTurnedColumns : kElements;
   }
-  const bool turned = half && forward && problem.w_layout == Layout::nchw && even(taps) &&
-                      taps <= kMaxKernelTaps && (tile.channel_rows || all_tapped(p));
-  return turned ? kTurnedKernels : kElements;
+  if (!half || problem.w_layout != Layout::nchw) return kElements;
+  const bool run = turnable_run(taps) && p.reduce % vector == 0 && p.source_mode != kPixels;
+  if (!forward) return run ? kTurnedRuns : kElements;
+  const bool kernels = even(taps) && taps <= kMaxKernelTaps && (tile.channel_rows || all_tapped(p));
+  return kernels ? kTurnedKernels : kElements;
 }
 
 }  // namespace
@@ -108,6 +176,8 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
   params = {};
   params.element_bytes = static_cast<int32_t>(element_size(problem.dtype));
   set_extents(problem, params);
+  params.taps = static_cast<int32_t>(problem.h.kernel * problem.w.kernel);
+  params.depth = params.reduce * (tile.fetched ? params.taps : 1);
 
   const auto slots = [&](const Axis& axis, int most) {
     return static_cast<int>(std::min<int64_t>(most, phases_of(problem, axis)));
@@ -139,27 +209,37 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
   const bool turned = half && source == Layout::nchw && params.w.source_extent % 2 == 0 &&
                       w.count == step && vector % step == 0;
   const bool channels_last = source == Layout::nhwc && params.reduce % vector == 0;
-  if (straight(tile) && !channels_last) return "the source's channels are not whole vectors";
+  if (tile.flat)
+    if (std::string reason = flat_shape(problem, choice, params, vector); !reason.empty())
+      return reason;
+  if (tile.fetched)
+    if (std::string reason = fetched_shape(problem, choice, params, slice, vector); !reason.empty())
+      return reason;
+  const bool by_channel = straight(tile) && !tile.flat && !tile.fetched;
+  if (by_channel && !channels_last) return "the source's channels are not whole vectors";
   // Boxes are whole rows of neighbouring pixels, so every residue is there.
   if (tile.turned && (h.count != params.h.source_step || w.count != step))
     return "the copied rows have pixels that no tap reads";
   if (tile.turned && !(half && source == Layout::nchw && params.w.source_extent % vector == 0))
     return "the source's rows are not whole vectors of 16-bit numbers";
   params.source_mode = tile.turned                            ? kCopiedRows
+                       : tile.flat                            ? kFlat
+                       : tile.fetched                         ? kFetched
                        : tile.copied                          ? kCopied
                        : channels_last                        ? kVectors
                        : !turned                              ? kPixels
                        : params.w.source_extent % vector == 0 ? kTurned
                                                               : kTurnedWords;
-  if (tile.columns_copied && !(half && forward && runs && problem.w_layout == Layout::nhwc &&
-                               chunks_in_groups(params, vector)))
+  if (tile.columns_copied && !tile.flat &&
+      !(half && forward && runs && problem.w_layout == Layout::nhwc &&
+        chunks_in_groups(params, vector)))
     return "the copy engine cannot bring these weights";
   params.plane_h = h.extent;
   params.plane_w = w.extent;
-  params.planes_h = h.count;
-  params.planes_w = w.count;
-  params.load_h = h.extent * h.count;
-  params.load_w = w.extent * w.count;
+  params.planes_h = tile.fetched ? 1 : h.count;
+  params.planes_w = tile.fetched ? 1 : w.count;
+  params.load_h = h.extent * params.planes_h;
+  params.load_w = w.extent * params.planes_w;
   if (params.source_mode >= kTurned) {
     const int lead = lead_of(params, params.source_mode == kTurned ? vector : 2);
     params.load_w = static_cast<int32_t>(ceil_div(lead + w.extent * w.count, vector));
@@ -176,10 +256,10 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
   // Of what the copy engine brings at once, skipped pixels included.
   if (tile.turned && std::max({params.copied_w, params.load_h, choice.tile_n}) > kMostSpan)
     return "a tile is too long for the copy engine";
-  if (straight(tile) && std::max(params.h.source_step, step) > kMostStep)
+  if (by_channel && std::max(params.h.source_step, step) > kMostStep)
     return "the copy engine steps over 7 pixels at most";
-  if (straight(tile) && std::max({(h.extent - 1) * params.h.source_step + 1,
-                                  (w.extent - 1) * step + 1, choice.tile_n}) > kMostSpan)
+  if (by_channel && std::max({(h.extent - 1) * params.h.source_step + 1, (w.extent - 1) * step + 1,
+                              choice.tile_n}) > kMostSpan)
     return "a tile is too long for the copy engine";
 
   params.operand_columns = choice.operand_columns;
@@ -201,7 +281,7 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
   const int farthest = last + (patch_pixels(params) - plane_pixels(params)) +
                        span_of(params.h) / params.h.source_step * w.extent +
                        span_of(params.w) / step;
-  params.overrun = std::max(0, farthest - patch_pixels(params));
+  params.overrun = tile.fetched ? 0 : std::max(0, farthest - patch_pixels(params));
 
   for (int i = 0; i < params.h.groups; ++i)
     for (int j = 0; j < params.w.groups; ++j) {
@@ -212,18 +292,20 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
       for (int a = 0; a < gh.phases; ++a)
         for (int b = 0; b < gw.phases; ++b) products += gh.taps[a] * gw.taps[b];
       if (!tile.channel_rows) products = gh.count * gw.count;
+      if (tile.fetched) products = params.plane_products = 1;
       params.max_products = std::max(params.max_products, products);
     }
   params.chunks = static_cast<int32_t>(
-      ceil_div(params.reduce, static_cast<int64_t>(slice) << choice.slice_shift));
+      ceil_div(params.depth, static_cast<int64_t>(slice) << choice.slice_shift));
   params.whole_weight_mode = whole_weight_mode(problem, tile, params, vector);
-  params.taps = static_cast<int32_t>(problem.h.kernel * problem.w.kernel);
-  params.kernel_taps = params.whole_weight_mode == kTurnedKernels ? params.taps : 0;
+  const bool kernels = params.whole_weight_mode == kTurnedKernels;
+  params.kernel_taps = kernels || params.whole_weight_mode == kTurnedRuns ? params.taps : 0;
   params.kernel_taps_magic = magic_of(std::max(params.kernel_taps, 1));
   set_buffers(choice, params);
   if (std::max({params.tile_n, params.tile_h, params.tile_w}) > 1023) return "a tile is too long";
   const int64_t units = static_cast<int64_t>(params.tile_n) * params.load_h * params.load_w;
-  const int64_t neighbours = static_cast<int64_t>(params.tile_channels) * params.kernel_taps;
+  const int64_t neighbours =
+      kernels ? static_cast<int64_t>(params.tile_channels) * params.kernel_taps : 0;
   const int64_t parcels =
       std::max<int64_t>(
           {tile.copied ? 0 : 8 * units, params.part_products * weight_rows(tile), neighbours + 32})

@@ -162,6 +162,8 @@ __device__ __forceinline__ void visit_weight_mode(int mode, Visit&& visit) {
   constexpr bool kTurns = sizeof(T) == 2;
   if constexpr (COLUMNS) {
     visit(std::integral_constant<WeightMode, kColumnsCopied>());
+  } else if constexpr (SOURCE == kFetched) {
+    visit(std::integral_constant<WeightMode, kWeightCopied>());
   } else {
     if constexpr (SOURCE == kVectors || SOURCE == kCopied) {
       if constexpr (SOURCE == kCopied)
@@ -175,6 +177,8 @@ __device__ __forceinline__ void visit_weight_mode(int mode, Visit&& visit) {
     } else if constexpr (kTurns) {
       if (mode == kTurnedKernels)
         return visit(std::integral_constant<WeightMode, kTurnedKernels>());
+      if constexpr (SOURCE != kPixels)
+        if (mode == kTurnedRuns) return visit(std::integral_constant<WeightMode, kTurnedRuns>());
     }
     visit(std::integral_constant<WeightMode, kElements>());
   }
@@ -182,7 +186,10 @@ __device__ __forceinline__ void visit_weight_mode(int mode, Visit&& visit) {
 template <class T, int ROW, class Visit>
 __device__ __forceinline__ void visit_source_mode(int mode, Visit&& visit) {
   if constexpr (kTiles[ROW].copied) {
-    constexpr SourceMode kMode = kTiles[ROW].turned ? kCopiedRows : kCopied;
+    constexpr SourceMode kMode = kTiles[ROW].turned    ? kCopiedRows
+                                 : kTiles[ROW].flat    ? kFlat
+                                 : kTiles[ROW].fetched ? kFetched
+                                                       : kCopied;
     return visit(std::integral_constant<SourceMode, kMode>());
   }
   if (mode == kVectors) return visit(std::integral_constant<SourceMode, kVectors>());
@@ -214,11 +221,20 @@ __device__ __forceinline__ void copy_weights(const GatherParams& p, const Scope&
                                              const Places& places, uint32_t stage, uint32_t full) {
   const int depth = chunk_bytes(p) / p.element_bytes;
   const int column = at.column_tile * p.tile_channels;
-  if constexpr (MODE == kWeightCopied) {
+  if (MODE == kWeightCopied && p.source_mode == kFetched) {  // one product
+    copy_box(stage, &maps.weight, full, chunk * depth, at.group * p.columns + column, 0, 0);
+  } else if constexpr (MODE == kWeightCopied) {
     const int rows = (at.group * p.columns + column) / (64 / p.element_bytes);
     for (int i = first; i < last; ++i) {
       copy_box(stage, &maps.weight, full, places.taps[i] + chunk * depth, 0, 0, 0, rows);
       stage += product_bytes(p, tile);
+    }
+  } else if (p.source_mode == kFlat) {  // one product
+    const int each = column_row(p) / p.element_bytes;
+    for (int c = 0; c < weight_rows(tile); c += each) {
+      copy_box(stage, &maps.weight, full, column * p.taps + c, 0,
+               at.group * p.reduce + chunk * depth, 0);
+      stage += column_block(p);
     }
   } else {  // phases without a tap at this offset lie outside of the tensor and become zeros
     const int stack = stacked(p, tile), each = column_row(p) / p.element_bytes;
@@ -230,6 +246,22 @@ __device__ __forceinline__ void copy_weights(const GatherParams& p, const Scope&
         stage += column_block(p);
       }
     }
+  }
+}
+
+// A chunk of the weights of all products, as they lie in memory.
+template <class M, WeightMode MODE, class Ready>
+__device__ __forceinline__ void turn_all(const GatherParams& p, const Scope& at, TileRow tile,
+                                         int chunk, const Places& places, uint32_t stage,
+                                         int thread, int threads, Ready&& ready) {
+  if constexpr (MODE == kTurnedRuns) {
+    visit_run(p.kernel_taps, [&](auto taps) {
+      turn_runs<M, decltype(taps)::value>(p, at, tile, chunk, places, stage, thread, threads,
+                                          ready);
+    });
+  } else {
+    turn_weights<M, MODE == kTurnedKernels>(p, at, tile, chunk, places, stage, thread, threads,
+                                            ready);
   }
 }
 
@@ -251,8 +283,7 @@ __device__ __forceinline__ void bring_all_weights(const GatherParams& p, const S
           copy_weights<kMode>(p, at, tile, maps, chunk, 0, at.products, places, stage,
                               places.full_weight);
       } else if constexpr (kMode >= kTurnedKernels) {
-        turn_weights<M, kMode == kTurnedKernels>(p, at, tile, chunk, places, stage, threadIdx.x,
-                                                 consumers(tile), [] {});
+        turn_all<M, kMode>(p, at, tile, chunk, places, stage, threadIdx.x, consumers(tile), [] {});
       } else {
         constexpr bool kVectors = kMode == kWeightVectors;
         const uint32_t products = magic_of(p.part_products);
@@ -272,11 +303,12 @@ __device__ __forceinline__ void bring_all_weights(const GatherParams& p, const S
     if constexpr (copied(kMode)) barrier_wait(places.full_weight, 0);
   };
   if constexpr (straight(tile)) {
-    visit_weight_mode<T, kCopied, tile.columns_copied>(p.weight_mode, with_mode);
+    visit_weight_mode<T, tile.fetched ? kFetched : kCopied, tile.columns_copied>(p.weight_mode,
+                                                                                 with_mode);
   } else if (p.source_mode == kVectors) {
     visit_weight_mode<T, kVectors>(p.weight_mode, with_mode);
   } else {
-    visit_weight_mode<T, kPixels>(p.weight_mode, with_mode);
+    visit_weight_mode<T, kTurned>(p.weight_mode, with_mode);
   }
 }
 
@@ -357,9 +389,9 @@ struct Producer {
   __device__ __forceinline__ void bring_weights(int chunk, int first, const Ring& ring) {
     const uint32_t stage = places.weights + ring.stage * map.weight_stage;
     if constexpr (MODE >= kTurnedKernels) {
-      turn_weights<M, MODE == kTurnedKernels>(
-          p, at, tile, chunk, places, stage, thread, kThreadsOfGroup,
-          [&] { barrier_wait(places.empty_weight + ring.stage * 8, ring.parity ^ 1); });
+      turn_all<M, MODE>(p, at, tile, chunk, places, stage, thread, kThreadsOfGroup, [&] {
+        barrier_wait(places.empty_weight + ring.stage * 8, ring.parity ^ 1);
+      });
     } else {
       constexpr bool kVectors = MODE == kWeightVectors;
       bring(weight_parcels<M>(p, tile), places.empty_weight, ring, kWeightShape<M, kVectors>,
@@ -383,8 +415,31 @@ struct Producer {
              o.n);
   }
 
+  // The same for a tile of neighbouring pixels, 64 at a time.
+  __device__ __forceinline__ void copy_flat(int chunk, const Ring& ring, TileOrigin o) {
+    barrier_wait(places.empty_source + ring.stage * 8, ring.parity ^ 1);
+    const uint32_t full = places.full_source + ring.stage * 8;
+    const int channels = chunk_bytes(p) / int(sizeof(T)), first = o.h * p.w.source_extent + o.w;
+    barrier_expect(full, map.patch_stage);
+    for (int i = 0; i < patch_pixels(p); i += kFlatPixels)
+      copy_box(places.patch + ring.stage * map.patch_stage + i * chunk_bytes(p), &maps.source, full,
+               first + i, at.group * p.reduce + chunk * channels, o.n, 0);
+  }
+
+  // The same for whole rows of the source, one after the other.
+  __device__ __forceinline__ void copy_fetched(int chunk, const Ring& ring, TileOrigin o) {
+    barrier_wait(places.empty_source + ring.stage * 8, ring.parity ^ 1);
+    const uint32_t full = places.full_source + ring.stage * 8;
+    const int first = o.h * p.h.source_step * p.w.source_extent, channels = fetched_channels(p);
+    barrier_expect(full, map.patch_stage);
+    for (int i = 0; i < fetched_boxes(p); ++i)
+      copy_box(places.patch + ring.stage * map.patch_stage + i * channels * kFetchedRow,
+               &maps.source, full, first + i * fetched_pixels(p),
+               at.group * p.reduce + chunk * channels, o.n, 0);
+  }
+
   // The one producer group where the copy engine brings the source.
-  template <WeightMode WEIGHT>
+  template <SourceMode SOURCE, WeightMode WEIGHT>
   __device__ __forceinline__ void run_copied() {
     const int tiles = p.tiles_n * p.tiles_h * p.tiles_w, planes = planes_apart(p);
     const uint32_t firsts = shared_address(places.base + map.firsts);
@@ -396,7 +451,15 @@ struct Producer {
           const int first = load_shared_4(firsts + plane * 4),
                     last = load_shared_4(firsts + plane * 4 + 4);
           if (first == last) continue;
-          if (thread == 0) copy_plane(chunk, plane, source, walk.origin(p));
+          if (thread == 0) {
+            if constexpr (SOURCE == kFlat) {
+              copy_flat(chunk, source, walk.origin(p));
+            } else if constexpr (SOURCE == kFetched) {
+              copy_fetched(chunk, source, walk.origin(p));
+            } else {
+              copy_plane(chunk, plane, source, walk.origin(p));
+            }
+          }
           source.advance(p.source_stages);
           if constexpr (WEIGHT != kResident) {
             for (int from = first; from < last; from += p.part_products) {
@@ -506,8 +569,8 @@ struct Producer {
   __device__ __forceinline__ void run() {
     if constexpr (SOURCE == kCopiedRows) {
       run_turned<WEIGHT>();
-    } else if constexpr (SOURCE == kCopied) {
-      run_copied<WEIGHT>();
+    } else if constexpr (SOURCE == kCopied || SOURCE == kFlat || SOURCE == kFetched) {
+      run_copied<SOURCE, WEIGHT>();
     } else {
       run_fed<SOURCE, WEIGHT>();
     }

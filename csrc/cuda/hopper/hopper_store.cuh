@@ -297,9 +297,9 @@ __device__ __forceinline__ void store_pixel_rows(const GatherParams& p, const Sc
     to[row] = destination_of(
         p, at, position_of(origin, tables.positions[first_position + row / 2 * 64 + row % 2 * 8]));
   float nan;
-  if constexpr (tile.columns_copied) {
+  if constexpr (tile.columns_copied && !tile.flat) {
     nan = store_traded_runs<M, ROW>(p, sum, columns, to);
-  } else if (p.store_mode == kDealt) {
+  } else if (!tile.flat && p.store_mode == kDealt) {
     nan = store_vectors<M, ROW>(p, sum, columns, to);
   } else {
     nan = store_words_or_singles<M, ROW>(p, at, sum, tables, columns, to);

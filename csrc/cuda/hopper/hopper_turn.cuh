@@ -6,6 +6,8 @@
 // 32-bit numbers are as well loaded one by one: a warp's loads are whole sectors then.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/memory.cuh"
 #include "cuda/hopper/hopper_scope.cuh"
@@ -247,6 +249,98 @@ __device__ __forceinline__ void turn_weights(const GatherParams& p, const Scope&
             at_rows < 0 ? 0 : stage + at_rows + row_of<T>(p, tile, column) * kHalfBytes};
       },
       ready);
+}
+
+// ---- weights of which each column is [K][taps] (turned runs): a lane takes eight K of a column, all taps or eight of
+// them, and puts them in order in its registers, so that neither loads nor stores are narrow
+
+// Calls `visit` with a kernel's taps as a type, 8 for any multiple of it (turnable_run).
+template <class Visit>
+__device__ __forceinline__ void visit_run(int taps, Visit&& visit) {
+  if (taps % 8 == 0) return visit(std::integral_constant<int, 8>());
+  if (taps == 9) return visit(std::integral_constant<int, 9>());
+  if (taps == 4) return visit(std::integral_constant<int, 4>());
+  if (taps == 3) return visit(std::integral_constant<int, 3>());
+  if (taps == 2) return visit(std::integral_constant<int, 2>());
+  visit(std::integral_constant<int, 1>());
+}
+
+// Eight K and TAPS taps of a column; the words of a load follow each other.
+template <int TAPS>
+__device__ __forceinline__ void load_run(uint32_t (&word)[4 * TAPS], const void* from, int bytes,
+                                         bool there) {
+#pragma unroll
+  for (int v = 0; v < TAPS; ++v) {
+    const uint4* const at =
+        reinterpret_cast<const uint4*>(static_cast<const char*>(from) + v * bytes);
+    const uint4 four = there ? __ldg(at) : make_uint4(0, 0, 0, 0);
+    word[4 * v] = four.x, word[4 * v + 1] = four.y;
+    word[4 * v + 2] = four.z, word[4 * v + 3] = four.w;
+  }
+}
+// The eight K of one of these taps.
+template <int TAPS>
+__device__ __forceinline__ void pick_tap(const uint32_t (&word)[4 * TAPS], int tap,
+                                         uint32_t (&row)[4]) {
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const int a = 2 * j * TAPS + tap, b = a + TAPS;  // where the two numbers of a word stand
+    row[j] = __byte_perm(word[a / 2], word[b / 2],
+                         (a % 2 ? 0x0032 : 0x0010) | (b % 2 ? 0x7600 : 0x5400));
+  }
+}
+
+template <class M, int TAPS, class Ready>
+__device__ __forceinline__ void turn_runs(const GatherParams& p, const Scope& at, TileRow tile,
+                                          int chunk, const Places& places, uint32_t stage,
+                                          int thread, int threads, Ready&& ready) {
+  using T = typename M::Element;
+  constexpr int kAtOnce = TAPS < 8 ? 8 / TAPS : 1;
+  const int lane = threadIdx.x & 31, warps = threads / 32, octets = 2 << p.slice_shift;
+  const int eights = TAPS == 8 ? p.kernel_taps / 8 : 1;
+  const int items = (p.tile_channels + 31) / 32 * octets * eights;
+  // From a vector to the next: neighbours, or, if only eight taps of each K are wanted, the next K.
+  const int bytes = TAPS == 8 ? p.kernel_taps * int(sizeof(T)) : 16;
+  const uint32_t half = weight_rows(tile) * kHalfBytes,
+                 slice = p.part_products * product_bytes(p, tile);
+  const int first_column = at.column_tile * p.tile_channels;
+  const int depth = (chunk << p.slice_shift) * M::kRow;
+  const T* const weight =
+      static_cast<const T*>(p.weight) + (static_cast<int64_t>(at.group) * p.weight_group +
+                                         first_column * p.weight_column + depth * p.kernel_taps);
+  bool waits = true;
+  for (int first = thread / 32; first < items; first += kAtOnce * warps) {
+    uint32_t word[kAtOnce][4 * TAPS], to[kAtOnce];
+    int tap[kAtOnce];
+#pragma unroll
+    for (int b = 0; b < kAtOnce; ++b) {
+      const int item = first + b * warps;
+      const int rest = eights > 1 ? item / eights : item;
+      const int octet = rest & (octets - 1), column = rest / octets * 32 + lane;
+      tap[b] = (item - rest * eights) * 8;
+      load_run<TAPS>(
+          word[b], weight + (column * p.weight_column + octet * 8 * p.kernel_taps + tap[b]), bytes,
+          item < items && first_column + column < p.columns && depth + octet * 8 < p.reduce);
+      to[b] = item < items && column < p.tile_channels
+                  ? stage + row_of<T>(p, tile, column) * kHalfBytes + (octet & 1) * half +
+                        (octet >> 1) * slice
+                  : 0;
+    }
+    if (waits) ready();
+    waits = false;
+#pragma unroll
+    for (int b = 0; b < kAtOnce; ++b) {
+      if (to[b] == 0) continue;
+#pragma unroll
+      for (int i = 0; i < TAPS; ++i) {
+        uint32_t row[4];
+        pick_tap<TAPS>(word[b], i, row);
+        const int product = places.kernel[tap[b] + i];
+        if (product >= 0) store_shared_16(to[b] + product, row);
+      }
+    }
+  }
+  if (waits) ready();
 }
 
 }  // namespace convt2d::cuda::hopper

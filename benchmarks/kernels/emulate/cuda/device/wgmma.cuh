@@ -140,4 +140,28 @@ struct WgmmaTurned {
   }
 };
 
+// With a in registers, and rows of b along K.
+template <class T, int WIDTH>
+struct WgmmaFetched {
+  static void add(float (&sum)[WIDTH / 2], const uint32_t (&a)[4], uint64_t b) {
+    constexpr int kDepth = 32 / sizeof(T), kNumbers = 4 / sizeof(T), kHalf = kDepth / 2;
+    const auto all = emulate::show(a, 4);
+    float rows[2][kDepth], column[kDepth];
+    for (int i = 0; i < 2; ++i)
+      for (int k = 0; k < kDepth; ++k) {
+        const uint32_t word =
+            all[threadIdx.x % 32 / 4 * 4 + k % kHalf / kNumbers][k / kHalf * 2 + i];
+        rows[i][k] =
+            element<T>(reinterpret_cast<const unsigned char*>(&word) + k % kNumbers * sizeof(T));
+      }
+    for (int i = 0; i < WIDTH / 8; ++i)
+      for (int j = 0; j < 2; ++j) {
+        read_row<T>(b, 8 * i + threadIdx.x % 4 * 2 + j, column);
+        for (int half = 0; half < 2; ++half)
+          for (int k = 0; k < kDepth; ++k) sum[4 * i + 2 * half + j] += rows[half][k] * column[k];
+      }
+    emulate::give_way();
+  }
+};
+
 }  // namespace convt2d::cuda

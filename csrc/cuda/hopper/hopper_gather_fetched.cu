@@ -1,0 +1,14 @@
+#include "cuda/hopper/hopper_gather_launch.cuh"
+
+namespace convt2d::cuda::hopper {
+
+void launch_gather_fetched(DType dtype, int row, const GatherParams& params, const TensorMaps& maps,
+                           void* stream) {
+  constexpr int kFirst = kFedTiles + kTurnedTiles;
+  const auto run = dtype == DType::f16    ? launch_rows<MmaF16, kFirst, kFetchedTiles>
+                   : dtype == DType::bf16 ? launch_rows<MmaBF16, kFirst, kFetchedTiles>
+                                          : launch_rows<MmaTF32, kFirst, kFetchedTiles>;
+  run(row, params, maps, stream);
+}
+
+}  // namespace convt2d::cuda::hopper
