@@ -119,6 +119,7 @@ REGIMES = (
     (SAME, TENSOR_CORES, ("forward", "grad_input"), DENSE, HOPPER, "hopper"),
     (SHUFFLE, TENSOR_CORES, ("forward",), DENSE, NOT_HOPPER, "igemm"),
     (SHUFFLE, ("f16", "bf16"), ("forward",), DENSE, HOPPER, "hopper"),
+    (SHUFFLE, TENSOR_CORES, ("grad_input",), ("nchw",), HOPPER, "hopper"),
     (PATCHES, TENSOR_CORES, ("forward", "grad_input"), DENSE, HOPPER, "hopper"),
     (SAME, ("f32",), ("forward",), ("nchw",), ("h200", "h100"), "igemm"),  # three tf32 products
     (SHUFFLE, ("f32",), ("forward",), ("nchw",), BOARDS, "direct"),  # sums too short for them
@@ -212,6 +213,39 @@ def test_the_copy_engine_steps_over_seven_pixels_at_most(stride):
         assert stride <= 8 or "copied" not in text.splitlines()[1], text
     text = explain(case, "grad_weight", "f16", "nhwc", "h200", "hopper")
     assert (stride <= 8) == (chosen(text) == "hopper"), text
+
+
+@needs_cuda_room
+def test_hopper_takes_nchw_as_it_lies_where_a_kernel_is_its_stride():
+    """Forward by the tensor core alone, grad_input by pixels that its consumers fetch."""
+
+    def lies(case, direction, dtype, layout="nchw"):
+        text = explain(case, direction, dtype, layout, "h200", "hopper")
+        assert chosen(text) == "hopper", text
+        match = re.search("copied as it lies(?: and fetched)?", text.splitlines()[1])
+        return match and match[0]
+
+    for dtype in ("f16", "bf16"):
+        assert lies(SHUFFLE, "forward", dtype) == "copied as it lies"
+    for dtype in TENSOR_CORES:
+        assert lies(SHUFFLE, "grad_input", dtype) == "copied as it lies and fetched"
+        assert not lies(SHUFFLE, "grad_input", dtype, "nhwc")
+    assert not lies(SHUFFLE, "forward", "tf32"), "wgmma cannot turn words"
+    for change in (
+        {"output_padding": (0, 1)},  # the next row lies where zeros belong
+        {"padding": (1, 1)},
+        {"kernel": (4, 4)},
+        {"kernel": (1, 1)},
+        {"size": (37, 37)},  # planes of no whole vectors
+        {"dilation": (2, 2), "kernel": (2, 2)},
+    ):
+        other = dataclasses.replace(SHUFFLE, **change)
+        assert not lies(other, "forward", "f16"), change
+        if "size" not in change:
+            assert not lies(other, "grad_input", "f16"), change
+    thirds = dataclasses.replace(SHUFFLE, kernel=(3, 3), stride=(3, 3))
+    assert lies(thirds, "forward", "f16") == "copied as it lies"
+    assert not lies(thirds, "grad_input", "f16"), "nine taps are no part of a slice"
 
 
 @needs_cuda_room
