@@ -128,11 +128,13 @@ CASES: tuple[Case, ...] = (
     _case("k3s2_many_tiles", (136, 72), (12, 11), k=3, s=2, n=1),
     _case("k5s2p2op1", (16, 12), (7, 5), k=5, s=2, p=2, op=1),
     _case("k5s3p1", (10, 20), (6, 7), k=5, s=3, p=1),
+    _case("k5s3p1_even_rows", (40, 72), (4, 22), k=5, s=3, p=(1, 2), n=1),
     _case("k8s4p2", (8, 16), (5, 6), k=8, s=4, p=2),
     _case("k3s2p1_stride_by_axis", (16, 8), (6, 7), k=3, s=(2, 1), p=1),
     # Dilation, with and without stride.
     _case("kernelbench_75", (32, 64), (9, 13), k=(3, 5), s=(2, 3), p=(1, 2), d=(2, 1), g=4),
     _case("d2s1p2", (16, 16), (8, 9), k=3, p=2, d=2),
+    _case("d2_even_rows_groups", (128, 128), (6, 8), k=3, s=(1, 2), p=2, op=(0, 1), d=2, g=2),
     _case("d2s2_empty_phases", (8, 12), (6, 5), k=3, s=2, p=1, d=2),
     _case("d2s3", (9, 8), (5, 6), k=3, s=3, p=2, op=2, d=2),
     _case("d4s6_shared_divisor", (6, 8), (4, 5), k=4, s=6, p=3, op=5, d=4),

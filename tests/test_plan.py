@@ -243,6 +243,13 @@ def test_hopper_takes_nchw_as_it_lies_where_a_kernel_is_its_stride():
         assert not lies(other, "forward", "f16"), change
         if "size" not in change:
             assert not lies(other, "grad_input", "f16"), change
+    # Other kernels have their rows copied with zeros around them, if these are whole vectors.
+    for dtype in TENSOR_CORES:
+        text = explain(MANY, "grad_input", dtype, "nchw", "h200", "hopper")
+        assert "rows copied and fetched" in text.splitlines()[1], text
+        odd = dataclasses.replace(MANY, output_padding=(1, 1))
+        text = explain(odd, "grad_input", dtype, "nchw", "h200", "hopper")
+        assert "fetched" not in text.splitlines()[1], text
     thirds = dataclasses.replace(SHUFFLE, kernel=(3, 3), stride=(3, 3))
     assert lies(thirds, "forward", "f16") == "copied as it lies"
     assert not lies(thirds, "grad_input", "f16"), "nine taps are no part of a slice"

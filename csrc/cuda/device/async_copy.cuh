@@ -60,6 +60,13 @@ __device__ __forceinline__ uint32_t load_shared_4(uint32_t shared) {
   return word;
 }
 
+__device__ __forceinline__ void load_shared_8(uint32_t shared, uint32_t (&word)[2]) {
+  asm volatile("ld.shared.v2.b32 {%0,%1}, [%2];"
+               : "=r"(word[0]), "=r"(word[1])
+               : "r"(shared)
+               : "memory");
+}
+
 __device__ __forceinline__ void load_shared_16(uint32_t shared, uint32_t (&word)[4]) {
   asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];"
                : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])

@@ -60,6 +60,7 @@ struct TileRow {
   bool flat = false;    // the same as they lie, and the weights: both turned by the tensor core
   bool fetched =
       false;  // the same of NCHW grad_input: the consumers fetch the pixels of all taps to registers
+  bool bordered = false;  // fetched: any kernel, by rows with zeros around them, tap by tap
 };
 // The one table of tiles; hopper_gather_launch.cuh instantiates exactly these, by index.
 constexpr TileRow kTiles[] = {
@@ -84,6 +85,8 @@ constexpr TileRow kTiles[] = {
     {false, true, 128, 1, 1, true, false, true},
     {false, true, 64, 2, 1, false, false, false, true},
     {false, true, 128, 1, 1, false, false, false, true},
+    {false, true, 64, 2, 1, false, false, false, true, true},
+    {false, true, 128, 1, 1, false, false, false, true, true},
     {false, true, 8, 2, 1},
     {false, true, 16, 2, 1},
     {false, true, 32, 2, 1},
@@ -96,7 +99,7 @@ constexpr TileRow kTiles[] = {
 // How many they are, in this order: what threads feed (of which the last are channel rows), rows of pixels, copied ones
 // (of which the last have copied columns).
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
-constexpr int kTurnedTiles = 10, kFetchedTiles = 2, kCopiedTiles = 8, kColumnTiles = 3;
+constexpr int kTurnedTiles = 10, kFetchedTiles = 4, kCopiedTiles = 8, kColumnTiles = 3;
 constexpr int kFedTiles = kTileCount - kTurnedTiles - kFetchedTiles - kCopiedTiles,
               kChannelTiles = 3;
 static_assert(kTiles[kFedTiles - kChannelTiles].channel_rows && kTiles[kFedTiles].turned);
@@ -123,6 +126,9 @@ CONVT2D_HOST_DEVICE constexpr int consumer_registers(TileRow tile) {
 }
 CONVT2D_HOST_DEVICE constexpr int producer_registers(TileRow tile) { return tile.copied ? 64 : 96; }
 
+// Slices that a consumer fetches at once: it keeps their words until they are multiplied, and has registers for two.
+CONVT2D_HOST_DEVICE constexpr int slices_fetched(TileRow tile) { return 2 / tile.operands; }
+
 CONVT2D_HOST_DEVICE constexpr int operand_positions(TileRow tile) {
   return tile.channel_rows ? tile.width : 64;
 }
@@ -143,8 +149,9 @@ enum SourceMode : int32_t {
   kFlat =
       4,  // runs of 64 pixels by the copy engine, for positions that read no pixel but their own
   kFetched = 5,      // runs of pixels by the copy engine, where a kernel is as large as its stride
-  kTurned = 6,       // 16 bytes of neighbouring pixels, turned on their way (hopper_turn.cuh)
-  kTurnedWords = 7,  // the same, word by word: rows are not made of whole vectors
+  kFetchedRows = 6,  // rows by the copy engine with zeros around them, for any kernel
+  kTurned = 7,       // 16 bytes of neighbouring pixels, turned on their way (hopper_turn.cuh)
+  kTurnedWords = 8,  // the same, word by word: rows are not made of whole vectors
 };
 
 // The same of the weights. Turned kernels come with pixels and turned pixels, the others with channels that
@@ -181,6 +188,8 @@ struct GatherParams {
   int32_t source_stride[4], destination_stride[4];                         // n, c, h, w
   int32_t weight_group, weight_reduce, weight_column, weight_h, weight_w;  // strides
   int32_t batch, groups, reduce, columns;                                  // channels a group
+  int32_t window,
+      period;     // fetched rows: channels of a patch; chunks after which their tables come again
   int32_t depth;  // K of all chunks: channels, or of fetched pixels their taps too
   int32_t element_bytes;
   AxisTable h, w;
@@ -258,8 +267,13 @@ CONVT2D_HOST_DEVICE int source_slice(const GatherParams& p) {
          : p.source_mode == kFlat ? kSliceBytes * kFlatPixels
                                   : (patch_pixels(p) * kSliceBytes + 127) / 128 * 128 + 32;
 }
+// Fetched rows: [row][channel][pixel].
+CONVT2D_HOST_DEVICE int fetched_rows_bytes(const GatherParams& p) {
+  return p.load_h * p.window * p.copied_w * p.element_bytes;
+}
 CONVT2D_HOST_DEVICE int patch_bytes(const GatherParams& p) {
   if (p.source_mode == kFetched) return fetched_boxes(p) * fetched_channels(p) * kFetchedRow;
+  if (p.source_mode == kFetchedRows) return (fetched_rows_bytes(p) + 127) / 128 * 128;
   return p.source_mode == kCopied || p.source_mode == kFlat ? patch_pixels(p) * chunk_bytes(p)
                                                             : source_slice(p) << p.slice_shift;
 }
@@ -337,8 +351,8 @@ struct ColumnInfo {
 
 // Byte offsets in a block's dynamic shared memory; the planner and the kernel share this.
 struct SharedMap {
-  int32_t barriers, shifts, taps, firsts, kernel, dump, columns, positions, destinations, staging,
-      sources, rows, patch, patch_stage, weights, weight_stage, total;
+  int32_t barriers, shifts, taps, firsts, offsets, kernel, dump, columns, positions, destinations,
+      staging, sources, rows, patch, patch_stage, weights, weight_stage, total;
 };
 
 CONVT2D_HOST_DEVICE SharedMap shared_map(const GatherParams& p, TileRow tile) {
@@ -353,6 +367,9 @@ CONVT2D_HOST_DEVICE SharedMap shared_map(const GatherParams& p, TileRow tile) {
   at += p.max_products * stacked(p, tile) * 4;
   map.firsts = at;
   at += straight(tile) ? (planes_apart(p) + 1) * 4 : 0;
+  at = (at + 7) / 8 * 8;
+  map.offsets = at;
+  at += tile.bordered ? p.period * (chunk_bytes(p) / p.element_bytes) * 4 : 0;
   map.kernel = at;
   at += p.kernel_taps * 4;
   at = (at + 15) / 16 * 16;

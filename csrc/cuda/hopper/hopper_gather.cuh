@@ -86,17 +86,84 @@ __device__ __forceinline__ void find_pixels(const GatherParams& p, const int* po
     }
 }
 
-// Multiplies all slices of a chunk with fetched pixels. What the multiplications read stays until they are done; the
+// Fetched rows: the pixels that tap (0, 0) of a lane's positions reads, if a tile starts where its rows do. Bytes.
+template <class M, int ROW>
+__device__ __forceinline__ void find_rows(const GatherParams& p, const int* positions,
+                                          uint32_t (&pixel)[kTiles[ROW].operands][2]) {
+  const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+#pragma unroll
+  for (int o = 0; o < kTiles[ROW].operands; ++o)
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      const int position = positions[(warp / 4 * kTiles[ROW].operands + o) * 64 + warp % 4 * 16 +
+                                     row * 8 + (lane >> 2)];
+      const int h = position < 0 ? 0 : position >> 10 & 1023,
+                w = position < 0 ? 0 : position & 1023;
+      pixel[o][row] = (h * p.h.source_step * p.window * p.copied_w + w * p.w.source_step) *
+                      int(sizeof(typename M::Element));
+    }
+}
+
+// What a lane holds of one operand and slice: see WgmmaFetched. `offsets`: of the slice and this lane.
+template <class T>
+__device__ __forceinline__ void fetch_rows(uint32_t (&word)[4], const uint32_t (&pixel)[2],
+                                           uint32_t offsets) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    if constexpr (sizeof(T) == 4) {
+      const uint32_t offset = load_shared_4(offsets + half * 16);
+#pragma unroll
+      for (int row = 0; row < 2; ++row) word[half * 2 + row] = load_shared_4(pixel[row] + offset);
+    } else {
+      uint32_t offset[2];
+      load_shared_8(offsets + half * 32, offset);
+#pragma unroll
+      for (int row = 0; row < 2; ++row)
+        word[half * 2 + row] = load_shared<unsigned short>(pixel[row] + offset[0]) |
+                               uint32_t(load_shared<unsigned short>(pixel[row] + offset[1])) << 16;
+    }
+  }
+}
+
+// Multiplies some slices of a chunk with fetched rows, as add_fetched() does.
+template <class M, int ROW, class Issued>
+__device__ __forceinline__ void add_rows(Sums<ROW>& sum, uint64_t weights, uint32_t weight_step,
+                                         uint32_t patch,
+                                         const uint32_t (&pixel)[kTiles[ROW].operands][2],
+                                         uint32_t offsets, Issued&& issued) {
+  using T = typename M::Element;
+  using Multiply = WgmmaFetched<T, kTiles[ROW].width>;
+  const uint32_t mine = offsets + (threadIdx.x & 3) * (4 / int(sizeof(T))) * 4;
+  uint32_t word[slices_fetched(kTiles[ROW])][kTiles[ROW].operands][4];
+#pragma unroll
+  for (int slice = 0; slice < slices_fetched(kTiles[ROW]); ++slice)
+#pragma unroll
+    for (int o = 0; o < kTiles[ROW].operands; ++o) {
+      const uint32_t at[2] = {patch + pixel[o][0], patch + pixel[o][1]};
+      fetch_rows<T>(word[slice][o], at, mine + slice * M::kRow * 4);
+    }
+  wgmma_fence();
+#pragma unroll
+  for (int slice = 0; slice < slices_fetched(kTiles[ROW]); ++slice)
+#pragma unroll
+    for (int o = 0; o < kTiles[ROW].operands; ++o)
+      Multiply::add(sum[o][0], word[slice][o], advance(weights, slice * weight_step));
+  wgmma_commit();
+  issued();
+  wgmma_wait<0>();
+}
+
+// Multiplies some slices of a chunk with fetched pixels. What the multiplications read stays until they are done; the
 // other consumer groups multiply meanwhile.
-template <class M, int ROW, int COUNT, class Issued>
+template <class M, int ROW, class Issued>
 __device__ __forceinline__ void add_fetched(Sums<ROW>& sum, uint64_t weights, uint32_t weight_step,
                                             uint32_t patch,
                                             const uint32_t (&pixel)[kTiles[ROW].operands][2][2],
                                             uint32_t slice_bytes, Issued&& issued) {
   using Multiply = WgmmaFetched<typename M::Element, kTiles[ROW].width>;
-  uint32_t word[COUNT][kTiles[ROW].operands][4];
+  uint32_t word[slices_fetched(kTiles[ROW])][kTiles[ROW].operands][4];
 #pragma unroll
-  for (int slice = 0; slice < COUNT; ++slice)
+  for (int slice = 0; slice < slices_fetched(kTiles[ROW]); ++slice)
 #pragma unroll
     for (int o = 0; o < kTiles[ROW].operands; ++o)
 #pragma unroll
@@ -104,7 +171,7 @@ __device__ __forceinline__ void add_fetched(Sums<ROW>& sum, uint64_t weights, ui
         word[slice][o][i] = load_shared_4(patch + pixel[o][i % 2][i / 2] + slice * slice_bytes);
   wgmma_fence();
 #pragma unroll
-  for (int slice = 0; slice < COUNT; ++slice)
+  for (int slice = 0; slice < slices_fetched(kTiles[ROW]); ++slice)
 #pragma unroll
     for (int o = 0; o < kTiles[ROW].operands; ++o)
       Multiply::add(sum[o][0], word[slice][o], advance(weights, slice * weight_step));
@@ -142,8 +209,13 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
     first_pixel[o] = operand_pixel(p, tile, group * tile.operands + o) * pixel_bytes(p);
 
   uint32_t pixel[tile.operands][2][2];
-  if constexpr (tile.fetched)
-    find_pixels<M, ROW>(p, reinterpret_cast<const int*>(smem + map.positions), pixel);
+  uint32_t row_pixel[tile.operands][2];
+  const int* const positions = reinterpret_cast<const int*>(smem + map.positions);
+  if constexpr (tile.bordered) {
+    find_rows<M, ROW>(p, positions, row_pixel);
+  } else if constexpr (tile.fetched) {
+    find_pixels<M, ROW>(p, positions, pixel);
+  }
 
   if (!p.weight_stages) {
     bring_all_weights<M, ROW>(p, at, maps, places, map.weight_stage);
@@ -206,16 +278,21 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
             const int end = min(slot_last, to);
 #pragma unroll 1
             for (int i = max(slot_first, from); i < end; ++i) {
-              if constexpr (tile.fetched) {
+              if constexpr (tile.bordered) {
+                const uint64_t w = operand(weight_layout, weights + i * product_stride);
+                const uint32_t start = patch + copied_lead<T>(p, at, origin) * int(sizeof(T));
+                const uint32_t offsets = shared_address(smem + map.offsets) +
+                                         chunk % p.period * (chunk_bytes(p) / int(sizeof(T))) * 4;
+                for (int slice = 0; slice < slices; slice += slices_fetched(tile))
+                  add_rows<M, ROW>(sum, advance(w, slice * weight_step), weight_step, start,
+                                   row_pixel, offsets + slice * M::kRow * 4, give_back);
+                continue;
+              } else if constexpr (tile.fetched) {
                 const uint64_t w = operand(weight_layout, weights + i * product_stride);
                 const uint32_t next = M::kRow * kFetchedRow / p.taps;
-                if (slices == 4) {
-                  add_fetched<M, ROW, 4>(sum, w, weight_step, patch, pixel, next, give_back);
-                } else if (slices == 2) {
-                  add_fetched<M, ROW, 2>(sum, w, weight_step, patch, pixel, next, give_back);
-                } else {
-                  add_fetched<M, ROW, 1>(sum, w, weight_step, patch, pixel, next, give_back);
-                }
+                for (int slice = 0; slice < slices; slice += slices_fetched(tile))
+                  add_fetched<M, ROW>(sum, advance(w, slice * weight_step), weight_step,
+                                      patch + slice * next, pixel, next, give_back);
                 continue;
               }
               const uint32_t pixels = patch + load_shared_4(loop.shifts + i * 4);
@@ -285,6 +362,8 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
   build_positions(p, tile, reinterpret_cast<int*>(smem + map.positions));
   if constexpr (straight(tile))
     build_firsts(p, at, tile, reinterpret_cast<int*>(smem + map.firsts));
+  if constexpr (tile.bordered)
+    build_offsets(p, at, tile, reinterpret_cast<int*>(smem + map.offsets));
 
   Places places;
   places.base = smem;

@@ -38,12 +38,12 @@ TensorBox source_box(const GatherParams& p) {
 }
 
 // A box is the rows of a patch, one chunk of its channels; as many pixels of each as fill 16 bytes.
-TensorBox rows_box(const GatherParams& p) {
+TensorBox rows_box(const GatherParams& p, int32_t channels_of_chunk) {
   const int64_t channels = source_channels(p), row = p.w.source_extent,
                 image = row * p.h.source_extent;
   TensorBox box = box_of(p.source, p.element_bytes,
                          {Axis{row, 1, p.copied_w, 1},
-                          {channels, image, chunk_depth(p), 1},
+                          {channels, image, channels_of_chunk, 1},
                           {p.h.source_extent, row, p.load_h, 1},
                           {p.batch, image * channels, p.tile_n, 1}});
   box.swizzled = false;
@@ -106,10 +106,11 @@ TensorBox column_box(const GatherParams& p) {
 TensorMaps maps_of(const GatherParams& params, TileRow tile) {
   TensorMaps maps{};
   if (tile.copied)
-    maps.source = encode(tile.turned    ? rows_box(params)
-                         : tile.flat    ? flat_box(params)
-                         : tile.fetched ? fetched_box(params)
-                                        : source_box(params));
+    maps.source = encode(tile.turned     ? rows_box(params, chunk_depth(params))
+                         : tile.flat     ? flat_box(params)
+                         : tile.bordered ? rows_box(params, params.window)
+                         : tile.fetched  ? fetched_box(params)
+                                         : source_box(params));
   if (params.weight_mode == kWeightCopied)
     maps.weight = encode(tile.fetched ? run_weight_box(params, tile) : weight_box(params, tile));
   if (params.weight_mode == kColumnsCopied) maps.weight = encode(column_box(params));

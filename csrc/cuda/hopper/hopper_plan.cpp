@@ -11,39 +11,41 @@
 namespace convt2d::cuda::hopper {
 namespace {
 
-// Cycles of one multiprocessor; fitted to 13570 plans of bench/layers.json on the H200 (kernel_bench sweep, fp16
+// Cycles of one multiprocessor; fitted to 14323 plans of bench/layers.json on the H200 (kernel_bench sweep, fp16
 // and tf32, both layouts, forward and grad_input; 2026-11-22).
-constexpr double kClock = 1700;     // cycles a microsecond
-constexpr double kLaunch = 11;      // us, empty kernel, tables, first loads, last stores
-constexpr double kPiece = 1238;     // a buffer handed over and back
-constexpr double kBatch = 1092;     // a batch of loads on its way
-constexpr double kParcel = 168;     // a parcel of each thread of a producer group
-constexpr double kProduct = 60;     // beside the multiplications of a product
-constexpr double kTurnedHalf = 99;  // of turned ones
-constexpr double kTurnedRun = 111;  // of turned runs
+constexpr double kClock = 1700;      // cycles a microsecond
+constexpr double kLaunch = 12.1;     // us, empty kernel, tables, first loads, last stores
+constexpr double kPiece = 1167;      // a buffer handed over and back
+constexpr double kBatch = 1145;      // a batch of loads on its way
+constexpr double kParcel = 175;      // a parcel of each thread of a producer group
+constexpr double kProduct = 66.1;    // beside the multiplications of a product
+constexpr double kTurnedHalf = 74;   // of turned ones
+constexpr double kTurnedRun = 71.1;  // of turned runs
 constexpr double kFetchedWord =
     2.59;  // multiplying with words that consumers fetch, over shared memory
-constexpr double kStored = 0.116;         // a sum of each consumer thread
-constexpr double kStaged = 7.45;          // a byte of it where rows are staged
-constexpr double kSectorStored = 0.774;   // 32 bytes on their way to L2
-constexpr double kRagged = 0.663;         // what the ends of a run add, in sectors
-constexpr double kTile = 1436;            // tables of a tile, first product, last product
-constexpr double kOverlap = 0.466;        // how much of the lesser work hides behind the greatest
-constexpr double kStalls = 1.2;           // what nothing above accounts for
-constexpr double kPlanes = 1.16;          // 16-bit NCHW in grad_input
-constexpr double kOdd = 1.91;             // an odd number of column phases in NCHW rows of pixels
-constexpr double kEngine = 39.3;          // bytes a cycle of the copy engine
-constexpr double kTurnedRow = 91.5;       // 32 pixels of 16 bytes along K, in shared memory
-constexpr double kUnderWay = 2668;        // from asking for a buffer to having it
-constexpr double kEngineRow = 0.404;      // beside its bytes, a row of a pixel or of weights
-constexpr double kEngineOverlap = 0.455;  // as kOverlap, with more and lighter consumers
-constexpr double kOneGroup = 0.939;       // filling by one producer group, over two
-constexpr double kTurnedAlone = 1.95;     // of turned weights: nobody loads while they are stored
-constexpr double kTurnover = 81.4;  // from one buffer to the next, where the copy engine fills them
-constexpr double kFedTurnover = 50.3;   // where threads do
-constexpr double kEngineStalls = 1.05;  // as kStalls
-constexpr double kBeside = 0.0402;      // of the lesser of work and bytes
-constexpr double kWeights = 3.17;       // filling a buffer with weights, over one with pixels
+constexpr double kFetchedNumber = 2.6;   // with single numbers and a table
+constexpr double kStored = 0.447;        // a sum of each consumer thread
+constexpr double kStaged = 7.65;         // a byte of it where rows are staged
+constexpr double kSectorStored = 0.775;  // 32 bytes on their way to L2
+constexpr double kRagged = 0.7;          // what the ends of a run add, in sectors
+constexpr double kTile = 1461;           // tables of a tile, first product, last product
+constexpr double kOverlap = 0.466;       // how much of the lesser work hides behind the greatest
+constexpr double kStalls = 1.2;          // what nothing above accounts for
+constexpr double kPlanes = 1.24;         // 16-bit NCHW in grad_input
+constexpr double kOdd = 1.85;            // an odd number of column phases in NCHW rows of pixels
+constexpr double kEngine = 37.1;         // bytes a cycle of the copy engine
+constexpr double kTurnedRow = 140;       // 32 pixels of 16 bytes along K, in shared memory
+constexpr double kUnderWay = 2642;       // from asking for a buffer to having it
+constexpr double kEngineRow = 0.932;     // beside its bytes, a row of a pixel or of weights
+constexpr double kEngineOverlap = 0.44;  // as kOverlap, with more and lighter consumers
+constexpr double kOneGroup = 1.23;       // filling by one producer group, over two
+constexpr double kTurnedAlone = 1.47;    // of turned weights: nobody loads while they are stored
+constexpr double kTurnover =
+    0.757;  // from one buffer to the next, where the copy engine fills them
+constexpr double kFedTurnover = 0.83;    // where threads do
+constexpr double kEngineStalls = 0.893;  // as kStalls
+constexpr double kBeside = 0.0428;       // of the lesser of work and bytes
+constexpr double kWeights = 2.4;         // filling a buffer with weights, over one with pixels
 
 // What brings a buffer: parcels, how many of them a thread has on their way, and cycles each.
 struct Load {
@@ -96,17 +98,20 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
       p.weight_stages ? pieces * std::ceil(products / pieces / p.part_products) : 0;
   // A wgmma takes as long as its multiplications, or as reading both operands, 128 bytes a cycle.
   const double multiply =
-      std::max(tile.width / 2.0, (64 + tile.width) / 4.0) * (tile.fetched ? kFetchedWord : 1);
+      std::max(tile.width / 2.0, (64 + tile.width) / 4.0) * (tile.bordered  ? kFetchedNumber
+                                                             : tile.fetched ? kFetchedWord
+                                                                            : 1);
   const double mma = products * (k_slices * consumer_groups(tile) * tile.operands * multiply +
                                  p.chunks * kProduct) +
                      p.chunks * (pieces + parts) * (tile.copied ? kTurnover : kFedTurnover);
 
   const double units = source_units(p);
   const double source_fill =
-      tile.turned    ? p.tile_n * p.load_h * std::ceil(p.load_w / 32.0) * 2 * slices * kTurnedRow
-      : tile.fetched ? copied_fill(patch_bytes(p) / kFetchedRow, kFetchedRow, p.source_stages)
-      : tile.copied  ? copied_fill(patch_pixels(p), chunk_bytes(p), p.source_stages)
-                     : fill_cycles(source_load(p, half));
+      tile.turned     ? p.tile_n * p.load_h * std::ceil(p.load_w / 32.0) * 2 * slices * kTurnedRow
+      : tile.bordered ? copied_fill(patch_bytes(p) / 128.0, 128, p.source_stages)
+      : tile.fetched  ? copied_fill(patch_bytes(p) / kFetchedRow, kFetchedRow, p.source_stages)
+      : tile.copied   ? copied_fill(patch_pixels(p), chunk_bytes(p), p.source_stages)
+                      : fill_cycles(source_load(p, half));
   const double weight_fill =
       copied(p.weight_mode)
           ? copied_fill(part_bytes(p, tile) / chunk_bytes(p), chunk_bytes(p), p.weight_stages)
@@ -306,6 +311,7 @@ std::vector<GatherCandidate> gather_candidates(const Problem& problem, const Dev
         const int walkers = walkers_for(params, device);
         for (int shift = 0; shift <= 2; ++shift) {
           if (shift > 0 && params.depth <= slice << (shift - 1)) break;
+          if (tile.fetched && 1 << shift < slices_fetched(tile)) continue;
           choice.slice_shift = shift;
           params.chunks =
               static_cast<int32_t>(ceil_div(params.depth, static_cast<int64_t>(slice) << shift));
@@ -374,11 +380,12 @@ Plan plan_of(const GatherCandidate& candidate) {
       std::to_string(c.tile_w) + (c.operand_columns ? " in columns" : " in runs") + ", K " +
       std::to_string(kSliceBytes << c.slice_shift) + " bytes x " + std::to_string(c.source_stages) +
       " stages, " +
-      (tile.turned    ? "copied and turned, "
-       : tile.flat    ? "copied as it lies, "
-       : tile.fetched ? "copied as it lies and fetched, "
-       : tile.copied  ? "copied, "
-                      : "") +
+      (tile.turned ? "copied and turned, "
+       : tile.flat ? "copied as it lies, "
+       : tile.fetched
+           ? (tile.bordered ? "rows copied and fetched, " : "copied as it lies and fetched, ")
+       : tile.copied ? "copied, "
+                     : "") +
       (c.weight_stages ? "weights " + std::to_string(c.part_products) + " products x " +
                              std::to_string(c.weight_stages) + " stages"
                        : "weights resident");

@@ -186,6 +186,22 @@ __device__ __forceinline__ void build_products(const GatherParams& p, const Scop
   }
 }
 
+// Fetched rows: for each number of K, from the first of a chunk until they come again, where it stands in a patch,
+// seen from the pixel that tap (0, 0) of a position reads. Bytes.
+__device__ __forceinline__ void build_offsets(const GatherParams& p, const Scope& at, TileRow tile,
+                                              int* offsets) {
+  const AxisGroup &gh = p.h.group[at.group_h], &gw = p.w.group[at.group_w];
+  const int depth = chunk_bytes(p) / p.element_bytes;
+  for (int i = threadIdx.x; i < p.period * depth; i += threads(tile)) {
+    const int channel = i / p.taps, tap = i - channel * p.taps;
+    const int tap_h = tap / gw.count, tap_w = tap - tap_h * gw.count;
+    const int row = p.h.step[gh.first + tap_h].offset - at.low_h,
+              pixel = p.w.step[gw.first + tap_w].offset - at.low_w;
+    const int first = i / depth * depth / p.taps;  // channel of this chunk
+    offsets[i] = ((row * p.window + channel - first) * p.copied_w + pixel) * p.element_bytes;
+  }
+}
+
 // Which channel of the tile, and which phase, a row of the weights stands for. Stacked phases of a row are
 // neighbours, as their outputs are; with NHWC stores phases are apart, and channels are dealt out
 // so that a thread holds 16 bytes of neighbours.

@@ -1,6 +1,7 @@
 #include "cuda/hopper/hopper_shape.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/phases.h"
 #include "cuda/gather_params.h"
@@ -96,34 +97,44 @@ std::string flat_shape(const Problem& problem, const GatherChoice& choice, const
   return {};
 }
 
-// Whether each source element is one tap of one position, in the order of the taps.
-bool kernel_is_stride(const AxisTable& axis, int64_t kernel) {
+// Whether the source offsets of an axis are its taps, in their order.
+bool taps_in_order(const AxisTable& axis, int64_t kernel) {
   const AxisGroup& only = axis.group[0];
-  bool in_order = axis.groups == 1 && only.count == kernel && axis.source_step == kernel &&
-                  only.first_tap[0] == 0 && axis.tap_step == 1;
+  bool in_order =
+      axis.groups == 1 && only.count == kernel && only.first_tap[0] == 0 && axis.tap_step == 1;
   for (int i = 0; in_order && i < only.count; ++i)
-    in_order = axis.step[only.first + i].offset == i && axis.step[only.first + i].rank[0] == i;
+    in_order = axis.step[only.first + i].rank[0] == i;
   return in_order;
 }
+// Whether each source element is one tap of one position.
+bool kernel_is_stride(const AxisTable& axis, int64_t kernel) {
+  const AxisGroup& only = axis.group[0];
+  return taps_in_order(axis, kernel) && axis.source_step == kernel && only.offset_low == 0 &&
+         only.offset_span == kernel - 1;
+}
 
-// Why consumers cannot fetch pixels as they lie, or an empty string.
+// Why consumers cannot fetch pixels, or an empty string.
 std::string fetched_shape(const Problem& problem, const GatherChoice& choice, const GatherParams& p,
-                          int slice, int vector) {
+                          TileRow tile, int slice, int vector) {
   if (!(problem.direction == Direction::grad_input && problem.x_layout == Layout::nchw &&
         problem.w_layout == Layout::nchw && problem.y_layout == Layout::nchw))
     return "pixels are fetched in NCHW grad_input";
+  if (!taps_in_order(p.h, problem.h.kernel) || !taps_in_order(p.w, problem.w.kernel))
+    return "taps are not in the order of the pixels they read";
+  if (p.depth % vector != 0 || !chunks_in_groups(p, vector))
+    return "weights are not whole vectors, or chunks reach beyond their group";
+  if (choice.operand_columns != 0 || p.tile_n != 1) return "a tile is not rows of an image";
+  if (tile.bordered)
+    return problem.w.out % vector != 0 ? "the source's rows are not whole vectors" : std::string();
   if (!kernel_is_stride(p.h, problem.h.kernel) || !kernel_is_stride(p.w, problem.w.kernel))
     return "the kernel is not as large as its stride";
   if (slice % p.taps != 0) return "a slice of K is not whole kernels";
   if (vector == 8 && (problem.w.kernel % 2 != 0 || problem.w.out % 2 != 0))
     return "taps are not pairs of neighbours";
   const bool starts = p.tiles_h == 1 || p.tile_h * problem.h.stride * problem.w.out % vector == 0;
-  if (choice.operand_columns != 0 || p.tile_n != 1 || p.tile_w != problem.w.in || !starts)
-    return "a tile is not whole rows";
-  if (problem.h.out * problem.w.out % vector != 0 || p.depth % vector != 0)
-    return "planes or weights are not whole vectors";
-  if (!chunks_in_groups(p, vector)) return "chunks reach beyond their group";
-  return {};
+  if (p.tile_w != problem.w.in || !starts) return "a tile is not whole rows";
+  return problem.h.out * problem.w.out % vector != 0 ? "planes are not whole vectors"
+                                                     : std::string();
 }
 
 // How weights come if a stage holds all products of a chunk.
@@ -137,7 +148,7 @@ WeightMode whole_weight_mode(const Problem& problem, TileRow tile, const GatherP
   };
   const bool half = element_size(problem.dtype) == 2;
   if (p.source_mode == kFlat) return kColumnsCopied;
-  if (p.source_mode == kFetched) return kWeightCopied;
+  if (tile.fetched) return kWeightCopied;
   if (p.source_mode == kVectors || p.source_mode == kCopied) {
     if (problem.w_layout != Layout::nhwc) return kElements;
     if (tile.columns_copied) return kColumnsCopied;
@@ -153,10 +164,18 @@ WeightMode whole_weight_mode(const Problem& problem, TileRow tile, const GatherP
   return kernels ? kTurnedKernels : kElements;
 }
 
+// Fetched rows: the channels that a chunk touches, and the chunks after which one starts at the same tap again.
+void set_window(int64_t chunk, GatherParams& p) {
+  const int64_t common = std::gcd<int64_t, int64_t>(chunk, p.taps);
+  p.window = static_cast<int32_t>((p.taps - common + chunk - 1) / p.taps + 1);
+  p.period = static_cast<int32_t>(std::min<int64_t>(p.taps / common, p.chunks));
+}
+
 }  // namespace
 
 void set_buffers(const GatherChoice& choice, GatherParams& params) {
   params.slice_shift = choice.slice_shift;
+  set_window(chunk_bytes(params) / params.element_bytes, params);
   params.source_stages = choice.source_stages;
   params.weight_stages = choice.weight_stages;
   params.part_products =
@@ -204,8 +223,11 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
 
   const Layout source = forward ? problem.x_layout : problem.y_layout;
   const int step = params.w.source_step;
-  const Planes h = planes_of(params.h, choice.tile_h, span_of(params.h));
-  const Planes w = planes_of(params.w, choice.tile_w, span_of(params.w));
+  // What consumers fetch has an address for each position.
+  const Planes h = tile.fetched ? Planes{1, choice.tile_h}
+                                : planes_of(params.h, choice.tile_h, span_of(params.h));
+  const Planes w = tile.fetched ? Planes{1, choice.tile_w}
+                                : planes_of(params.w, choice.tile_w, span_of(params.w));
   const bool turned = half && source == Layout::nchw && params.w.source_extent % 2 == 0 &&
                       w.count == step && vector % step == 0;
   const bool channels_last = source == Layout::nhwc && params.reduce % vector == 0;
@@ -213,7 +235,8 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
     if (std::string reason = flat_shape(problem, choice, params, vector); !reason.empty())
       return reason;
   if (tile.fetched)
-    if (std::string reason = fetched_shape(problem, choice, params, slice, vector); !reason.empty())
+    if (std::string reason = fetched_shape(problem, choice, params, tile, slice, vector);
+        !reason.empty())
       return reason;
   const bool by_channel = straight(tile) && !tile.flat && !tile.fetched;
   if (by_channel && !channels_last) return "the source's channels are not whole vectors";
@@ -224,6 +247,7 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
     return "the source's rows are not whole vectors of 16-bit numbers";
   params.source_mode = tile.turned                            ? kCopiedRows
                        : tile.flat                            ? kFlat
+                       : tile.bordered                        ? kFetchedRows
                        : tile.fetched                         ? kFetched
                        : tile.copied                          ? kCopied
                        : channels_last                        ? kVectors
@@ -236,10 +260,14 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
     return "the copy engine cannot bring these weights";
   params.plane_h = h.extent;
   params.plane_w = w.extent;
-  params.planes_h = tile.fetched ? 1 : h.count;
-  params.planes_w = tile.fetched ? 1 : w.count;
-  params.load_h = h.extent * params.planes_h;
-  params.load_w = w.extent * params.planes_w;
+  params.planes_h = h.count;
+  params.planes_w = w.count;
+  params.load_h = h.extent * h.count;
+  params.load_w = w.extent * w.count;
+  if (tile.bordered) {
+    params.load_h = (choice.tile_h - 1) * params.h.source_step + span_of(params.h) + 1;
+    params.load_w = (choice.tile_w - 1) * step + span_of(params.w) + 1;
+  }
   if (params.source_mode >= kTurned) {
     const int lead = lead_of(params, params.source_mode == kTurned ? vector : 2);
     params.load_w = static_cast<int32_t>(ceil_div(lead + w.extent * w.count, vector));
@@ -254,7 +282,8 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
   params.copied_w =
       static_cast<int32_t>(ceil_div(params.load_w + lead_of(params, vector), vector) | 1) * vector;
   // Of what the copy engine brings at once, skipped pixels included.
-  if (tile.turned && std::max({params.copied_w, params.load_h, choice.tile_n}) > kMostSpan)
+  if ((tile.turned || tile.bordered) &&
+      std::max({params.copied_w, params.load_h, choice.tile_n}) > kMostSpan)
     return "a tile is too long for the copy engine";
   if (by_channel && std::max(params.h.source_step, step) > kMostStep)
     return "the copy engine steps over 7 pixels at most";

@@ -162,7 +162,7 @@ __device__ __forceinline__ void visit_weight_mode(int mode, Visit&& visit) {
   constexpr bool kTurns = sizeof(T) == 2;
   if constexpr (COLUMNS) {
     visit(std::integral_constant<WeightMode, kColumnsCopied>());
-  } else if constexpr (SOURCE == kFetched) {
+  } else if constexpr (SOURCE == kFetched || SOURCE == kFetchedRows) {
     visit(std::integral_constant<WeightMode, kWeightCopied>());
   } else {
     if constexpr (SOURCE == kVectors || SOURCE == kCopied) {
@@ -186,10 +186,11 @@ __device__ __forceinline__ void visit_weight_mode(int mode, Visit&& visit) {
 template <class T, int ROW, class Visit>
 __device__ __forceinline__ void visit_source_mode(int mode, Visit&& visit) {
   if constexpr (kTiles[ROW].copied) {
-    constexpr SourceMode kMode = kTiles[ROW].turned    ? kCopiedRows
-                                 : kTiles[ROW].flat    ? kFlat
-                                 : kTiles[ROW].fetched ? kFetched
-                                                       : kCopied;
+    constexpr SourceMode kMode = kTiles[ROW].turned     ? kCopiedRows
+                                 : kTiles[ROW].flat     ? kFlat
+                                 : kTiles[ROW].bordered ? kFetchedRows
+                                 : kTiles[ROW].fetched  ? kFetched
+                                                        : kCopied;
     return visit(std::integral_constant<SourceMode, kMode>());
   }
   if (mode == kVectors) return visit(std::integral_constant<SourceMode, kVectors>());
@@ -221,7 +222,7 @@ __device__ __forceinline__ void copy_weights(const GatherParams& p, const Scope&
                                              const Places& places, uint32_t stage, uint32_t full) {
   const int depth = chunk_bytes(p) / p.element_bytes;
   const int column = at.column_tile * p.tile_channels;
-  if (MODE == kWeightCopied && p.source_mode == kFetched) {  // one product
+  if (MODE == kWeightCopied && tile.fetched) {  // one product
     copy_box(stage, &maps.weight, full, chunk * depth, at.group * p.columns + column, 0, 0);
   } else if constexpr (MODE == kWeightCopied) {
     const int rows = (at.group * p.columns + column) / (64 / p.element_bytes);
@@ -438,6 +439,17 @@ struct Producer {
                at.group * p.reduce + chunk * channels, o.n, 0);
   }
 
+  // The same for rows with zeros around them.
+  __device__ __forceinline__ void copy_bordered(int chunk, const Ring& ring, TileOrigin o) {
+    barrier_wait(places.empty_source + ring.stage * 8, ring.parity ^ 1);
+    const uint32_t full = places.full_source + ring.stage * 8;
+    barrier_expect(full, fetched_rows_bytes(p));
+    copy_box(places.patch + ring.stage * map.patch_stage, &maps.source, full,
+             o.w * p.w.source_step + at.low_w - copied_lead<T>(p, at, o),
+             at.group * p.reduce + chunk * (chunk_bytes(p) / int(sizeof(T))) / p.taps,
+             o.h * p.h.source_step + at.low_h, o.n);
+  }
+
   // The one producer group where the copy engine brings the source.
   template <SourceMode SOURCE, WeightMode WEIGHT>
   __device__ __forceinline__ void run_copied() {
@@ -456,6 +468,8 @@ struct Producer {
               copy_flat(chunk, source, walk.origin(p));
             } else if constexpr (SOURCE == kFetched) {
               copy_fetched(chunk, source, walk.origin(p));
+            } else if constexpr (SOURCE == kFetchedRows) {
+              copy_bordered(chunk, source, walk.origin(p));
             } else {
               copy_plane(chunk, plane, source, walk.origin(p));
             }
@@ -569,7 +583,7 @@ struct Producer {
   __device__ __forceinline__ void run() {
     if constexpr (SOURCE == kCopiedRows) {
       run_turned<WEIGHT>();
-    } else if constexpr (SOURCE == kCopied || SOURCE == kFlat || SOURCE == kFetched) {
+    } else if constexpr (kTiles[ROW].copied) {
       run_copied<SOURCE, WEIGHT>();
     } else {
       run_fed<SOURCE, WEIGHT>();
