@@ -216,43 +216,39 @@ def test_the_copy_engine_steps_over_seven_pixels_at_most(stride):
 
 
 @needs_cuda_room
-def test_hopper_takes_nchw_as_it_lies_where_a_kernel_is_its_stride():
-    """Forward by the tensor core alone, grad_input by pixels that its consumers fetch."""
+def test_hopper_takes_nchw_as_it_lies():
+    """Forward where a kernel is its stride; grad_input fetches, whole kernels or rows."""
+    up = Case("up", 8, 256, 128, (100, 120), (2, 2), (2, 2))
+    wide = Case("wide", 8, 256, 128, (48, 64), (4, 4), (2, 2), (1, 1))
 
-    def lies(case, direction, dtype, layout="nchw"):
+    def way(case, direction, dtype, layout="nchw"):
         text = explain(case, direction, dtype, layout, "h200", "hopper")
         assert chosen(text) == "hopper", text
-        match = re.search("copied as it lies(?: and fetched)?", text.splitlines()[1])
+        match = re.search("copied as it lies and fetched|copied as it lies|rows copied", text)
         return match and match[0]
 
-    for dtype in ("f16", "bf16"):
-        assert lies(SHUFFLE, "forward", dtype) == "copied as it lies"
     for dtype in TENSOR_CORES:
-        assert lies(SHUFFLE, "grad_input", dtype) == "copied as it lies and fetched"
-        assert not lies(SHUFFLE, "grad_input", dtype, "nhwc")
-    assert not lies(SHUFFLE, "forward", "tf32"), "wgmma cannot turn words"
+        assert way(up, "forward", dtype) == (None if dtype == "tf32" else "copied as it lies")
+        assert way(up, "grad_input", dtype) == "copied as it lies and fetched"
+        assert way(wide, "forward", dtype) is None
+        assert way(wide, "grad_input", dtype) == "rows copied"
+        for layout, direction in itertools.product(("nhwc", "strided"), ("forward", "grad_input")):
+            assert way(up, direction, dtype, layout) is None
     for change in (
         {"output_padding": (0, 1)},  # the next row lies where zeros belong
         {"padding": (1, 1)},
         {"kernel": (4, 4)},
         {"kernel": (1, 1)},
+        {"dilation": (2, 2)},
         {"size": (37, 37)},  # planes of no whole vectors
-        {"dilation": (2, 2), "kernel": (2, 2)},
     ):
-        other = dataclasses.replace(SHUFFLE, **change)
-        assert not lies(other, "forward", "f16"), change
-        if "size" not in change:
-            assert not lies(other, "grad_input", "f16"), change
-    # Other kernels have their rows copied with zeros around them, if these are whole vectors.
-    for dtype in TENSOR_CORES:
-        text = explain(MANY, "grad_input", dtype, "nchw", "h200", "hopper")
-        assert "rows copied and fetched" in text.splitlines()[1], text
-        odd = dataclasses.replace(MANY, output_padding=(1, 1))
-        text = explain(odd, "grad_input", dtype, "nchw", "h200", "hopper")
-        assert "fetched" not in text.splitlines()[1], text
-    thirds = dataclasses.replace(SHUFFLE, kernel=(3, 3), stride=(3, 3))
-    assert lies(thirds, "forward", "f16") == "copied as it lies"
-    assert not lies(thirds, "grad_input", "f16"), "nine taps are no part of a slice"
+        other = dataclasses.replace(up, **change)
+        assert way(other, "forward", "f16") is None, change
+        if "size" not in change:  # the gradient's planes are four times as large
+            assert way(other, "grad_input", "f16") != "copied as it lies and fetched", change
+    # Rows that are no whole vectors are not the copy engine's.
+    odd = dataclasses.replace(wide, output_padding=(1, 1))
+    assert all(way(odd, "grad_input", dtype) is None for dtype in TENSOR_CORES)
 
 
 @needs_cuda_room
