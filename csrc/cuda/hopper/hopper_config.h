@@ -5,18 +5,20 @@
 // K = taps x the other channel count. The warpgroups of a block have two roles:
 //
 //   producers  bring K in chunks to shared memory: the source patch, halo included, so all taps share
-//              it; and the weights, unless all of them fit and stay
-//   consumers  multiply (wgmma, both operands from shared memory) and store
+//              it; and the weights, unless all of them fit and stay. One thread, where the copy engine does it
+//   consumers  multiply (wgmma, both operands from shared memory, or pixels that they fetch) and store
 //
-// Where the copy engine can bring an operand (NHWC; TileRow::copied), a chunk of K is one row of a pixel or of a
-// column of the weights, swizzled. Otherwise everything in shared memory is rows of 16 bytes along K. Two times 16
-// bytes are a slice, what one wgmma eats:
+// Where the copy engine can bring an operand along K (NHWC), a chunk of K is one row of a pixel or of a column of
+// the weights, swizzled. Otherwise what is multiplied from shared memory is rows of 16 bytes along K. Two times 16
+// bytes are a slice, what one wgmma eats. By TileRow:
 //
-//   source    [slice][half][plane][pixel of the plane][16 B]    copied [pixel of a plane][slice][32 B]
-//                                                               flat   [64 pixels][K][128 B]
-//                                                               fetched [run of pixels][channel][512 B]
-//   weights   [slice][product][half][row][16 B]                 copied [product][row][slice][32 B], or
-//                                                             [product][block of columns][K][32 to 128 B]
+//   source    threads, turned    [slice][half][plane][pixel of the plane][16 B]
+//             copied             [pixel of a plane][slice][32 B]
+//             flat               [64 pixels][K][128 B]
+//             fetched            [run of pixels][channel][512 B]: K is channels x taps, in the order of the weights
+//             fetched, bordered  [row][channel that the chunk touches][pixel]: the same, found by a table
+//   weights   by threads         [slice][product][half][row][16 B]
+//             copied             [product][row][slice][32 B], or [product][block of columns][K][32 to 128 B]
 //
 // A plane holds the pixels of one residue modulo the source step (grad_input; forward has one plane), so
 // that neighbouring positions are neighbouring pixels. A product is one source offset: the patch, shifted
@@ -56,10 +58,9 @@ struct TileRow {
   int operands;                 // of positions, for each consumer group
   int slots;                    // phases with sums of their own
   bool columns_copied = false;  // the weights too, their columns contiguous: 16-bit NHWC forward
-  bool turned = false;  // 16-bit rows of pixels (NCHW), which the producers turn in shared memory
-  bool flat = false;    // the same as they lie, and the weights: both turned by the tensor core
-  bool fetched =
-      false;  // the same of NCHW grad_input: the consumers fetch the pixels of all taps to registers
+  bool turned = false;    // 16-bit rows of pixels (NCHW), which the producers turn in shared memory
+  bool flat = false;      // the same as they lie, and the weights: both turned by the tensor core
+  bool fetched = false;   // NCHW grad_input as it lies: consumers fetch the pixels to registers
   bool bordered = false;  // fetched: any kernel, by rows with zeros around them, tap by tap
 };
 // The one table of tiles; hopper_gather_launch.cuh instantiates exactly these, by index.
@@ -72,7 +73,7 @@ constexpr TileRow kTiles[] = {
     {true, false, 128, 2, 1},   // many channels, stride 1
     {true, false, 128, 1, 2},   // stride 2 rows
     {true, false, 64, 1, 4},    // stride 3 and 4 rows, or stride 2 x 2
-    // What the copy engine serves, compiled apart: rows of pixels that are turned, or are flat; channels.
+    // What the copy engine serves, compiled apart.
     {false, true, 8, 2, 1, false, true},
     {false, true, 16, 2, 1, false, true},
     {false, true, 32, 2, 1, false, true},
@@ -96,8 +97,8 @@ constexpr TileRow kTiles[] = {
     {false, true, 64, 2, 1, true},
     {false, true, 128, 1, 1, true},
 };
-// How many they are, in this order: what threads feed (of which the last are channel rows), rows of pixels, copied ones
-// (of which the last have copied columns).
+// How many they are, in this order: what threads feed (of which the last are channel rows), rows of pixels that are
+// turned or flat, fetched ones, copied channels (of which the last have copied columns).
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 constexpr int kTurnedTiles = 10, kFetchedTiles = 4, kCopiedTiles = 8, kColumnTiles = 3;
 constexpr int kFedTiles = kTileCount - kTurnedTiles - kFetchedTiles - kCopiedTiles,
