@@ -19,6 +19,9 @@ inline uint32_t load_shared_4(uint32_t address) {
   std::memcpy(&word, emulate::shared(address, 4), 4);
   return word;
 }
+inline void load_shared_8(uint32_t address, uint32_t (&word)[2]) {
+  std::memcpy(word, emulate::shared(address, 8), 8);
+}
 // What a thread has under way arrives when it waits for it, and no earlier.
 struct AsyncCopy {
   uint32_t address, bytes;
