@@ -125,23 +125,16 @@ __device__ __forceinline__ void fetch_rows(uint32_t (&word)[4], const uint32_t (
   }
 }
 
-// Multiplies some slices of a chunk with fetched rows, as add_fetched() does.
+// What a consumer holds of some slices of all its operands.
+template <int ROW>
+using FetchedWords = uint32_t[slices_fetched(kTiles[ROW])][kTiles[ROW].operands][4];
+
+// The words stay until they are multiplied; the other consumer groups multiply meanwhile.
 template <class M, int ROW, class Issued>
-__device__ __forceinline__ void add_rows(Sums<ROW>& sum, uint64_t weights, uint32_t weight_step,
-                                         uint32_t patch,
-                                         const uint32_t (&pixel)[kTiles[ROW].operands][2],
-                                         uint32_t offsets, Issued&& issued) {
-  using T = typename M::Element;
-  using Multiply = WgmmaFetched<T, kTiles[ROW].width>;
-  const uint32_t mine = offsets + (threadIdx.x & 3) * (4 / int(sizeof(T))) * 4;
-  uint32_t word[slices_fetched(kTiles[ROW])][kTiles[ROW].operands][4];
-#pragma unroll
-  for (int slice = 0; slice < slices_fetched(kTiles[ROW]); ++slice)
-#pragma unroll
-    for (int o = 0; o < kTiles[ROW].operands; ++o) {
-      const uint32_t at[2] = {patch + pixel[o][0], patch + pixel[o][1]};
-      fetch_rows<T>(word[slice][o], at, mine + slice * M::kRow * 4);
-    }
+__device__ __forceinline__ void multiply_fetched(Sums<ROW>& sum, const FetchedWords<ROW>& word,
+                                                 uint64_t weights, uint32_t weight_step,
+                                                 Issued&& issued) {
+  using Multiply = WgmmaFetched<typename M::Element, kTiles[ROW].width>;
   wgmma_fence();
 #pragma unroll
   for (int slice = 0; slice < slices_fetched(kTiles[ROW]); ++slice)
@@ -153,15 +146,32 @@ __device__ __forceinline__ void add_rows(Sums<ROW>& sum, uint64_t weights, uint3
   wgmma_wait<0>();
 }
 
-// Multiplies some slices of a chunk with fetched pixels. What the multiplications read stays until they are done; the
-// other consumer groups multiply meanwhile.
+// Multiplies some slices of a chunk with fetched rows.
+template <class M, int ROW, class Issued>
+__device__ __forceinline__ void add_rows(Sums<ROW>& sum, uint64_t weights, uint32_t weight_step,
+                                         uint32_t patch,
+                                         const uint32_t (&pixel)[kTiles[ROW].operands][2],
+                                         uint32_t offsets, Issued&& issued) {
+  using T = typename M::Element;
+  const uint32_t mine = offsets + (threadIdx.x & 3) * (4 / int(sizeof(T))) * 4;
+  FetchedWords<ROW> word;
+#pragma unroll
+  for (int slice = 0; slice < slices_fetched(kTiles[ROW]); ++slice)
+#pragma unroll
+    for (int o = 0; o < kTiles[ROW].operands; ++o) {
+      const uint32_t at[2] = {patch + pixel[o][0], patch + pixel[o][1]};
+      fetch_rows<T>(word[slice][o], at, mine + slice * M::kRow * 4);
+    }
+  multiply_fetched<M, ROW>(sum, word, weights, weight_step, issued);
+}
+
+// The same with fetched pixels.
 template <class M, int ROW, class Issued>
 __device__ __forceinline__ void add_fetched(Sums<ROW>& sum, uint64_t weights, uint32_t weight_step,
                                             uint32_t patch,
                                             const uint32_t (&pixel)[kTiles[ROW].operands][2][2],
                                             uint32_t slice_bytes, Issued&& issued) {
-  using Multiply = WgmmaFetched<typename M::Element, kTiles[ROW].width>;
-  uint32_t word[slices_fetched(kTiles[ROW])][kTiles[ROW].operands][4];
+  FetchedWords<ROW> word;
 #pragma unroll
   for (int slice = 0; slice < slices_fetched(kTiles[ROW]); ++slice)
 #pragma unroll
@@ -169,15 +179,7 @@ __device__ __forceinline__ void add_fetched(Sums<ROW>& sum, uint64_t weights, ui
 #pragma unroll
       for (int i = 0; i < 4; ++i)
         word[slice][o][i] = load_shared_4(patch + pixel[o][i % 2][i / 2] + slice * slice_bytes);
-  wgmma_fence();
-#pragma unroll
-  for (int slice = 0; slice < slices_fetched(kTiles[ROW]); ++slice)
-#pragma unroll
-    for (int o = 0; o < kTiles[ROW].operands; ++o)
-      Multiply::add(sum[o][0], word[slice][o], advance(weights, slice * weight_step));
-  wgmma_commit();
-  issued();
-  wgmma_wait<0>();
+  multiply_fetched<M, ROW>(sum, word, weights, weight_step, issued);
 }
 
 template <class M, int ROW>
