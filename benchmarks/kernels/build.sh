@@ -10,12 +10,4 @@ find csrc/core csrc/cuda benchmarks/kernels/kernel_bench.cu -name "*.cu" -o -nam
   echo "$file $out/$(basename "$file").o"
 done | xargs -P "${JOBS:-$(nproc)}" -L 1 sh -c "nvcc $flags -c -o \$1 \$0"
 nvcc -o $out/kernel_bench $out/*.o
-python3 - > $out/layers.txt <<'PYTHON'
-import json
-
-for layer in json.load(open("convt2d_ext/bench/layers.json")):
-    numbers = [layer[key] for key in ("N", "Cin", "Cout", "H", "W")]
-    for key in ("kernel", "stride", "padding", "output_padding", "dilation"):
-        numbers += layer[key]
-    print(layer["name"], *numbers, layer["groups"], int(layer["bias"]))
-PYTHON
+python3 benchmarks/kernels/layers.py > $out/layers.txt

@@ -6,9 +6,8 @@
 //   kernel_bench sweep LAYERS MODES DIRECTIONS FAMILY [NAMES]   20 plans that promise most, 20 others that promise
 //                                                               a third of that or more, best first
 //
-// LAYERS is a file of lines "name N Cin Cout H W kh kw sh sw ph pw oph opw dh dw groups bias"; MODES like
-// fp16:nchw,tf32:nhwc; DIRECTIONS of fwd,grad_input,grad_weight (without bias); NAMES keeps the layers that
-// contain one of them.
+// LAYERS and MODES as layers.h reads them; DIRECTIONS of fwd,grad_input,grad_weight (without bias); NAMES keeps the
+// layers that contain one of them.
 // `check` compares with `direct` on outputs that were filled with NaN before, also with an infinity and a NaN among
 // the operands. Times are medians of cold
 // calls: 256 MiB are written before each. benchmarks/kernels/build.sh builds it.
@@ -19,13 +18,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <random>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -39,57 +35,11 @@
 #include "cuda/igemm/igemm.h"
 #include "cuda/igemm/igemm_plan.h"
 #include "cuda/igemm/igemm_weight_plan.h"
+#include "layers.h"
 
 namespace {
 
 using namespace convt2d;
-
-struct Layer {
-  std::string name;
-  int64_t batch, in, out, h, w, kh, kw, sh, sw, ph, pw, oph, opw, dh, dw, groups, bias;
-};
-
-std::vector<std::string> words(const std::string& text) {
-  std::vector<std::string> found;
-  std::stringstream stream(text);
-  for (std::string word; std::getline(stream, word, ',');) found.push_back(word);
-  return found;
-}
-
-std::vector<Layer> read_layers(const char* file, const std::vector<std::string>& names) {
-  std::vector<Layer> layers;
-  std::ifstream in(file);
-  for (std::string line; std::getline(in, line);) {
-    std::istringstream from(line);
-    Layer l;
-    if (!(from >> l.name >> l.batch >> l.in >> l.out >> l.h >> l.w >> l.kh >> l.kw >> l.sh >>
-          l.sw >> l.ph >> l.pw >> l.oph >> l.opw >> l.dh >> l.dw >> l.groups >> l.bias))
-      continue;
-    const auto wanted = [&](const std::string& part) {
-      return l.name.find(part) != std::string::npos;
-    };
-    if (names.empty() || std::any_of(names.begin(), names.end(), wanted)) layers.push_back(l);
-  }
-  return layers;
-}
-
-Problem problem_of(const Layer& l, const std::string& mode, const std::string& direction) {
-  const std::string type = mode.substr(0, mode.find(':'));
-  const Layout layout = mode.substr(mode.find(':') + 1) == "nhwc" ? Layout::nhwc : Layout::nchw;
-  Problem p;
-  std::memset(&p, 0, sizeof p);
-  p.batch = l.batch, p.in_channels = l.in, p.out_channels = l.out, p.groups = l.groups;
-  p.h = {l.h, output_extent(l.h, l.kh, l.sh, l.ph, l.oph, l.dh), l.kh, l.sh, l.ph, l.dh};
-  p.w = {l.w, output_extent(l.w, l.kw, l.sw, l.pw, l.opw, l.dw), l.kw, l.sw, l.pw, l.dw};
-  p.direction = direction == "fwd"          ? Direction::fwd
-                : direction == "grad_input" ? Direction::grad_input
-                                            : Direction::grad_weight;
-  p.dtype = type == "fp16" ? DType::f16 : type == "bf16" ? DType::bf16 : DType::f32;
-  p.precision = type == "tf32" ? Precision::tf32 : Precision::ieee;
-  p.x_layout = p.w_layout = p.y_layout = layout;
-  p.has_bias = l.bias && p.direction == Direction::fwd;
-  return p;
-}
 
 // A reproducible integer of [-range, range], or a fraction of [-1, 1] where the range is 0.
 template <class T>
