@@ -5,7 +5,7 @@
 # make matrix     that wheel under every Python x torch of tools/matrix.py
 # make oldest     compile and test from source against the oldest torch
 # make budgets    build time, wheel size and kernel count against their limits
-# make emulators  builds the three of benchmarks/kernels and runs them on one small case
+# make emulators  builds the four of benchmarks/kernels and runs them on one small case
 #
 # PYTHON=...      which Python makes the environment; the newest suitable one otherwise
 # VENV=none       use PYTHON (python3) as it is, torch included: no network, nothing installed in it
@@ -126,7 +126,8 @@ emulators:
 	set -e; export CUDA_HOME="$$toolkit" OPTIMIZE=0; \
 	benchmarks/kernels/emulate.sh fp16 nchw 1 op2; \
 	benchmarks/kernels/emulate_weight.sh fp16 nchw-nhwc 1 1 op2; \
-	benchmarks/kernels/emulate_hopper_weight.sh fp16 1 1 op2
+	benchmarks/kernels/emulate_hopper_weight.sh fp16 1 1 op2; \
+	benchmarks/kernels/emulate_nchw_weight.sh fp16 1 1 m_op
 
 matrix:
 	$(FIND_PYTHON) tools/matrix.py $(WHEEL) $(MATRIX_ARGS)

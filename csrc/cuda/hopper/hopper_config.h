@@ -62,6 +62,8 @@ struct TileRow {
   bool flat = false;      // the same as they lie, and the weights: both turned by the tensor core
   bool fetched = false;   // NCHW grad_input as it lies: consumers fetch the pixels to registers
   bool bordered = false;  // fetched: any kernel, by rows with zeros around them, tap by tap
+  // TF32 NHWC forward: copied columns, which consumers fetch to registers.
+  bool weights_fetched = false;
 };
 // The one table of tiles; hopper_gather_launch.cuh instantiates exactly these, by index.
 constexpr TileRow kTiles[] = {
@@ -84,10 +86,14 @@ constexpr TileRow kTiles[] = {
     {true, true, 32, 1, 4, false, true},
     {false, true, 64, 2, 1, true, false, true},
     {false, true, 128, 1, 1, true, false, true},
+    {true, true, 128, 1, 1, true, false, true},
     {false, true, 64, 2, 1, false, false, false, true},
     {false, true, 128, 1, 1, false, false, false, true},
     {false, true, 64, 2, 1, false, false, false, true, true},
     {false, true, 128, 1, 1, false, false, false, true, true},
+
+    {true, true, 128, 2, 1, true, false, false, false, false, true},
+    {true, true, 128, 1, 2, true, false, false, false, false, true},
     {false, true, 8, 2, 1},
     {false, true, 16, 2, 1},
     {false, true, 32, 2, 1},
@@ -98,14 +104,17 @@ constexpr TileRow kTiles[] = {
     {false, true, 128, 1, 1, true},
 };
 // How many they are, in this order: what threads feed (of which the last are channel rows), rows of pixels that are
-// turned or flat, fetched ones, copied channels (of which the last have copied columns).
+// turned or flat, fetched ones, copied channels with fetched weights, copied channels (of which the last have copied
+// columns).
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
-constexpr int kTurnedTiles = 10, kFetchedTiles = 4, kCopiedTiles = 8, kColumnTiles = 3;
-constexpr int kFedTiles = kTileCount - kTurnedTiles - kFetchedTiles - kCopiedTiles,
+constexpr int kTurnedTiles = 11, kFetchedTiles = 4, kLentTiles = 2, kCopiedTiles = 8,
+              kColumnTiles = 3;
+constexpr int kFedTiles = kTileCount - kTurnedTiles - kFetchedTiles - kLentTiles - kCopiedTiles,
               kChannelTiles = 3;
 static_assert(kTiles[kFedTiles - kChannelTiles].channel_rows && kTiles[kFedTiles].turned);
 static_assert(kTiles[kFedTiles + kTurnedTiles].fetched &&
               kTiles[kFedTiles + kTurnedTiles + kFetchedTiles - 1].fetched);
+static_assert(kTiles[kFedTiles + kTurnedTiles + kFetchedTiles].weights_fetched);
 static_assert(kTiles[kTileCount - kCopiedTiles].copied &&
               kTiles[kTileCount - kColumnTiles].columns_copied);
 
@@ -114,7 +123,9 @@ CONVT2D_HOST_DEVICE constexpr bool straight(TileRow tile) { return tile.copied &
 
 // Warpgroups with 128 sums a thread and as many that move data, which takes registers too; or, since the copy
 // engine needs but one thread, more of them with 64 sums, so that while one stores others multiply.
-CONVT2D_HOST_DEVICE constexpr int consumer_groups(TileRow tile) { return tile.copied ? 4 : 2; }
+CONVT2D_HOST_DEVICE constexpr int consumer_groups(TileRow tile) {
+  return tile.copied && !tile.weights_fetched ? 4 : 2;
+}
 CONVT2D_HOST_DEVICE constexpr int producer_groups(TileRow tile) { return tile.copied ? 1 : 2; }
 CONVT2D_HOST_DEVICE constexpr int consumers(TileRow tile) { return 128 * consumer_groups(tile); }
 CONVT2D_HOST_DEVICE constexpr int producers(TileRow tile) { return 128 * producer_groups(tile); }
@@ -123,9 +134,11 @@ CONVT2D_HOST_DEVICE constexpr int threads(TileRow tile) {
 }
 // Of a thread; they add up to what the block starts with, a multiple of 8 for each thread.
 CONVT2D_HOST_DEVICE constexpr int consumer_registers(TileRow tile) {
-  return tile.copied ? 104 : 160;
+  return !tile.copied ? 160 : tile.weights_fetched ? 216 : 104;
 }
-CONVT2D_HOST_DEVICE constexpr int producer_registers(TileRow tile) { return tile.copied ? 64 : 96; }
+CONVT2D_HOST_DEVICE constexpr int producer_registers(TileRow tile) {
+  return !tile.copied ? 96 : tile.weights_fetched ? 72 : 64;
+}
 
 // Slices that a consumer fetches at once: it keeps their words until they are multiplied, and has registers for two.
 CONVT2D_HOST_DEVICE constexpr int slices_fetched(TileRow tile) { return 2 / tile.operands; }
@@ -164,6 +177,7 @@ enum WeightMode : int32_t {
   kWeightCopied = 2,   // the same, by the copy engine
   kColumnsCopied =
       3,  // columns of a tap contiguous, by the copy engine; the tensor core turns them
+
   kTurnedKernels = 4,  // [columns][taps] contiguous: NCHW forward
   kTurnedColumns = 5,  // columns of a tap contiguous: NHWC forward
   kTurnedRuns = 6,     // [K][taps] contiguous for a column: NCHW grad_input
@@ -220,6 +234,19 @@ struct GatherParams {
   int32_t max_products;    // of any combination
   int32_t plane_products;  // of any plane of one
   int32_t overrun;         // pixels an operand may reach beyond the patch
+  // The patch in shared memory. The planes of one come together, or one after the other, each with the products
+  // that read it: then so many, and the patch is one of them.
+  int32_t planes_apart;
+  int32_t plane_pixels, patch_pixels;
+  int32_t pixel_bytes;   // from a pixel to its neighbour
+  int32_t source_half;   // from the first to the second half of a slice
+  int32_t source_slice;  // from slice to slice
+  int32_t patch_bytes;
+  // And the weights.
+  int32_t
+      product_bytes;  // of a slice, where the 16 more spread products over banks; or all of a copied chunk
+  int32_t weight_slice;  // from slice to slice
+  int32_t part_bytes;    // of a stage
 };
 
 // What the copy engine is told (hopper_maps.cpp).
@@ -229,10 +256,6 @@ struct TensorMaps {
 
 // Bytes of K that a chunk has, in the elements of shared memory.
 CONVT2D_HOST_DEVICE int chunk_bytes(const GatherParams& p) { return kSliceBytes << p.slice_shift; }
-// From a pixel to its neighbour in shared memory.
-CONVT2D_HOST_DEVICE int pixel_bytes(const GatherParams& p) {
-  return p.source_mode == kCopied || p.source_mode == kFlat ? chunk_bytes(p) : kHalfBytes;
-}
 constexpr int kFlatPixels = 64;  // of a box
 // Fetched pixels: [box][channel][512 B], the tile's rows of the source one after the other.
 constexpr int kFetchedRow = 512;                                 // bytes
@@ -246,37 +269,9 @@ CONVT2D_HOST_DEVICE int fetched_boxes(const GatherParams& p) {
 CONVT2D_HOST_DEVICE int fetched_channels(const GatherParams& p) {  // of a chunk
   return chunk_bytes(p) / p.element_bytes / p.taps;
 }
-CONVT2D_HOST_DEVICE int plane_pixels(const GatherParams& p) {
-  const int pixels = p.tile_n * p.plane_h * p.plane_w;
-  const int whole = p.source_mode == kCopied ? kSwizzleRows
-                    : p.source_mode == kFlat ? kFlatPixels
-                                             : 1;
-  return (pixels + whole - 1) / whole * whole;
-}
-// The planes of a patch come together, or one after the other, each with the products that read it.
-CONVT2D_HOST_DEVICE int planes_apart(const GatherParams& p) {
-  return p.source_mode == kCopied ? p.planes_h * p.planes_w : 1;
-}
-CONVT2D_HOST_DEVICE int patch_pixels(const GatherParams& p) {
-  return p.planes_h * p.planes_w / planes_apart(p) * plane_pixels(p);
-}
-// From the first to the second half of a slice, and from slice to slice. The 32 over a multiple of 128 keep
-// the slices of one pixel in different banks, which is how whole slices arrive.
-CONVT2D_HOST_DEVICE int source_half(const GatherParams& p) { return patch_pixels(p) * kHalfBytes; }
-CONVT2D_HOST_DEVICE int source_slice(const GatherParams& p) {
-  return p.source_mode == kCopied ? kSliceBytes
-         : p.source_mode == kFlat ? kSliceBytes * kFlatPixels
-                                  : (patch_pixels(p) * kSliceBytes + 127) / 128 * 128 + 32;
-}
 // Fetched rows: [row][channel][pixel].
 CONVT2D_HOST_DEVICE int fetched_rows_bytes(const GatherParams& p) {
   return p.load_h * p.window * p.copied_w * p.element_bytes;
-}
-CONVT2D_HOST_DEVICE int patch_bytes(const GatherParams& p) {
-  if (p.source_mode == kFetched) return fetched_boxes(p) * fetched_channels(p) * kFetchedRow;
-  if (p.source_mode == kFetchedRows) return (fetched_rows_bytes(p) + 127) / 128 * 128;
-  return p.source_mode == kCopied || p.source_mode == kFlat ? patch_pixels(p) * chunk_bytes(p)
-                                                            : source_slice(p) << p.slice_shift;
 }
 // Copied rows: [image][row][channel of the chunk][pixel], so that neighbouring channels lie in different banks.
 constexpr int kRowStages = 2;
@@ -296,20 +291,6 @@ CONVT2D_HOST_DEVICE int column_row(const GatherParams& p) {  // bytes
 CONVT2D_HOST_DEVICE int column_block(const GatherParams& p) {
   return column_row(p) * (chunk_bytes(p) / p.element_bytes);
 }
-// Bytes of one product's weights: of a slice, where the 16 more spread products over banks; or all of a copied
-// chunk.
-CONVT2D_HOST_DEVICE int product_bytes(const GatherParams& p, TileRow tile) {
-  return copied(p.weight_mode) ? weight_rows(tile) * chunk_bytes(p)
-                               : weight_rows(tile) * kSliceBytes + 16;
-}
-CONVT2D_HOST_DEVICE int weight_slice(const GatherParams& p, TileRow tile) {
-  return p.weight_mode == kWeightCopied    ? kSliceBytes
-         : p.weight_mode == kColumnsCopied ? kSliceBytes / p.element_bytes * column_row(p)
-                                           : p.part_products * product_bytes(p, tile);
-}
-CONVT2D_HOST_DEVICE int part_bytes(const GatherParams& p, TileRow tile) {
-  return p.part_products * product_bytes(p, tile) << (copied(p.weight_mode) ? 0 : p.slice_shift);
-}
 // Positions eight apart in an operand, in pixels.
 CONVT2D_HOST_DEVICE int group_pixels(const GatherParams& p) {
   return p.operand_columns ? p.plane_w : kGroup;
@@ -326,6 +307,9 @@ CONVT2D_HOST_DEVICE int source_units(const GatherParams& p) {
 
 // Channel rows go to memory through a buffer of each consumer warp: 128 bytes of each of its 16 rows, and
 // between them what spreads the lanes' runs of two positions over the banks.
+CONVT2D_HOST_DEVICE constexpr bool staged(TileRow tile) {
+  return tile.channel_rows && !tile.weights_fetched;
+}
 constexpr int kStagedRow = 128, kStagedRows = 16;
 CONVT2D_HOST_DEVICE constexpr int staging_pitch(TileRow tile, int element_bytes) {
   const int run = 2 * tile.slots * element_bytes;
@@ -367,7 +351,7 @@ CONVT2D_HOST_DEVICE SharedMap shared_map(const GatherParams& p, TileRow tile) {
   map.taps = at;
   at += p.max_products * stacked(p, tile) * 4;
   map.firsts = at;
-  at += straight(tile) ? (planes_apart(p) + 1) * 4 : 0;
+  at += straight(tile) ? (p.planes_apart + 1) * 4 : 0;
   at = (at + 7) / 8 * 8;
   map.offsets = at;
   at += tile.bordered ? p.period * (chunk_bytes(p) / p.element_bytes) * 4 : 0;
@@ -383,22 +367,24 @@ CONVT2D_HOST_DEVICE SharedMap shared_map(const GatherParams& p, TileRow tile) {
   map.destinations = at;
   at += tile.channel_rows ? block_positions(tile) * 8 : 0;
   map.staging = at;
-  at += tile.channel_rows ? consumers(tile) / 32 * staging_bytes(tile, p.element_bytes) : 0;
+  at += staged(tile) ? consumers(tile) / 32 * staging_bytes(tile, p.element_bytes) : 0;
   map.sources = at;  // a list for each producer group
   at += tile.copied ? 0 : 2 * (source_units(p) + 3) * 8;
   at = (at + 127) / 128 * 128;
   map.rows = at;
   at += tile.turned ? kRowStages * row_stage_bytes(p) : 0;
-  const int boundary = straight(tile) ? kSwizzleRows * chunk_bytes(p) : 128;
+  const int boundary = tile.weights_fetched ? kSwizzleRows * 128
+                       : straight(tile)     ? kSwizzleRows * chunk_bytes(p)
+                                            : 128;
   at = (at + boundary - 1) / boundary * boundary;
   map.patch = at;
-  map.patch_stage = patch_bytes(p);
+  map.patch_stage = p.patch_bytes;
   at += p.source_stages * map.patch_stage;
   // And all that an operand has, were its rows one after the other: memcheck wants that.
-  const int reach = at + p.overrun * pixel_bytes(p) + 64 * kSliceBytes;
+  const int reach = at + p.overrun * p.pixel_bytes + 64 * kSliceBytes;
   at = (at + boundary - 1) / boundary * boundary;
   map.weights = at;
-  map.weight_stage = part_bytes(p, tile);
+  map.weight_stage = p.part_bytes;
   at += (p.weight_stages ? p.weight_stages : p.chunks) * map.weight_stage;
   map.total = at > reach ? at : reach;
   return map;

@@ -182,6 +182,39 @@ __device__ __forceinline__ void add_fetched(Sums<ROW>& sum, uint64_t weights, ui
   multiply_fetched<M, ROW>(sum, word, weights, weight_step, issued);
 }
 
+// Fetched weights: where a lane finds what it holds of a slice, seen from the product. See fetched_channel().
+__device__ __forceinline__ void find_weights(const GatherParams& p, uint32_t (&weight)[4]) {
+  const int lane = threadIdx.x & 31, warp = threadIdx.x / 32 % 4, k = lane & 3;
+  const int piece = warp % 2 * 2 + (lane >> 4) * 4;
+  const uint32_t first =
+      warp / 2 * column_block(p) + k * 128 + (piece ^ k) * 16 + (lane >> 2 & 3) * 4;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) weight[i] = (first ^ (i % 2 * 16 + i / 2 * 64)) + i / 2 * 4 * 128;
+}
+
+// Multiplies SLICES slices of a product.
+template <class M, int ROW, int SLICES, class Issued>
+__device__ __forceinline__ void add_weights(Sums<ROW>& sum, int slot, const uint32_t (&weight)[4],
+                                            const uint64_t (&pixels)[kTiles[ROW].operands],
+                                            uint32_t source_step, Issued&& issued) {
+  using Multiply = WgmmaFetched<typename M::Element, kTiles[ROW].width>;
+  constexpr int kSlice = 8 * 128;
+  uint32_t word[SLICES][4];
+#pragma unroll
+  for (int s = 0; s < SLICES; ++s)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) word[s][i] = load_shared_4(weight[i] + s * kSlice);
+  wgmma_fence();
+#pragma unroll
+  for (int s = 0; s < SLICES; ++s)
+#pragma unroll
+    for (int o = 0; o < kTiles[ROW].operands; ++o)
+      Multiply::add(sum[o][slot], word[s], advance(pixels[o], s * source_step));
+  wgmma_commit();
+  issued();
+  wgmma_wait<0>();
+}
+
 template <class M, int ROW>
 __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps& maps,
                                         const Known& known) {
@@ -197,9 +230,10 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
   const int lane = threadIdx.x & 31, group = threadIdx.x / 128;
   const int tiles = p.tiles_n * p.tiles_h * p.tiles_w;
   const uint64_t source_layout =
-      tile.flat        ? turned_layout(kFlatPixels * int(sizeof(T)), 0)
-      : straight(tile) ? swizzled_layout(chunk_bytes(p), group_pixels(p) * pixel_bytes(p))
-                       : operand_layout(source_half(p), group_pixels(p) * kHalfBytes);
+      tile.flat        ? turned_layout(kFlatPixels * int(sizeof(T)),
+                                       tile.channel_rows ? kFlatPixels * chunk_bytes(p) : 0)
+      : straight(tile) ? swizzled_layout(chunk_bytes(p), group_pixels(p) * p.pixel_bytes)
+                       : operand_layout(p.source_half, group_pixels(p) * kHalfBytes);
   const uint64_t weight_layout =
       tile.columns_copied ? turned_layout(column_row(p), column_block(p))
       : tile.copied && p.weight_mode == kWeightCopied
@@ -208,12 +242,15 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
   uint32_t first_pixel[tile.operands];  // bytes
 #pragma unroll
   for (int o = 0; o < tile.operands; ++o)
-    first_pixel[o] = operand_pixel(p, tile, group * tile.operands + o) * pixel_bytes(p);
+    first_pixel[o] = operand_pixel(p, tile, group * tile.operands + o) * p.pixel_bytes;
 
   uint32_t pixel[tile.operands][2][2];
   uint32_t row_pixel[tile.operands][2];
   const int* const positions = reinterpret_cast<const int*>(smem + map.positions);
-  if constexpr (tile.bordered) {
+  uint32_t weight_word[4];
+  if constexpr (tile.weights_fetched) {
+    find_weights(p, weight_word);
+  } else if constexpr (tile.bordered) {
     find_rows<M, ROW>(p, positions, row_pixel);
   } else if constexpr (tile.fetched) {
     find_pixels<M, ROW>(p, positions, pixel);
@@ -225,10 +262,10 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
     barrier_among(kAllConsumers, consumers(tile));
   }
 
-  const int slices = 1 << p.slice_shift, planes = planes_apart(p);
+  const int slices = 1 << p.slice_shift, planes = p.planes_apart;
   const int chunks = loop.products ? p.chunks : 0;
-  const uint32_t source_step = source_slice(p) >> 4, weight_step = weight_slice(p, tile) >> 4;
-  const int product_stride = product_bytes(p, tile);
+  const uint32_t source_step = p.source_slice >> 4, weight_step = p.weight_slice >> 4;
+  const int product_stride = p.product_bytes;
   Ring source, weight;
   TileWalk walk(p, at.walker);
   for (int now = at.walker; now < tiles; now += p.walkers, walk.advance(p)) {
@@ -280,41 +317,52 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
             const int end = min(slot_last, to);
 #pragma unroll 1
             for (int i = max(slot_first, from); i < end; ++i) {
-              if constexpr (tile.bordered) {
-                const uint64_t w = operand(weight_layout, weights + i * product_stride);
+              const uint32_t product = weights + i * product_stride;
+              const uint32_t pixels = patch + load_shared_4(loop.shifts + i * 4);
+              uint64_t x[tile.operands];
+#pragma unroll
+              for (int o = 0; o < tile.operands; ++o)
+                x[o] = operand(source_layout, pixels + first_pixel[o]);
+              if constexpr (tile.weights_fetched) {
+                uint32_t w[4];
+#pragma unroll
+                for (int k = 0; k < 4; ++k) w[k] = product + weight_word[k];
+                if (slices == 4) {
+                  add_weights<M, ROW, 4>(sum, s, w, x, source_step, give_back);
+                } else if (slices == 2) {
+                  add_weights<M, ROW, 2>(sum, s, w, x, source_step, give_back);
+                } else {
+                  add_weights<M, ROW, 1>(sum, s, w, x, source_step, give_back);
+                }
+              } else if constexpr (tile.bordered) {
+                const uint64_t w = operand(weight_layout, product);
                 const uint32_t start = patch + copied_lead<T>(p, at, origin) * int(sizeof(T));
                 const uint32_t offsets = shared_address(smem + map.offsets) +
                                          chunk % p.period * (chunk_bytes(p) / int(sizeof(T))) * 4;
                 for (int slice = 0; slice < slices; slice += slices_fetched(tile))
                   add_rows<M, ROW>(sum, advance(w, slice * weight_step), weight_step, start,
                                    row_pixel, offsets + slice * M::kRow * 4, give_back);
-                continue;
               } else if constexpr (tile.fetched) {
-                const uint64_t w = operand(weight_layout, weights + i * product_stride);
+                const uint64_t w = operand(weight_layout, product);
                 const uint32_t next = M::kRow * kFetchedRow / p.taps;
                 for (int slice = 0; slice < slices; slice += slices_fetched(tile))
                   add_fetched<M, ROW>(sum, advance(w, slice * weight_step), weight_step,
                                       patch + slice * next, pixel, next, give_back);
-                continue;
-              }
-              const uint32_t pixels = patch + load_shared_4(loop.shifts + i * 4);
-              const uint64_t w = operand(weight_layout, weights + i * product_stride);
-              uint64_t x[tile.operands];
-#pragma unroll
-              for (int o = 0; o < tile.operands; ++o)
-                x[o] = operand(source_layout, pixels + first_pixel[o]);
-              wgmma_fence();
-              if (slices == 4) {
-                add_slices<M, ROW, 4>(sum, s, w, weight_step, x, source_step);
-              } else if (slices == 2) {
-                add_slices<M, ROW, 2>(sum, s, w, weight_step, x, source_step);
               } else {
-                add_slices<M, ROW, 1>(sum, s, w, weight_step, x, source_step);
-              }
-              wgmma_commit();
-              if (done_source | done_weight) {
-                wgmma_wait<1>();
-                give_back();
+                const uint64_t w = operand(weight_layout, product);
+                wgmma_fence();
+                if (slices == 4) {
+                  add_slices<M, ROW, 4>(sum, s, w, weight_step, x, source_step);
+                } else if (slices == 2) {
+                  add_slices<M, ROW, 2>(sum, s, w, weight_step, x, source_step);
+                } else {
+                  add_slices<M, ROW, 1>(sum, s, w, weight_step, x, source_step);
+                }
+                wgmma_commit();
+                if (done_source | done_weight) {
+                  wgmma_wait<1>();
+                  give_back();
+                }
               }
             }
             slot_first = slot_last;
@@ -340,8 +388,10 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
         places.even,
         reinterpret_cast<const int2*>(smem + map.destinations) + group * kPositions,
         places.staging + threadIdx.x / 32 * staging_bytes(tile, sizeof(T))};
-    if constexpr (tile.channel_rows) {
+    if constexpr (staged(tile)) {
       store_channel_rows<M, ROW>(p, at, sum, tables, origin);
+    } else if constexpr (tile.channel_rows) {
+      store_channel_runs<M, ROW>(p, at, sum, tables, origin);
     } else {
       store_pixel_rows<M, ROW>(p, at, sum, tables, origin);
     }
@@ -388,8 +438,7 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
   if (threadIdx.x < kMaxStages) {
     barrier_init(places.full_source + threadIdx.x * 8, straight(tile) ? 1 : kFilled);
     barrier_init(places.empty_source + threadIdx.x * 8, kRead);
-    barrier_init(places.full_weight + threadIdx.x * 8,
-                 tile.copied && copied(p.weight_mode) ? 1 : kFilled);
+    barrier_init(places.full_weight + threadIdx.x * 8, copied(p.weight_mode) ? 1 : kFilled);
     barrier_init(places.empty_weight + threadIdx.x * 8, kRead);
     barrier_init(places.full_rows + threadIdx.x * 8, 1);
     fence_for_wgmma();  // and for the copy engine

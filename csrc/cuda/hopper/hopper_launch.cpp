@@ -14,6 +14,7 @@ namespace {
 Launch* launcher_of(DType dtype, TileRow tile) {
   if (tile.turned || tile.flat) return launch_gather_turned;
   if (tile.fetched) return launch_gather_fetched;
+  if (tile.weights_fetched) return launch_gather_weights;
   if (tile.copied) return launch_gather_copied;
   if (dtype == DType::f32) return launch_gather_tf32;
   if (tile.channel_rows) return launch_gather_channels;

@@ -6,46 +6,49 @@
 #include "core/phases.h"
 #include "cuda/gather_params.h"
 #include "cuda/hopper/hopper.h"
+#include "cuda/hopper/hopper_nchw_weight.h"
 #include "cuda/hopper/hopper_weight_plan.h"
 
 namespace convt2d::cuda::hopper {
 namespace {
 
-// Cycles of one multiprocessor; fitted to 14323 plans of bench/layers.json on the H200 (kernel_bench sweep, fp16
-// and tf32, both layouts, forward and grad_input; 2026-11-22).
-constexpr double kClock = 1700;      // cycles a microsecond
-constexpr double kLaunch = 12.1;     // us, empty kernel, tables, first loads, last stores
-constexpr double kPiece = 1167;      // a buffer handed over and back
-constexpr double kBatch = 1145;      // a batch of loads on its way
-constexpr double kParcel = 175;      // a parcel of each thread of a producer group
-constexpr double kProduct = 66.1;    // beside the multiplications of a product
-constexpr double kTurnedHalf = 74;   // of turned ones
-constexpr double kTurnedRun = 71.1;  // of turned runs
+// Cycles of one multiprocessor; fitted to 15292 plans of bench/layers.json on the H200 (kernel_bench sweep: fp16
+// and tf32 in both layouts, forward and grad_input, bf16 NCHW forward; 2026-11-22) by benchmarks/kernels/fit.sh.
+constexpr double kClock = 1700;       // cycles a microsecond
+constexpr double kLaunch = 6.13;      // us, empty kernel, tables, first loads, last stores
+constexpr double kPiece = 1990;       // a buffer handed over and back
+constexpr double kBatch = 1840;       // a batch of loads on its way
+constexpr double kParcel = 287;       // a parcel of each thread of a producer group
+constexpr double kProduct = 186;      // beside the multiplications of a product
+constexpr double kTurnedHalf = 86.6;  // of turned ones
+constexpr double kTurnedRun = 327;    // of turned runs
 constexpr double kFetchedWord =
-    2.59;  // multiplying with words that consumers fetch, over shared memory
-constexpr double kFetchedNumber = 2.6;   // with single numbers and a table
-constexpr double kStored = 0.447;        // a sum of each consumer thread
-constexpr double kStaged = 7.65;         // a byte of it where rows are staged
-constexpr double kSectorStored = 0.775;  // 32 bytes on their way to L2
-constexpr double kRagged = 0.7;          // what the ends of a run add, in sectors
-constexpr double kTile = 1461;           // tables of a tile, first product, last product
-constexpr double kOverlap = 0.466;       // how much of the lesser work hides behind the greatest
-constexpr double kStalls = 1.2;          // what nothing above accounts for
-constexpr double kPlanes = 1.24;         // 16-bit NCHW in grad_input
-constexpr double kOdd = 1.85;            // an odd number of column phases in NCHW rows of pixels
-constexpr double kEngine = 37.1;         // bytes a cycle of the copy engine
-constexpr double kTurnedRow = 140;       // 32 pixels of 16 bytes along K, in shared memory
-constexpr double kUnderWay = 2642;       // from asking for a buffer to having it
-constexpr double kEngineRow = 0.932;     // beside its bytes, a row of a pixel or of weights
-constexpr double kEngineOverlap = 0.44;  // as kOverlap, with more and lighter consumers
-constexpr double kOneGroup = 1.23;       // filling by one producer group, over two
-constexpr double kTurnedAlone = 1.47;    // of turned weights: nobody loads while they are stored
+    0.76;  // multiplying with words that consumers fetch, over shared memory
+constexpr double kFetchedNumber = 2.29;    // with single numbers and a table
+constexpr double kFetchedWeight = 2.01;    // with weights
+constexpr double kStored = 0.452;          // a sum of each consumer thread
+constexpr double kTraded = 2;              // where lanes trade channels
+constexpr double kStaged = 6.28;           // a byte of it where rows are staged
+constexpr double kSectorStored = 0.408;    // 32 bytes on their way to L2
+constexpr double kRagged = 3.84;           // what the ends of a run add, in sectors
+constexpr double kTile = 2540;             // tables of a tile, first product, last product
+constexpr double kOverlap = 0.273;         // how much of the lesser work hides behind the greatest
+constexpr double kStalls = 0.769;          // what nothing above accounts for
+constexpr double kPlanes = 1.01;           // 16-bit NCHW in grad_input
+constexpr double kOdd = 1.82;              // an odd number of column phases in NCHW rows of pixels
+constexpr double kEngine = 137;            // bytes a cycle of the copy engine
+constexpr double kTurnedRow = 215;         // 32 pixels of 16 bytes along K, in shared memory
+constexpr double kUnderWay = 5760;         // from asking for a buffer to having it
+constexpr double kEngineRow = 3.81;        // beside its bytes, a row of a pixel or of weights
+constexpr double kEngineOverlap = 0.0742;  // as kOverlap, with more and lighter consumers
+constexpr double kOneGroup = 1.27;         // filling by one producer group, over two
+constexpr double kTurnedAlone = 9.84;      // of turned weights: nobody loads while they are stored
 constexpr double kTurnover =
-    0.757;  // from one buffer to the next, where the copy engine fills them
-constexpr double kFedTurnover = 0.83;    // where threads do
-constexpr double kEngineStalls = 0.893;  // as kStalls
-constexpr double kBeside = 0.0428;       // of the lesser of work and bytes
-constexpr double kWeights = 2.4;         // filling a buffer with weights, over one with pixels
+    0.686;  // from one buffer to the next, where the copy engine fills them
+constexpr double kFedTurnover = 0.87;    // where threads do
+constexpr double kEngineStalls = 0.604;  // as kStalls
+constexpr double kBeside = 0.00323;      // of the lesser of work and bytes
+constexpr double kWeights = 2.44;        // filling a buffer with weights, over one with pixels
 
 // What brings a buffer: parcels, how many of them a thread has on their way, and cycles each.
 struct Load {
@@ -93,14 +96,15 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
   const double slices = 1 << p.slice_shift, k_slices = p.chunks * slices;
 
   // Buffers of the source and of the weights that a chunk fills.
-  const double pieces = std::min(products, double(planes_apart(p)));
+  const double pieces = std::min(products, double(p.planes_apart));
   const double parts =
       p.weight_stages ? pieces * std::ceil(products / pieces / p.part_products) : 0;
   // A wgmma takes as long as its multiplications, or as reading both operands, 128 bytes a cycle.
   const double multiply =
-      std::max(tile.width / 2.0, (64 + tile.width) / 4.0) * (tile.bordered  ? kFetchedNumber
-                                                             : tile.fetched ? kFetchedWord
-                                                                            : 1);
+      std::max(tile.width / 2.0, (64 + tile.width) / 4.0) * (tile.bordered          ? kFetchedNumber
+                                                             : tile.fetched         ? kFetchedWord
+                                                             : tile.weights_fetched ? kFetchedWeight
+                                                                                    : 1);
   const double mma = products * (k_slices * consumer_groups(tile) * tile.operands * multiply +
                                  p.chunks * kProduct) +
                      p.chunks * (pieces + parts) * (tile.copied ? kTurnover : kFedTurnover);
@@ -108,19 +112,19 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
   const double units = source_units(p);
   const double source_fill =
       tile.turned     ? p.tile_n * p.load_h * std::ceil(p.load_w / 32.0) * 2 * slices * kTurnedRow
-      : tile.bordered ? copied_fill(patch_bytes(p) / 128.0, 128, p.source_stages)
-      : tile.fetched  ? copied_fill(patch_bytes(p) / kFetchedRow, kFetchedRow, p.source_stages)
-      : tile.copied   ? copied_fill(patch_pixels(p), chunk_bytes(p), p.source_stages)
+      : tile.bordered ? copied_fill(p.patch_bytes / 128.0, 128, p.source_stages)
+      : tile.fetched  ? copied_fill(p.patch_bytes / kFetchedRow, kFetchedRow, p.source_stages)
+      : tile.copied   ? copied_fill(p.patch_pixels, chunk_bytes(p), p.source_stages)
                       : fill_cycles(source_load(p, half));
   const double weight_fill =
       copied(p.weight_mode)
-          ? copied_fill(part_bytes(p, tile) / chunk_bytes(p), chunk_bytes(p), p.weight_stages)
+          ? copied_fill(p.part_bytes / chunk_bytes(p), chunk_bytes(p), p.weight_stages)
           : fill_cycles(weight_load(p, tile, half)) * (tile.copied ? kOneGroup : 1) *
                 (tile.turned && p.weight_mode >= kTurnedKernels ? kTurnedAlone : 1);
   const double row_bytes = p.load_w * (p.source_mode >= kTurned ? 16 : size);
   const double source_sectors = p.source_mode == kVectors ? units * k_slices
-                                : tile.fetched            ? patch_bytes(p) / 32.0 * p.chunks
-                                : straight(tile) ? double(patch_pixels(p)) * pieces * k_slices
+                                : tile.fetched            ? p.patch_bytes / 32.0 * p.chunks
+                                : straight(tile) ? double(p.patch_pixels) * pieces * k_slices
                                                  : p.tile_n * p.load_h * (row_bytes / 32 + 0.6) *
                                                        k_slices * (kSliceBytes / size);
   // Weights lie with their taps side by side, of which a combination may use a part only.
@@ -137,7 +141,7 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
       tile.width / 2.0 * tile.operands * tile.slots * consumer_groups(tile) / 2;  // of 256 threads
   const double staged_bytes = (p.operand_columns ? 8 : p.tile_w) * tile.slots * size;
   const bool channels_last = (forward ? problem.y_layout : problem.x_layout) == Layout::nhwc;
-  const double run_bytes = p.store_mode            ? 64
+  const double run_bytes = p.store_mode || (tile.channel_rows && !staged(tile)) ? 64
                            : tile.channel_rows     ? std::min(128.0, staged_bytes)
                            : !channels_last        ? 8 * size * p.w.slots
                            : stacked(p, tile) == 1 ? 8 * size
@@ -145,7 +149,9 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
   const double scatter =
       forward ? std::min(4.0, double(problem.w.stride) / p.w.slots) : 1;  // phases of other blocks
   const bool whole = !half || (forward ? problem.w.out : problem.w.in) % 2 == 0;
-  const double each = !tile.channel_rows ? kStored : kStaged * size * (whole ? 1 : 1.7);
+  const double each = tile.weights_fetched ? kTraded
+                      : !tile.channel_rows ? kStored
+                                           : kStaged * size * (whole ? 1 : 1.7);
   const double sectors = sums * 256 * size / 32 * (1 + kRagged * 32 / run_bytes) * scatter;
   const double store = std::max(sums * each, sectors * kSectorStored);
 
@@ -169,7 +175,7 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
   const double source_bytes =
       size * problem.batch * problem.out_channels * problem.h.out * problem.w.out;
   const double bytes =
-      tensor_bytes(problem) - (forward ? 0 : source_bytes * (1 - pieces / planes_apart(p)));
+      tensor_bytes(problem) - (forward ? 0 : source_bytes * (1 - pieces / p.planes_apart));
   const double l2_bytes = bytes * scatter + combos * tiles * (source_sectors + weight_sectors) * 32;
   const double memory_us = bytes / (0.88 * device.copy_bytes_per_us);
   const double l2_us = l2_bytes / (1.3 * device.copy_bytes_per_us);
@@ -247,7 +253,7 @@ bool fits_somehow(GatherChoice choice, GatherParams params, TileRow tile, const 
   choice.source_stages = 2;
   choice.weight_stages = 2;
   choice.part_products =
-      (std::max(1, planes_apart(params) > 1 ? params.plane_products : params.max_products) + 7) / 8;
+      (std::max(1, params.planes_apart > 1 ? params.plane_products : params.max_products) + 7) / 8;
   params.chunks = 1;
   set_buffers(choice, params);
   return shared_map(params, tile).total <= device.smem_optin;
@@ -296,9 +302,11 @@ std::vector<GatherCandidate> gather_candidates(const Problem& problem, const Dev
   for (int row = kTileCount - 1; row >= 0; --row) {
     const TileRow tile = kTiles[row];
     const int64_t phases_w = phases_of(problem, problem.w);
-    if (tile.channel_rows && (destination == Layout::nhwc || columns <= 32 ||
-                              tile.slots != (phases_w > 2 ? 4 : phases_w)))
+    if (tile.channel_rows && columns <= 32) continue;
+    if (staged(tile) &&
+        (destination == Layout::nhwc || tile.slots != (phases_w > 2 ? 4 : phases_w)))
       continue;
+    if (tile.channel_rows && tile.slots > phases_w) continue;
     for (const auto& [stack_h, stack_w] : stacks(problem, tile)) {
       // Columns that would be less than half used are left to a smaller tile.
       const int64_t used = columns * stack_h * stack_w;
@@ -317,7 +325,7 @@ std::vector<GatherCandidate> gather_candidates(const Problem& problem, const Dev
               static_cast<int32_t>(ceil_div(params.depth, static_cast<int64_t>(slice) << shift));
           // All weights, or parts of a chunk's; then as many patches as there is room for.
           const int products =
-              std::max(1, planes_apart(params) > 1 ? params.plane_products : params.max_products);
+              std::max(1, params.planes_apart > 1 ? params.plane_products : params.max_products);
           for (int part :
                {0, products, (products + 1) / 2, (products + 3) / 4, (products + 7) / 8}) {
             // Where the copy engine can bring them, threads bring none but those that stay.
@@ -330,10 +338,10 @@ std::vector<GatherCandidate> gather_candidates(const Problem& problem, const Dev
               set_buffers(choice, params);
               if ((params.part_products * weight_rows(tile) << (shift + 1)) > 60000) continue;
               const int one = shared_map(params, tile).total;
-              const int patch = patch_bytes(params);
+              const int patch = params.patch_bytes;
               // An even number, so that each producer group owns half of them.
               const int stages = std::min({kMaxStages, 1 + (device.smem_optin - 128 - one) / patch,
-                                           std::max(2, 4 * params.chunks * planes_apart(params))}) /
+                                           std::max(2, 4 * params.chunks * params.planes_apart)}) /
                                  2 * 2;
               if (one > device.smem_optin || stages < 2) {
                 if (found.empty())
@@ -384,8 +392,9 @@ Plan plan_of(const GatherCandidate& candidate) {
        : tile.flat ? "copied as it lies, "
        : tile.fetched
            ? (tile.bordered ? "rows copied and fetched, " : "copied as it lies and fetched, ")
-       : tile.copied ? "copied, "
-                     : "") +
+       : tile.weights_fetched ? "copied, weights fetched, "
+       : tile.copied          ? "copied, "
+                              : "") +
       (c.weight_stages ? "weights " + std::to_string(c.part_products) + " products x " +
                              std::to_string(c.weight_stages) + " stages"
                        : "weights resident");
@@ -405,7 +414,8 @@ Decision plan(const Problem& problem, const Device& device) {
   if (problem.dtype == DType::f64) return Decision::decline("fp64 is left to direct");
   if (problem.dtype == DType::f32 && problem.precision == Precision::ieee)
     return Decision::decline("strict fp32 is left to igemm");
-  if (problem.direction == Direction::grad_weight) return weight_plan(problem, device);
+  if (problem.direction == Direction::grad_weight)
+    return is_nchw(problem) ? nchw_weight_plan(problem, device) : weight_plan(problem, device);
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
   std::string reason = "no tile fits";
   const std::vector<GatherCandidate> found = gather_candidates(problem, device, reason);

@@ -137,7 +137,9 @@ __device__ __forceinline__ void build_firsts(const GatherParams& p, const Scope&
   for (int plane = threadIdx.x; plane <= p.planes_h * p.planes_w; plane += threads(tile)) {
     const Tally h = tally(p.h, gh, at.low_h, plane / p.planes_w, 0);
     const Tally w = tally(p.w, gw, at.low_w, plane % p.planes_w, 0);
-    firsts[plane] = tile.fetched ? plane : h.below * gw.count + h.same * w.below;
+    firsts[plane] = tile.fetched        ? plane
+                    : tile.channel_rows ? plane * at.products
+                                        : h.below * gw.count + h.same * w.below;
   }
 }
 
@@ -157,9 +159,9 @@ __device__ __forceinline__ void build_products(const GatherParams& p, const Scop
         (away_h - shift_h * p.h.source_step) * p.planes_w + away_w - shift_w * p.w.source_step;
     const int pixels = shift_h * p.plane_w + shift_w;
     const int shift =
-        (planes_apart(p) > 1 ? pixels : plane * plane_pixels(p) + pixels) * pixel_bytes(p);
+        (p.planes_apart > 1 ? pixels : plane * p.plane_pixels + pixels) * p.pixel_bytes;
     int product = i;
-    if (planes_apart(p) > 1) {
+    if (p.planes_apart > 1) {
       const Tally of_h = tally(p.h, gh, at.low_h, plane / p.planes_w, h.offset);
       const Tally of_w = tally(p.w, gw, at.low_w, plane % p.planes_w, w.offset);
       product =
@@ -202,11 +204,20 @@ __device__ __forceinline__ void build_offsets(const GatherParams& p, const Scope
   }
 }
 
+// Fetched columns: 32 channels are a row of 128 bytes for each K, whose 16-byte pieces trade places by K. Eight rows of
+// the sum are two pieces that are four apart, so that the words of four K, which a warp reads at once, lie in
+// different banks; the eight rows after them are the pieces beside these.
+__device__ __forceinline__ int fetched_channel(int row) {
+  const int warp = row / 16, piece = warp % 2 * 2 + row / 8 % 2 + row / 4 % 2 * 4;
+  return warp / 2 * 32 + piece * 4 + row % 4;
+}
+
 // Which channel of the tile, and which phase, a row of the weights stands for. Stacked phases of a row are
 // neighbours, as their outputs are; with NHWC stores phases are apart, and channels are dealt out
 // so that a thread holds 16 bytes of neighbours.
 template <class T>
 __device__ __forceinline__ int2 channel_and_phase(const GatherParams& p, TileRow tile, int row) {
+  if (tile.weights_fetched) return make_int2(fetched_channel(row), 0);
   if (tile.channel_rows) return make_int2(row, 0);
   const int stack = stacked(p, tile);
   if (p.store_mode == kSingles) return make_int2(row / stack, row % stack);
@@ -268,7 +279,7 @@ __device__ __forceinline__ int turned_base(int packed) { return ((packed >> 16) 
 // plane of pixel 0.
 __device__ __forceinline__ int turned_row(const GatherParams& p, int shift, int i) {
   const int x = divide(shift + i, p.planes_w_magic), plane = shift + i - x * p.planes_w;
-  return (plane * plane_pixels(p) + x) * kHalfBytes;
+  return (plane * p.plane_pixels + x) * kHalfBytes;
 }
 
 // How many pixels before a patch's first column its vectors start: at a multiple of their length or, where

@@ -84,6 +84,7 @@ std::string flat_shape(const Problem& problem, const GatherChoice& choice, const
   // Beyond the end of a row lies the next one, not zeros.
   if (position_extent(p.w) != problem.w.in) return "rows end with outputs that no pixel reaches";
   const int64_t taps = problem.h.kernel * problem.w.kernel;
+  if (kTiles[choice.row].channel_rows && taps > 1) return "rows of the sum are channels, not taps";
   if (problem.h.in * problem.w.in % vector != 0 || p.columns * taps % vector != 0 ||
       (p.column_tiles > 1 && p.tile_channels * taps % vector != 0))
     return "planes or weights are not whole vectors";
@@ -164,6 +165,41 @@ WeightMode whole_weight_mode(const Problem& problem, TileRow tile, const GatherP
   return kernels ? kTurnedKernels : kElements;
 }
 
+int32_t round_up(int number, int whole) { return (number + whole - 1) / whole * whole; }
+
+void set_pixels(GatherParams& p) {
+  const int planes = p.planes_h * p.planes_w;
+  p.planes_apart = p.source_mode == kCopied ? planes : 1;
+  p.plane_pixels =
+      round_up(p.tile_n * p.plane_h * p.plane_w, p.source_mode == kCopied ? kSwizzleRows
+                                                 : p.source_mode == kFlat ? kFlatPixels
+                                                                          : 1);
+  p.patch_pixels = planes / p.planes_apart * p.plane_pixels;
+}
+
+void set_patch_bytes(GatherParams& p) {
+  const bool swizzled = p.source_mode == kCopied || p.source_mode == kFlat;
+  p.pixel_bytes = swizzled ? chunk_bytes(p) : kHalfBytes;
+  p.source_half = p.patch_pixels * kHalfBytes;
+  // The 32 over a multiple of 128 keep the slices of one pixel in different banks, which is how whole slices arrive.
+  p.source_slice = p.source_mode == kCopied ? kSliceBytes
+                   : p.source_mode == kFlat ? kSliceBytes * kFlatPixels
+                                            : round_up(p.patch_pixels * kSliceBytes, 128) + 32;
+  p.patch_bytes = swizzled                    ? p.patch_pixels * chunk_bytes(p)
+                  : p.source_mode == kFetched ? fetched_boxes(p) * fetched_channels(p) * kFetchedRow
+                  : p.source_mode == kFetchedRows ? round_up(fetched_rows_bytes(p), 128)
+                                                  : p.source_slice << p.slice_shift;
+}
+
+void set_weight_bytes(TileRow tile, GatherParams& p) {
+  const int rows = weight_rows(tile);
+  p.product_bytes = copied(p.weight_mode) ? rows * chunk_bytes(p) : rows * kSliceBytes + 16;
+  p.weight_slice = p.weight_mode == kWeightCopied    ? kSliceBytes
+                   : p.weight_mode == kColumnsCopied ? kSliceBytes / p.element_bytes * column_row(p)
+                                                     : p.part_products * p.product_bytes;
+  p.part_bytes = p.part_products * p.product_bytes << (copied(p.weight_mode) ? 0 : p.slice_shift);
+}
+
 // Fetched rows: the channels that a chunk touches, and the chunks after which one starts at the same tap again.
 void set_window(int64_t chunk, GatherParams& p) {
   const int64_t common = std::gcd<int64_t, int64_t>(chunk, p.taps);
@@ -176,6 +212,7 @@ void set_window(int64_t chunk, GatherParams& p) {
 void set_buffers(const GatherChoice& choice, GatherParams& params) {
   params.slice_shift = choice.slice_shift;
   set_window(chunk_bytes(params) / params.element_bytes, params);
+  set_patch_bytes(params);
   params.source_stages = choice.source_stages;
   params.weight_stages = choice.weight_stages;
   params.part_products =
@@ -184,6 +221,7 @@ void set_buffers(const GatherChoice& choice, GatherParams& params) {
       std::max<int>(1, static_cast<int>(ceil_div(params.max_products, params.part_products)));
   const bool turned = params.whole_weight_mode >= kTurnedKernels;
   params.weight_mode = turned && params.parts > 1 ? kElements : params.whole_weight_mode;
+  set_weight_bytes(kTiles[choice.row], params);
 }
 
 std::string gather_shape(const Problem& problem, const GatherChoice& choice, GatherParams& params) {
@@ -254,8 +292,11 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
                        : !turned                              ? kPixels
                        : params.w.source_extent % vector == 0 ? kTurned
                                                               : kTurnedWords;
+  if (tile.weights_fetched &&
+      !(!half && forward && destination == Layout::nhwc && params.columns % vector == 0))
+    return "weights are fetched in TF32 NHWC forward, whole vectors of channels";
   if (tile.columns_copied && !tile.flat &&
-      !(half && forward && runs && problem.w_layout == Layout::nhwc &&
+      !((tile.weights_fetched || (half && runs)) && forward && problem.w_layout == Layout::nhwc &&
         chunks_in_groups(params, vector)))
     return "the copy engine cannot bring these weights";
   params.plane_h = h.extent;
@@ -264,6 +305,7 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
   params.planes_w = w.count;
   params.load_h = h.extent * h.count;
   params.load_w = w.extent * w.count;
+  set_pixels(params);
   if (tile.bordered) {
     params.load_h = (choice.tile_h - 1) * params.h.source_step + span_of(params.h) + 1;
     params.load_w = (choice.tile_w - 1) * step + span_of(params.w) + 1;
@@ -307,10 +349,10 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
   const int last = choice.operand_columns ? (rows * (positions / kGroup) - 1) * w.extent +
                                                 choice.operand_columns * kGroup
                                           : operands * positions;
-  const int farthest = last + (patch_pixels(params) - plane_pixels(params)) +
+  const int farthest = last + (params.patch_pixels - params.plane_pixels) +
                        span_of(params.h) / params.h.source_step * w.extent +
                        span_of(params.w) / step;
-  params.overrun = tile.fetched ? 0 : std::max(0, farthest - patch_pixels(params));
+  params.overrun = tile.fetched ? 0 : std::max(0, farthest - params.patch_pixels);
 
   for (int i = 0; i < params.h.groups; ++i)
     for (int j = 0; j < params.w.groups; ++j) {
@@ -341,7 +383,7 @@ std::string gather_shape(const Problem& problem, const GatherChoice& choice, Gat
       << (choice.slice_shift + 1);
   if (parcels > kMostParcels)
     return "a chunk has too many pieces (" + std::to_string(parcels) + ")";
-  if (source_half(params) >= 1 << 18 || patch_pixels(params) > kMostParcels)
+  if (params.source_half >= 1 << 18 || params.patch_pixels > kMostParcels)
     return "the source patch is too large";
   return {};
 }

@@ -66,7 +66,7 @@ __device__ __forceinline__ void pick_source(const GatherParams& p, const Scope& 
   if constexpr (MODE == kVectors) {
     const int slice = index & ((1 << p.slice_shift) - 1);
     const int2 unit = sources[index >> p.slice_shift];
-    parcel.address = stage + slice * source_slice(p) + unit.y;
+    parcel.address = stage + slice * p.source_slice + unit.y;
     const int channel = ((chunk << p.slice_shift) + slice) * M::kRow;
     const int left = unit.x < 0 ? 0 : p.reduce - channel;
     load_slice<M::kRow>(
@@ -78,7 +78,7 @@ __device__ __forceinline__ void pick_source(const GatherParams& p, const Scope& 
     const int2 unit = sources[index - octet * units];
     const int slice = kHalf ? octet >> 1 : octet;
     parcel.address =
-        stage + slice * source_slice(p) + (kHalf && octet & 1 ? source_half(p) : 0) + unit.y;
+        stage + slice * p.source_slice + (kHalf && octet & 1 ? p.source_half : 0) + unit.y;
     const int channel = (chunk << p.slice_shift) * M::kRow + octet * 8;
     const int left = unit.x < 0 ? 0 : p.reduce - channel;
     const int64_t stride = static_cast<int64_t>(p.source_stride[1]) * sizeof(T);
@@ -114,8 +114,8 @@ __device__ __forceinline__ void pick_weights(const GatherParams& p, const Scope&
   }
   if (first_product + product >= at.products) return;
   const int slice = halves ? piece >> 1 : piece, half = halves ? piece & 1 : 0;
-  parcel.address = stage + (slice * count + product) * product_bytes(p, tile) +
-                   half * rows * kHalfBytes + row * kHalfBytes;
+  parcel.address = stage + (slice * count + product) * p.product_bytes + half * rows * kHalfBytes +
+                   row * kHalfBytes;
   const ColumnInfo column = places.columns[row];
   const int phase = column.phase_h * p.w.slots + column.phase_w;
   const int tap =
@@ -155,12 +155,11 @@ __device__ __forceinline__ void deliver(const Parcel& parcel, Shape shape, int s
   store_shared_16(parcel.address + second, high);
 }
 
-// Calls `visit` with the weights' mode as a type: one that goes with the element and the source. Copied columns
-// have tiles of their own.
-template <class T, SourceMode SOURCE, bool COLUMNS = false, class Visit>
+// Calls `visit` with the weights' mode as a type: one that goes with the element, the source and the tile.
+template <class T, SourceMode SOURCE, int ROW, class Visit>
 __device__ __forceinline__ void visit_weight_mode(int mode, Visit&& visit) {
   constexpr bool kTurns = sizeof(T) == 2;
-  if constexpr (COLUMNS) {
+  if constexpr (kTiles[ROW].columns_copied) {
     visit(std::integral_constant<WeightMode, kColumnsCopied>());
   } else if constexpr (SOURCE == kFetched || SOURCE == kFetchedRows) {
     visit(std::integral_constant<WeightMode, kWeightCopied>());
@@ -228,7 +227,7 @@ __device__ __forceinline__ void copy_weights(const GatherParams& p, const Scope&
     const int rows = (at.group * p.columns + column) / (64 / p.element_bytes);
     for (int i = first; i < last; ++i) {
       copy_box(stage, &maps.weight, full, places.taps[i] + chunk * depth, 0, 0, 0, rows);
-      stage += product_bytes(p, tile);
+      stage += p.product_bytes;
     }
   } else if (p.source_mode == kFlat) {  // one product
     const int each = column_row(p) / p.element_bytes;
@@ -276,7 +275,7 @@ __device__ __forceinline__ void bring_all_weights(const GatherParams& p, const S
   const auto with_mode = [&](auto mode) {
     constexpr WeightMode kMode = decltype(mode)::value;
     if (copied(kMode) && threadIdx.x == 0)
-      barrier_expect(places.full_weight, p.chunks * at.products * product_bytes(p, tile));
+      barrier_expect(places.full_weight, p.chunks * at.products * p.product_bytes);
     for (int chunk = 0; chunk < p.chunks; ++chunk) {
       const uint32_t stage = places.weights + chunk * weight_stage;
       if constexpr (copied(kMode)) {
@@ -304,12 +303,11 @@ __device__ __forceinline__ void bring_all_weights(const GatherParams& p, const S
     if constexpr (copied(kMode)) barrier_wait(places.full_weight, 0);
   };
   if constexpr (straight(tile)) {
-    visit_weight_mode<T, tile.fetched ? kFetched : kCopied, tile.columns_copied>(p.weight_mode,
-                                                                                 with_mode);
+    visit_weight_mode<T, tile.fetched ? kFetched : kCopied, ROW>(p.weight_mode, with_mode);
   } else if (p.source_mode == kVectors) {
-    visit_weight_mode<T, kVectors>(p.weight_mode, with_mode);
+    visit_weight_mode<T, kVectors, ROW>(p.weight_mode, with_mode);
   } else {
-    visit_weight_mode<T, kTurned>(p.weight_mode, with_mode);
+    visit_weight_mode<T, kTurned, ROW>(p.weight_mode, with_mode);
   }
 }
 
@@ -379,7 +377,7 @@ struct Producer {
           [&] { barrier_wait(places.empty_source + ring.stage * 8, ring.parity ^ 1); });
     } else {
       bring(source_parcels<M>(p, units), places.empty_source, ring,
-            MODE == kPixels && kHalf ? Shape::kHalf : Shape::kSlice, source_half(p),
+            MODE == kPixels && kHalf ? Shape::kHalf : Shape::kSlice, p.source_half,
             [&](Parcel& parcel, int index) {
               pick_source<M, MODE>(p, at, parcel, index, units, units_magic, chunk, sources, stage);
             });
@@ -422,7 +420,7 @@ struct Producer {
     const uint32_t full = places.full_source + ring.stage * 8;
     const int channels = chunk_bytes(p) / int(sizeof(T)), first = o.h * p.w.source_extent + o.w;
     barrier_expect(full, map.patch_stage);
-    for (int i = 0; i < patch_pixels(p); i += kFlatPixels)
+    for (int i = 0; i < p.patch_pixels; i += kFlatPixels)
       copy_box(places.patch + ring.stage * map.patch_stage + i * chunk_bytes(p), &maps.source, full,
                first + i, at.group * p.reduce + chunk * channels, o.n, 0);
   }
@@ -453,7 +451,7 @@ struct Producer {
   // The one producer group where the copy engine brings the source.
   template <SourceMode SOURCE, WeightMode WEIGHT>
   __device__ __forceinline__ void run_copied() {
-    const int tiles = p.tiles_n * p.tiles_h * p.tiles_w, planes = planes_apart(p);
+    const int tiles = p.tiles_n * p.tiles_h * p.tiles_w, planes = p.planes_apart;
     const uint32_t firsts = shared_address(places.base + map.firsts);
     Ring source, weight;
     TileWalk walk(p, at.walker);
@@ -482,7 +480,7 @@ struct Producer {
                 if (thread == 0) {
                   const int to = min(from + p.part_products, last);
                   barrier_wait(places.empty_weight + weight.stage * 8, weight.parity ^ 1);
-                  barrier_expect(full, (to - from) * product_bytes(p, tile));
+                  barrier_expect(full, (to - from) * p.product_bytes);
                   copy_weights<WEIGHT>(p, at, tile, maps, chunk, from, to, places,
                                        places.weights + weight.stage * map.weight_stage, full);
                 }
@@ -597,13 +595,12 @@ __device__ __forceinline__ void produce(const GatherParams& p, const Scope& at,
                                         const SharedMap& map, const TensorMaps& maps,
                                         const Places& places) {
   using T = typename M::Element;
-  constexpr bool kColumns = kTiles[ROW].columns_copied;
   if (at.products == 0) return;
   Producer<M, ROW> producer{p, at, map, maps, places};
   visit_source_mode<T, ROW>(p.source_mode, [&](auto source) {
     constexpr SourceMode kSource = decltype(source)::value;
     if (!p.weight_stages) return producer.template run<kSource, kResident>();
-    visit_weight_mode<T, kSource, kColumns>(p.weight_mode, [&](auto weight) {
+    visit_weight_mode<T, kSource, ROW>(p.weight_mode, [&](auto weight) {
       producer.template run<kSource, decltype(weight)::value>();
     });
   });

@@ -126,15 +126,17 @@ __device__ __forceinline__ float store_vectors(const GatherParams& p, const Sums
   return nan;
 }
 
-// Word j of lane i of four neighbours trades places with word i of lane j.
+// Word j of lane i of four, `APART` from each other, trades places with word i of lane j.
+template <int APART = 1>
 __device__ __forceinline__ void trade(uint32_t (&word)[4]) {
 #pragma unroll
   for (int bit = 1; bit <= 2; bit *= 2) {
-    const bool upper = threadIdx.x & bit;
+    const bool upper = threadIdx.x & bit * APART;
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
       const int low = k * (3 - bit), high = low + bit;
-      const uint32_t got = __shfl_xor_sync(0xffffffffu, upper ? word[low] : word[high], bit);
+      const uint32_t got =
+          __shfl_xor_sync(0xffffffffu, upper ? word[low] : word[high], bit * APART);
       (upper ? word[low] : word[high]) = got;
     }
   }

@@ -1,4 +1,4 @@
-// The epilogue of channel rows: sums to NCHW memory, through a buffer of each warp.
+// The epilogue of channel rows: sums to NCHW memory, through a buffer of each warp; or to NHWC memory, where lanes trade.
 //
 // A thread holds two neighbouring positions of a channel, so eight channels would meet in one store, 8 or
 // 16 bytes of each. The warp therefore lays its 16 channels down in shared memory, 128 bytes of each at a
@@ -140,6 +140,42 @@ __device__ __forceinline__ void store_channel_rows(const GatherParams& p, const 
     __syncwarp();
   }
   if constexpr (kSize == 2) nan = add_pair<T>(nan_pair);
+  if (__any_sync(0xffffffffu, nan != nan)) repair_channel_rows<M, ROW>(p, at, tables, origin);
+}
+
+// NHWC (fetched columns): four lanes hold neighbouring channels of four positions each.
+template <class M, int ROW>
+__device__ __forceinline__ void store_channel_runs(const GatherParams& p, const Scope& at,
+                                                   const Sums<ROW>& sum, const Tables& tables,
+                                                   TileOrigin origin) {
+  constexpr TileRow tile = kTiles[ROW];
+  const int lane = threadIdx.x & 31, mine = lane / 4 % 4;  // of the four
+  const ColumnInfo* const rows = tables.columns + (threadIdx.x >> 5) % 4 * 16 + lane / 4;
+  const float bias[2] = {rows[0].bias, rows[8].bias};
+  const int run[2] = {rows[-mine].offset, rows[8 - mine].offset};
+  const int2* const destinations = tables.destinations + mine / 2 * 8 + lane % 4 * 2 + mine % 2;
+  float* const base = static_cast<float*>(p.destination);
+  float nan = 0.f;
+#pragma unroll
+  for (int position = 0; position < tile.operands * tile.width; position += 16) {
+    const int2 to = destinations[position];
+    const int o = position / tile.width, first = position % tile.width / 2;
+#pragma unroll
+    for (int s = 0; s < tile.slots; ++s)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        uint32_t word[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float value = sum[o][s][first + i / 2 * 4 + half * 2 + i % 2] + bias[half];
+          nan = fmaf(value, 0.f, nan);
+          word[i] = __float_as_uint(value);
+        }
+        trade<4>(word);
+        if (run[half] >= 0 && s < at.phases_w && exists(to, 0, s))
+          store_packed(base + (to.x + run[half] + s * p.destination_stride[3]), word);
+      }
+  }
   if (__any_sync(0xffffffffu, nan != nan)) repair_channel_rows<M, ROW>(p, at, tables, origin);
 }
 

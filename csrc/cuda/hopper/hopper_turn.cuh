@@ -140,9 +140,8 @@ __device__ __forceinline__ void turn_source(const GatherParams& p, const Scope& 
   using T = typename M::Element;
   constexpr int kUnits = kTurnedNeighbours / kTurnedVector;
   const int channel = (chunk << p.slice_shift) * M::kRow + loaded_channel();
-  const Steps steps = {
-      p.source_stride[1], p.reduce - channel, static_cast<uint32_t>(source_half(p)),
-      static_cast<uint32_t>(source_slice(p)), dump + threadIdx.x % 32 * kHalfBytes};
+  const Steps steps = {p.source_stride[1], p.reduce - channel, static_cast<uint32_t>(p.source_half),
+                       static_cast<uint32_t>(p.source_slice), dump + threadIdx.x % 32 * kHalfBytes};
   const T* const source = static_cast<const T*>(p.source) +
                           static_cast<int64_t>(at.group * p.reduce + channel) * p.source_stride[1];
   const int unit = addressed_neighbour() / kTurnedVector,
@@ -182,7 +181,7 @@ __device__ __forceinline__ void turn_rows(const GatherParams& p, uint32_t rows, 
         (((plane_y * p.planes_w + plane_x) * p.tile_n + image) * p.plane_h + y) * p.plane_w + x;
     const bool wanted = column >= 0 && column < p.load_w;
     uint32_t to = wanted ? stage + pixel * kHalfBytes : dump + lane * kHalfBytes;
-    const uint32_t half = wanted ? source_half(p) : 0, slice = wanted ? source_slice(p) : 0;
+    const uint32_t half = wanted ? p.source_half : 0, slice = wanted ? p.source_slice : 0;
     // A lane loads 8 pixels of a channel, from rows that follow each other.
     uint32_t from = rows + (row * slices * 16 + (lane & 7)) * each + group * 64 + (lane >> 3) * 16;
     for (int s = 0; s < slices; ++s) {
@@ -207,7 +206,7 @@ __device__ __forceinline__ void build_kernel(const GatherParams& p, const Scope&
     int found = -1;
     for (int i = 0; i < at.products * stack; ++i)
       if (taps[i] == tap)
-        found = i / stack * product_bytes(p, tile) + first_row(p, tile, i % stack) * kHalfBytes;
+        found = i / stack * p.product_bytes + first_row(p, tile, i % stack) * kHalfBytes;
     kernel[tap] = found;
   }
 }
@@ -226,7 +225,7 @@ __device__ __forceinline__ void turn_weights(const GatherParams& p, const Scope&
   const int channel = (chunk << p.slice_shift) * M::kRow + loaded_channel();
   const Steps steps = {p.weight_reduce, p.reduce - channel,
                        static_cast<uint32_t>(rows * kHalfBytes),
-                       static_cast<uint32_t>(p.part_products * product_bytes(p, tile)),
+                       static_cast<uint32_t>(p.part_products * p.product_bytes),
                        places.dump + threadIdx.x % 32 * kHalfBytes};
   const T* const weight =
       static_cast<const T*>(p.weight) + static_cast<int64_t>(at.group) * p.weight_group +
@@ -242,7 +241,7 @@ __device__ __forceinline__ void turn_weights(const GatherParams& p, const Scope&
         int at_rows = -1;  // of the product and phase
         if (column < p.tile_channels)
           at_rows = KERNELS ? places.kernel[neighbour - column * taps]
-                            : unit / stack * product_bytes(p, tile) +
+                            : unit / stack * p.product_bytes +
                                   first_row(p, tile, unit % stack) * kHalfBytes;
         return Turned<T>{
             weight + (tap + mine), tap < 0 || mine >= limit ? 0 : 15,
@@ -301,8 +300,7 @@ __device__ __forceinline__ void turn_runs(const GatherParams& p, const Scope& at
   const int items = (p.tile_channels + 31) / 32 * octets * eights;
   // From a vector to the next: neighbours, or, if only eight taps of each K are wanted, the next K.
   const int bytes = TAPS == 8 ? p.kernel_taps * int(sizeof(T)) : 16;
-  const uint32_t half = weight_rows(tile) * kHalfBytes,
-                 slice = p.part_products * product_bytes(p, tile);
+  const uint32_t half = weight_rows(tile) * kHalfBytes, slice = p.part_products * p.product_bytes;
   const int first_column = at.column_tile * p.tile_channels;
   const int depth = (chunk << p.slice_shift) * M::kRow;
   const T* const weight =

@@ -1,0 +1,96 @@
+// hopper's grad_weight of NCHW tensors on a CPU: indices, the ring of stages, the NaN rule, in random schedules.
+//
+//   emulate_nchw_weight CASES TYPE SEED PLANS [NAME]     TYPE: fp16, bf16, tf32
+//
+// As emulate_hopper_weight does for channels-last tensors.
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <utility>
+
+namespace convt2d::cuda::hopper {
+alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
+}
+
+#include "cuda/cuda_families.h"
+#include "cuda/hopper/hopper_nchw_weight.cuh"
+#include "fibers.h"
+#include "weight_trial.h"
+
+namespace {
+
+template <class T, int... ROWS>
+void run(int row, const hopper::NchwWeightParams& params, const hopper::NchwWeightMaps& maps,
+         std::integer_sequence<int, ROWS...>) {
+  const std::function<void()> kernels[] = {
+      [&] { hopper::convt2d_hopper_nchw_grad_weight_kernel<T, ROWS>(params, maps); }...};
+  emulate::kernel = kernels[row];
+  emulate::shared_bytes = hopper::nchw_shared_bytes(params, hopper::kNchwWeightTiles[row]);
+  emulate::block_dim.x = hopper::kNchwThreads;
+  for (int64_t block = 0; block < hopper::nchw_weight_blocks(params); ++block)
+    emulate::run_block(uint32_t(block));
+}
+
+template <class T>
+bool check(const Case& one, int random_plans) {
+  Problem p = one.problem;
+  p.direction = Direction::grad_weight;
+  p.dtype = dtype_of<T>;
+  p.precision = Precision::tf32;
+  p.has_bias = 0;
+  const Device device = invented_device("h200");
+  std::string reason;
+  std::vector<Plan> plans = hopper::nchw_weight_plans(p, device, reason);
+  if (plans.empty()) {
+    std::printf("%s declined: %s\n", one.name.c_str(), reason.c_str());
+    return true;
+  }
+  WeightTrial<T> trial(p);
+  std::shuffle(plans.begin(), plans.end(), emulate::random);
+  int wrong = 0, tried = 0;
+  for (Plan& plan : plans) {
+    if (tried++ == random_plans) break;
+    plan.split = std::min(plan.split, 1 + int(emulate::random() % 3));
+    plan.detail[3] = std::min(plan.detail[3], 2 + int(emulate::random() % 3));  // stages
+    if (std::getenv("SHOW")) std::printf("%s\n", plan.note.c_str());
+    trial.begin(plan.split);
+    trial.args.workspace = trial.partials.data();
+    tensor_boxes.clear();
+    const hopper::NchwWeightParams params = hopper::nchw_weight_params(p, plan, trial.args);
+    run<T>(plan.row, params, hopper::nchw_weight_maps(params, plan.row, trial.args),
+           std::make_integer_sequence<int, hopper::kNchwWeightTileCount>());
+    const int64_t differ = trial.wrong(params.partials ? params.split : 0);
+    if (differ == 0) continue;
+    ++wrong;
+    std::printf("WRONG %s%s, %lld of %lld: %s\n", one.name.c_str(),
+                trial.special ? " not finite" : "", static_cast<long long>(differ),
+                static_cast<long long>(trial.weights()), plan.note.c_str());
+  }
+  std::printf("%s %s: %d of %zu plans, %d wrong\n", one.name.c_str(), name(p.dtype),
+              std::min(tried, random_plans), plans.size(), wrong);
+  return wrong == 0;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count < 5) return std::printf("see the head of %s\n", __FILE__), 2;
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  emulate::smem = hopper::smem;
+  emulate::random.seed(std::atoi(arguments[3]));
+  std::ifstream in(arguments[1]);
+  const std::string type = arguments[2];
+  const int plans = std::atoi(arguments[4]);
+  bool good = true;
+  for (std::string line; std::getline(in, line);) {
+    Case one;
+    if (!read(line, Layout::nchw, one) ||
+        (count > 5 && one.name.find(arguments[5]) == std::string::npos))
+      continue;
+    if (emulate::random() % 4 == 0) one.problem.w_layout = Layout::nhwc;
+    good &= type == "bf16"   ? check<__nv_bfloat16>(one, plans)
+            : type == "tf32" ? check<float>(one, plans)
+                             : check<__half>(one, plans);
+  }
+  return good ? 0 : 1;
+}
