@@ -135,6 +135,8 @@ class _Forward(_Function):
         x, w = ctx.saved_tensors
         need_x, need_w, need_bias, _ = _wanted(ctx)
         grad_x = grad_w = grad_b = None
+        if need_x or need_w:
+            grad_y = _laid_out_like(x, grad_y)
         if need_x:
             grad_x = grad_input(grad_y, w, ctx.geometry)
         if need_w:
@@ -302,6 +304,18 @@ def _keep(ctx: Any, first: Tensor, second: Tensor) -> None:
     if forward_ad._current_level >= 0:  # tangents are computed along with the values, or never
         ctx.save_for_forward(first, second)
     ctx.set_materialize_grads(False)
+
+
+def _laid_out_like(x: Tensor, grad_y: Tensor) -> Tensor:
+    """One copy for both gradients where dY comes as a part of a larger tensor, as from torch.cat, or
+    expanded. Kernels read such memory, but their fast ways are for whole tensors; torch copies too.
+    """
+    if _functorch_active() or grad_y.is_contiguous():
+        return grad_y
+    if grad_y.is_contiguous(memory_format=torch.channels_last):
+        return grad_y
+    last = x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
+    return grad_y.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
 
 
 def _wanted(ctx: Any) -> tuple[bool, ...]:
