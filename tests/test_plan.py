@@ -266,11 +266,28 @@ def test_grad_weight_is_cut_alike_on_every_gpu():
 
 
 @needs_cuda_room
+def test_hopper_fetches_operands_that_wgmma_cannot_turn():
+    """Words across K: weights of TF32 NHWC forward, and dY of NCHW grad_weight in any type."""
+    for case in (MANY, SAME):
+        text = explain(case, "forward", "tf32", "nhwc", "h200", "hopper")
+        assert "weights fetched" in text.splitlines()[1], text
+        text = explain(case, "forward", "f16", "nhwc", "h200", "hopper")
+        assert "weights fetched" not in text.splitlines()[1], text
+    for case, dtype in itertools.product((MANY, SHUFFLE), TENSOR_CORES):
+        text = explain(case, "grad_weight", dtype, "nchw", "h200")
+        assert chosen(text) == "hopper" and "dY fetched" in text.splitlines()[1], text
+    one = Case("one", 4, 64, 128, (248, 216), (1, 1))
+    text = explain(one, "forward", "f16", "nchw", "h200", "hopper")
+    assert re.search("64 channels x .* copied as it lies", text.splitlines()[1]), text
+
+
+@needs_cuda_room
 def test_hopper_cuts_grad_weight_alike_on_every_gpu():
-    for case, dtype in itertools.product((MANY, SAME, SHUFFLE), ("f16", "bf16")):
+    kinds = (("f16", "nhwc"), ("bf16", "nhwc"), ("f16", "nchw"), ("tf32", "nchw"))
+    for case, (dtype, layout) in itertools.product((MANY, SHUFFLE), kinds):
         notes = set()
         for board in HOPPER:
-            text = explain(case, "grad_weight", dtype, "nhwc", board, "hopper")
+            text = explain(case, "grad_weight", dtype, layout, board, "hopper")
             assert chosen(text) == "hopper", text
             notes.add(re.search(r"^forced: hopper \((.*?)\) predicted", text, re.MULTILINE)[1])
         assert len(notes) == 1, notes
@@ -280,8 +297,11 @@ def test_hopper_cuts_grad_weight_alike_on_every_gpu():
 def test_hopper_says_why_it_leaves_a_grad_weight():
     for case, dtype, layout, words in (
         (MANY, "tf32", "nhwc", "cannot turn"),
-        (MANY, "f16", "nchw", "vectors of channels"),
         (MANY, "f16", "strided", "vectors of channels"),
+        (dataclasses.replace(MANY, output_padding=(1, 1)), "f16", "nchw", "rows of dY"),
+        (Case("odd", 2, 64, 64, (7, 7), (2, 2), (2, 2), output_padding=(0, 2)), "f16", "nchw", "x"),
+        (Case("apart", 2, 64, 64, (8, 8), (9, 2), (9, 2)), "f16", "nchw", "7 rows"),
+        (Case("wide", 2, 64, 64, (8, 64), (2, 16), (2, 8)), "f16", "nchw", "too long"),
         (FEW, "f16", "nhwc", "vectors of channels"),
         (Case("far", 2, 64, 64, (8, 8), (3, 3), dilation=(20000, 1)), "f16", "nhwc", "too far"),
         (Case("skips", 2, 64, 64, (8, 8), (9, 9), (9, 1)), "f16", "nhwc", "skip 8 pixels"),
