@@ -129,7 +129,8 @@ REGIMES = (
     (MANY, TENSOR_CORES, ("grad_weight",), DENSE, ("a100",), "igemm"),
     (SAME, TENSOR_CORES, ("grad_weight",), DENSE, ("a100",), "igemm"),
     (SHUFFLE, ("f16", "bf16"), ("grad_weight",), DENSE, NOT_HOPPER, "igemm"),
-    (MANY, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "igemm"),
+    (MANY, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "hopper"),
+    (SHUFFLE, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "hopper"),
     (MANY, ("tf32",), ("grad_weight",), ("nhwc",), HOPPER, "igemm"),  # wgmma cannot turn words
     (MANY, ("f16", "bf16"), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),
     (SAME, ("f16", "bf16"), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),
@@ -268,11 +269,10 @@ def test_grad_weight_is_cut_alike_on_every_gpu():
 @needs_cuda_room
 def test_hopper_fetches_operands_that_wgmma_cannot_turn():
     """Words across K: weights of TF32 NHWC forward, and dY of NCHW grad_weight in any type."""
-    for case in (MANY, SAME):
-        text = explain(case, "forward", "tf32", "nhwc", "h200", "hopper")
-        assert "weights fetched" in text.splitlines()[1], text
-        text = explain(case, "forward", "f16", "nhwc", "h200", "hopper")
-        assert "weights fetched" not in text.splitlines()[1], text
+    wide = Case("wide", 8, 256, 128, (48, 64), (4, 4), (2, 2), (1, 1))
+    for dtype in TENSOR_CORES:
+        text = explain(wide, "forward", dtype, "nhwc", "h200", "hopper")
+        assert ("weights fetched" in text.splitlines()[1]) == (dtype == "tf32"), text
     for case, dtype in itertools.product((MANY, SHUFFLE), TENSOR_CORES):
         text = explain(case, "grad_weight", dtype, "nchw", "h200")
         assert chosen(text) == "hopper" and "dY fetched" in text.splitlines()[1], text

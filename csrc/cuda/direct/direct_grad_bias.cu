@@ -44,7 +44,7 @@ __global__ __launch_bounds__(kThreads) void convt2d_direct_grad_bias_kernel(
       while (pixel < end) {
         const int64_t stop = min(pixel + kRun * step, end);
         A run(0);
-#pragma unroll 4
+#pragma unroll 8
         for (; pixel < stop; pixel += step) {
           int64_t n = pixel;
           const int64_t x = params.divide_w.split(n);

@@ -421,9 +421,12 @@ int64_t piece_pixels(int64_t pixels, int32_t split, const Tile& tile) {
 }
 
 int bias_split(const Problem& problem) {
-  constexpr int64_t piece = 8192, most = 256;
+  // A block adds up a channel's piece; or those of 32 channels where they are contiguous, eight pixels at once.
+  const bool channels_last = problem.y_layout == Layout::nhwc;
+  const int64_t piece = channels_last ? 1024 : 8192, most = channels_last ? 512 : 256;
   const int64_t pixels = problem.batch * problem.h.out * problem.w.out;
-  return static_cast<int>(std::min(most, ceil_ratio(pixels, piece)));
+  const int64_t room = kWorkspaceLimit / (problem.out_channels * accumulator_size(problem.dtype));
+  return static_cast<int>(std::max<int64_t>(1, std::min({most, room, ceil_ratio(pixels, piece)})));
 }
 
 }  // namespace direct
