@@ -307,8 +307,9 @@ def _keep(ctx: Any, first: Tensor, second: Tensor) -> None:
 
 
 def _laid_out_like(x: Tensor, grad_y: Tensor) -> Tensor:
-    """One copy for both gradients where dY comes as a part of a larger tensor, as from torch.cat, or
-    expanded. Kernels read such memory, but their fast ways are for whole tensors; torch copies too.
+    """One copy for both gradients where dY is a part of a larger tensor, as from torch.cat.
+
+    Kernels read such memory, but their fast ways are for whole tensors; torch copies it too.
     """
     if _functorch_active() or grad_y.is_contiguous():
         return grad_y

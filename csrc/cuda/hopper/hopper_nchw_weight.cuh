@@ -126,8 +126,10 @@ __device__ __forceinline__ void bring_tiles(const NchwWeightParams& p, const Nch
           static_cast<uint32_t>(row * kOutChannels * p.patch_row + inside * p.element_bytes)};
       store_shared<1>(ring.table() + i * 4, where);
     }
-    __syncwarp();
-    if (lane == 0) {
+    // Every lane has written a part of the table.
+    if (lane > 0) {
+      barrier_arrive(ring.full());
+    } else {
       barrier_expect(ring.full(), ring.bytes);
       if (p.runs) {
         copy_box(ring.stage(), &maps.x, ring.full(), start.h * p.x_w + start.w, 0, x_channel,
@@ -243,6 +245,7 @@ __device__ __forceinline__ void multiply_tiles(const NchwWeightParams& p, const 
       wgmma_commit();
       wgmma_wait<0>();
     }
+    __syncwarp();  // all lanes have read the table and the patch
     if (threadIdx.x % 32 == 0) barrier_arrive(ring.empty());
   }
 #pragma unroll
@@ -358,7 +361,7 @@ __global__ void __launch_bounds__(kNchwThreads, 1)
   const NchwWeightScope at = nchw_weight_scope(p);
   NchwRing ring{shared_address(smem), p.stages, stage_bytes(p, tile)};
   if (threadIdx.x < p.stages) {
-    barrier_init(ring.shared + threadIdx.x * 16, 1);
+    barrier_init(ring.shared + threadIdx.x * 16, 32);
     barrier_init(ring.shared + threadIdx.x * 16 + 8, kNchwConsumers / 32);
   }
   fence_for_wgmma();  // and for the copy engine
