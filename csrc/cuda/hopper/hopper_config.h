@@ -91,7 +91,6 @@ constexpr TileRow kTiles[] = {
     {false, true, 128, 1, 1, false, false, false, true},
     {false, true, 64, 2, 1, false, false, false, true, true},
     {false, true, 128, 1, 1, false, false, false, true, true},
-
     {true, true, 128, 2, 1, true, false, false, false, false, true},
     {true, true, 128, 1, 2, true, false, false, false, false, true},
     {false, true, 8, 2, 1},
@@ -243,10 +242,9 @@ struct GatherParams {
   int32_t source_slice;  // from slice to slice
   int32_t patch_bytes;
   // And the weights.
-  int32_t
-      product_bytes;  // of a slice, where the 16 more spread products over banks; or all of a copied chunk
-  int32_t weight_slice;  // from slice to slice
-  int32_t part_bytes;    // of a stage
+  int32_t product_bytes;  // of a slice, and 16 to spread products over banks; or of a copied chunk
+  int32_t weight_slice;   // from slice to slice
+  int32_t part_bytes;     // of a stage
 };
 
 // What the copy engine is told (hopper_maps.cpp).
