@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import gradcheck, gradgradcheck
 
 import convt2d_ext
+from convt2d_ext import _ops
 
 pytest.importorskip("expecttest", reason="torch.testing._internal needs it")
 
@@ -276,3 +277,30 @@ def test_odd_strides(device):
         assert torch.equal(conv(image, w, stride=2), conv(image.contiguous(), w, stride=2))
     for weight in (w.flip(3), w.mT, w[:, :, :1, :1].expand(4, 3, 3, 3), w[:1].expand(4, 3, 3, 3)):
         assert torch.equal(conv(x, weight), conv(x, weight.contiguous()))
+
+
+@pytest.mark.parametrize("order", (torch.contiguous_format, torch.channels_last))
+def test_a_part_of_a_gradient_is_laid_out_once(order, device, monkeypatch):
+    """torch.cat hands back parts of its gradient: both of ours read the same copy, in x's order."""
+    seen = []
+
+    def watched(real):
+        def call(grad_y, *rest):
+            seen.append(grad_y)
+            return real(grad_y, *rest)
+
+        return call
+
+    for name in ("grad_input", "grad_weight"):
+        monkeypatch.setattr(_ops, name, watched(getattr(_ops, name)))
+    x = torch.randn(2, 4, 5, 6, device=device).contiguous(memory_format=order).requires_grad_()
+    w = torch.randn(4, 3, 3, 3, device=device, requires_grad=True)
+    y = conv(x, w, stride=2)
+    torch.cat([y, torch.ones_like(y)], 1).square().sum().backward()
+    first, second = seen
+    assert first.data_ptr() == second.data_ptr()
+    assert first.is_contiguous(memory_format=order)
+    whole = (2 * y.detach()).contiguous(memory_format=order)
+    expected = torch.autograd.grad(conv(x, w, stride=2), (x, w), whole)
+    assert torch.equal(x.grad, expected[0])
+    assert torch.equal(w.grad, expected[1])

@@ -1,11 +1,19 @@
 // Where families cut the reduction of grad_weight: partial sums of dW in the workspace, and their sum.
 #pragma once
 
+#include <algorithm>
+#include <vector>
+
 #include "core/args.h"
 #include "core/phases.h"
 #include "core/problem.h"
+#include "cuda/gather_params.h"
 
 namespace convt2d::cuda {
+
+// How the reduction is cut follows from the shape alone, so the tile may not depend on the GPU either: it is the best
+// one on this.
+constexpr char kReferenceGpu[] = "h200";
 
 // Bytes of all pieces together, at most.
 constexpr int64_t kWorkspaceLimit = int64_t{32} << 20;
@@ -15,6 +23,25 @@ inline int64_t weight_bytes(const Problem& problem) {
   const int64_t elements =
       problem.in_channels * problem.group_out() * problem.h.kernel * problem.w.kernel;
   return ceil_div(elements, 4) * 16;
+}
+
+// Partial sums of so many pieces; a single one is dW itself.
+inline int64_t partial_bytes(const Problem& problem, int64_t pieces) {
+  return pieces > 1 ? weight_bytes(problem) * pieces : 0;
+}
+
+// Numbers of pieces worth looking at, for `combinations` blocks' worth of dW and so many K tiles: as few as are good for
+// the sums' accuracy, or as fill the GPU once to four times.
+inline std::vector<int> splits_worth_trying(const Problem& problem, int64_t combinations,
+                                            int64_t tiles, int64_t tile_pixels) {
+  constexpr int64_t kMostSummed = 65536;  // pixels, in one register
+  const int64_t room = std::max<int64_t>(1, kWorkspaceLimit / weight_bytes(problem));
+  const int64_t most = std::min({room, tiles, INT32_MAX / combinations});
+  const int64_t least = std::min(most, ceil_div(tiles * tile_pixels, kMostSummed));
+  std::vector<int> splits = {static_cast<int>(least)};
+  for (int64_t blocks : {132, 264, 396, 528})
+    add_once(splits, std::max(least, std::min(most, blocks / combinations)));
+  return splits;
 }
 
 // Adds up `pieces` partial sums of dW in a fixed order. Reads args.workspace, writes args.w. `early`: the kernel before

@@ -115,21 +115,16 @@ bool check(const Case& one, Direction direction) {
 
 int main(int count, char** arguments) {
   if (count < 5) return std::printf("see the head of %s\n", __FILE__), 2;
-  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   const std::string type = arguments[2];
   const Layout layout = std::string(arguments[3]) == "nhwc" ? Layout::nhwc : Layout::nchw;
   emulate::smem = hopper::smem;
   emulate::random.seed(std::atoi(arguments[4]));
-  std::ifstream in(arguments[1]);
-  bool good = true;
-  for (std::string line; std::getline(in, line);) {
-    Case one;
-    if (!read(line, layout, one) || (count > 5 && one.name.find(arguments[5]) == std::string::npos))
-      continue;
+  return check_cases(arguments[1], layout, count > 5 ? arguments[5] : "", [&](const Case& one) {
+    bool good = true;
     for (Direction direction : {Direction::fwd, Direction::grad_input})
       good &= type == "fp16"   ? check<MmaF16>(one, direction)
               : type == "bf16" ? check<MmaBF16>(one, direction)
                                : check<MmaTF32>(one, direction);
-  }
-  return good ? 0 : 1;
+    return good;
+  });
 }

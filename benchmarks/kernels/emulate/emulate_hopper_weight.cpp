@@ -75,10 +75,7 @@ bool check(const Case& one, int random_plans) {
     const int64_t differ = trial.wrong(params.partials ? params.split : 0);
     if (differ == 0) continue;
     ++wrong;
-    std::printf("WRONG %s%s, %lld of %lld: %s\n", one.name.c_str(),
-                trial.special ? " not finite" : "", static_cast<long long>(differ),
-                static_cast<long long>(trial.weights()),
-                hopper::weight_plan_of(p, device, candidates[i]).note.c_str());
+    trial.report(one, differ, hopper::weight_plan_of(p, device, candidates[i]).note);
   }
   std::printf("%s %s: %zu of %zu plans, %d wrong\n", one.name.c_str(), name(p.dtype), tried.size(),
               candidates.size(), wrong);
@@ -89,19 +86,12 @@ bool check(const Case& one, int random_plans) {
 
 int main(int count, char** arguments) {
   if (count < 5) return std::printf("see the head of %s\n", __FILE__), 2;
-  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   emulate::smem = hopper::smem;
   emulate::random.seed(std::atoi(arguments[3]));
-  std::ifstream in(arguments[1]);
-  bool good = true;
-  for (std::string line; std::getline(in, line);) {
-    Case one;
-    if (!read(line, Layout::nhwc, one) ||
-        (count > 5 && one.name.find(arguments[5]) == std::string::npos))
-      continue;
+  const std::string type = arguments[2];
+  const int plans = std::atoi(arguments[4]);
+  return check_cases(arguments[1], Layout::nhwc, count > 5 ? arguments[5] : "", [&](Case one) {
     if (emulate::random() % 4 == 0) one.problem.w_layout = Layout::nchw;
-    good &= std::string(arguments[2]) == "bf16" ? check<__nv_bfloat16>(one, std::atoi(arguments[4]))
-                                                : check<__half>(one, std::atoi(arguments[4]));
-  }
-  return good ? 0 : 1;
+    return type == "bf16" ? check<__nv_bfloat16>(one, plans) : check<__half>(one, plans);
+  });
 }

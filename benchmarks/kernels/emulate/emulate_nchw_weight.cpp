@@ -36,7 +36,6 @@ bool check(const Case& one, int random_plans) {
   Problem p = one.problem;
   p.direction = Direction::grad_weight;
   p.dtype = dtype_of<T>;
-  p.precision = Precision::tf32;
   p.has_bias = 0;
   const Device device = invented_device("h200");
   std::string reason;
@@ -62,9 +61,7 @@ bool check(const Case& one, int random_plans) {
     const int64_t differ = trial.wrong(params.partials ? params.split : 0);
     if (differ == 0) continue;
     ++wrong;
-    std::printf("WRONG %s%s, %lld of %lld: %s\n", one.name.c_str(),
-                trial.special ? " not finite" : "", static_cast<long long>(differ),
-                static_cast<long long>(trial.weights()), plan.note.c_str());
+    trial.report(one, differ, plan.note);
   }
   std::printf("%s %s: %d of %zu plans, %d wrong\n", one.name.c_str(), name(p.dtype),
               std::min(tried, random_plans), plans.size(), wrong);
@@ -75,22 +72,14 @@ bool check(const Case& one, int random_plans) {
 
 int main(int count, char** arguments) {
   if (count < 5) return std::printf("see the head of %s\n", __FILE__), 2;
-  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   emulate::smem = hopper::smem;
   emulate::random.seed(std::atoi(arguments[3]));
-  std::ifstream in(arguments[1]);
   const std::string type = arguments[2];
   const int plans = std::atoi(arguments[4]);
-  bool good = true;
-  for (std::string line; std::getline(in, line);) {
-    Case one;
-    if (!read(line, Layout::nchw, one) ||
-        (count > 5 && one.name.find(arguments[5]) == std::string::npos))
-      continue;
+  return check_cases(arguments[1], Layout::nchw, count > 5 ? arguments[5] : "", [&](Case one) {
     if (emulate::random() % 4 == 0) one.problem.w_layout = Layout::nhwc;
-    good &= type == "bf16"   ? check<__nv_bfloat16>(one, plans)
-            : type == "tf32" ? check<float>(one, plans)
-                             : check<__half>(one, plans);
-  }
-  return good ? 0 : 1;
+    return type == "bf16"   ? check<__nv_bfloat16>(one, plans)
+           : type == "tf32" ? check<float>(one, plans)
+                            : check<__half>(one, plans);
+  });
 }

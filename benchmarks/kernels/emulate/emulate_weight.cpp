@@ -69,10 +69,8 @@ bool check(const Case& one, int random_plans) {
     if (differ == 0) continue;
     ++wrong;
     p.has_bias = 0;
-    std::printf("WRONG %s%s, %lld of %lld: row %d, %s\n", one.name.c_str(),
-                trial.special ? " not finite" : "", static_cast<long long>(differ),
-                static_cast<long long>(trial.weights()), choice.row,
-                igemm::weight_plan_of(p, invented_device("h200"), candidates[i]).note.c_str());
+    const Plan plan = igemm::weight_plan_of(p, invented_device("h200"), candidates[i]);
+    trial.report(one, differ, "row " + std::to_string(choice.row) + ", " + plan.note);
   }
   std::printf("%s %s %s-%s: %zu of %zu plans, %d wrong%s%s\n", one.name.c_str(), name(p.dtype),
               name(p.x_layout), name(p.y_layout), tried.size(), candidates.size(), wrong,
@@ -84,24 +82,16 @@ bool check(const Case& one, int random_plans) {
 
 int main(int count, char** arguments) {
   if (count < 6) return std::printf("see the head of %s\n", __FILE__), 2;
-  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   emulate::smem = igemm::smem;
   const std::string type = arguments[2], layouts = arguments[3];
   const Layout x_layout = layouts.substr(0, 4) == "nhwc" ? Layout::nhwc : Layout::nchw;
   const Layout y_layout = layouts.substr(5) == "nhwc" ? Layout::nhwc : Layout::nchw;
   emulate::random.seed(std::atoi(arguments[4]));
   const int plans = std::atoi(arguments[5]);
-  std::ifstream in(arguments[1]);
-  bool good = true;
-  for (std::string line; std::getline(in, line);) {
-    Case one;
-    if (!read(line, x_layout, one) ||
-        (count > 6 && one.name.find(arguments[6]) == std::string::npos))
-      continue;
+  return check_cases(arguments[1], x_layout, count > 6 ? arguments[6] : "", [&](Case one) {
     one.problem.y_layout = y_layout;
-    good &= type == "fp16"   ? check<MmaF16>(one, plans)
-            : type == "bf16" ? check<MmaBF16>(one, plans)
-                             : check<MmaTF32>(one, plans);
-  }
-  return good ? 0 : 1;
+    return type == "fp16"   ? check<MmaF16>(one, plans)
+           : type == "bf16" ? check<MmaBF16>(one, plans)
+                            : check<MmaTF32>(one, plans);
+  });
 }

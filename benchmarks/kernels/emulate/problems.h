@@ -2,19 +2,18 @@
 #pragma once
 
 #include <algorithm>
-#include <fstream>
+#include <cstdio>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "../layers.h"
 #include "core/args.h"
 #include "core/problem.h"
 #include "cuda/device/numeric.cuh"
 
 namespace {
 
-using namespace convt2d;
 using namespace convt2d::cuda;
 
 struct Case {
@@ -22,21 +21,15 @@ struct Case {
   Problem problem;
 };
 
-bool read(const std::string& line, Layout layout, Case& one) {
-  std::istringstream from(line);
-  int64_t n, ci, co, h, w, kh, kw, sh, sw, ph, pw, oph, opw, dh, dw, groups, bias;
-  if (!(from >> one.name >> n >> ci >> co >> h >> w >> kh >> kw >> sh >> sw >> ph >> pw >> oph >>
-        opw >> dh >> dw >> groups >> bias))
-    return false;
-  Problem& p = one.problem;
-  std::memset(&p, 0, sizeof p);
-  p.batch = n, p.in_channels = ci, p.out_channels = co, p.groups = groups;
-  p.h = {h, output_extent(h, kh, sh, ph, oph, dh), kh, sh, ph, dh};
-  p.w = {w, output_extent(w, kw, sw, pw, opw, dw), kw, sw, pw, dw};
-  p.precision = Precision::tf32;
-  p.x_layout = p.w_layout = p.y_layout = layout;
-  p.has_bias = int32_t(bias);
-  return true;
+// Whether `check` finds good every case of a file whose name has `part` in it; as an exit status.
+template <class Check>
+int check_cases(const char* file, Layout layout, const std::string& part, Check&& check) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  const std::string mode = layout == Layout::nhwc ? "tf32:nhwc" : "tf32:nchw";
+  bool good = true;
+  for (const Layer& layer : read_layers(file, {part}))
+    good &= check(Case{layer.name, problem_of(layer, mode, "fwd")});
+  return good ? 0 : 1;
 }
 
 TensorRef tensor(void* data, int64_t channels, int64_t h, int64_t w, Layout layout) {

@@ -60,7 +60,11 @@ class WeightTrial {
     return differ;
   }
 
-  int64_t weights() const { return weights_; }
+  // Tells that so many weights are wrong.
+  void report(const Case& one, int64_t wrong, const std::string& note) const {
+    std::printf("WRONG %s%s, %lld of %lld: %s\n", one.name.c_str(), special ? " not finite" : "",
+                static_cast<long long>(wrong), static_cast<long long>(weights_), note.c_str());
+  }
 
   Args args;
   bool special = false;  // whether something is not finite

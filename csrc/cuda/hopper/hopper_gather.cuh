@@ -318,11 +318,13 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
 #pragma unroll 1
             for (int i = max(slot_first, from); i < end; ++i) {
               const uint32_t product = weights + i * product_stride;
-              const uint32_t pixels = patch + load_shared_4(loop.shifts + i * 4);
-              uint64_t x[tile.operands];
+              uint64_t x[tile.operands];  // of those that are not fetched
+              if constexpr (!tile.fetched) {
+                const uint32_t pixels = patch + load_shared_4(loop.shifts + i * 4);
 #pragma unroll
-              for (int o = 0; o < tile.operands; ++o)
-                x[o] = operand(source_layout, pixels + first_pixel[o]);
+                for (int o = 0; o < tile.operands; ++o)
+                  x[o] = operand(source_layout, pixels + first_pixel[o]);
+              }
               if constexpr (tile.weights_fetched) {
                 uint32_t w[4];
 #pragma unroll

@@ -13,6 +13,7 @@
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/hopper/hopper_nchw_weight.h"
+#include "cuda/hopper/hopper_weight_common.cuh"
 
 namespace convt2d::cuda::hopper {
 
@@ -79,24 +80,10 @@ __device__ __forceinline__ int patch_column(const NchwWeightParams& p, const Nch
   return first - lead;
 }
 
-// The ring, as one of its two sides goes round it.
-struct NchwRing {
-  uint32_t shared;
-  int count, bytes;
-  int index = 0;
-  uint32_t parity = 0;
-  __device__ __forceinline__ uint32_t full() const { return shared + index * 16; }
-  __device__ __forceinline__ uint32_t empty() const { return full() + 8; }
-  __device__ __forceinline__ uint32_t table() const {
-    return shared + kNchwTablesAt + index * kMostTilePixels * 4;
-  }
-  __device__ __forceinline__ uint32_t stage() const {
-    return shared + kNchwStagesAt + index * bytes;
-  }
-  __device__ __forceinline__ void advance() {
-    if (++index == count) index = 0, parity ^= 1;
-  }
-};
+// Where the pixels of a ring's stage stand.
+__device__ __forceinline__ uint32_t table_of(const StageRing& ring) {
+  return ring.barriers + kNchwTablesAt + ring.index * kMostTilePixels * 4;
+}
 
 // Named barrier: all who multiply and the warp that asks, who agree whether the sums are good.
 constexpr int kNchwVerdict = 1;
@@ -107,7 +94,7 @@ __device__ __forceinline__ bool nchw_agree(bool good) {
 // All of a block's K tiles, by one warp.
 template <int ROW>
 __device__ __forceinline__ void bring_tiles(const NchwWeightParams& p, const NchwWeightMaps& maps,
-                                            const NchwWeightScope& at, NchwRing& ring) {
+                                            const NchwWeightScope& at, StageRing& ring) {
   constexpr NchwWeightTile tile = kNchwWeightTiles[ROW];
   const int lane = threadIdx.x % 32, pixels = tile_pixels(p);
   const int x_channel = at.group * p.rows + at.row_block * tile.width;
@@ -124,7 +111,7 @@ __device__ __forceinline__ void bring_tiles(const NchwWeightParams& p, const Nch
       const int inside = (w - (p.runs ? 0 : start.w)) * p.stride_w + lead;
       const uint32_t where[1] = {
           static_cast<uint32_t>(row * kOutChannels * p.patch_row + inside * p.element_bytes)};
-      store_shared<1>(ring.table() + i * 4, where);
+      store_shared<1>(table_of(ring) + i * 4, where);
     }
     // Every lane has written a part of the table.
     if (lane > 0) {
@@ -212,7 +199,7 @@ __device__ __forceinline__ void find_slice(uint32_t (&offset)[4], uint32_t table
 // meanwhile.
 template <class T, int ROW>
 __device__ __forceinline__ void multiply_tiles(const NchwWeightParams& p, const NchwWeightScope& at,
-                                               NchwSums<ROW>& sum, NchwRing& ring) {
+                                               NchwSums<ROW>& sum, StageRing& ring) {
   constexpr NchwWeightTile tile = kNchwWeightTiles[ROW];
   constexpr int kAtOnce = tile.instructions > 2 ? 2 : kKSlices;  // slices
   uint32_t start[tile.instructions];
@@ -230,7 +217,7 @@ __device__ __forceinline__ void multiply_tiles(const NchwWeightParams& p, const 
 #pragma unroll
       for (int s = 0; s < kAtOnce; ++s) {
         uint32_t offset[4];
-        find_slice<T>(offset, ring.table(), first + s);
+        find_slice<T>(offset, table_of(ring), first + s);
 #pragma unroll
         for (int i = 0; i < tile.instructions; ++i)
           fetch_slice<T>(word[s][i], stage + start[i], second, offset);
@@ -267,13 +254,10 @@ __device__ __forceinline__ float read_shared(uint32_t at) {
 template <class T, int ROW>
 __device__ __forceinline__ void multiply_tiles_with_care(const NchwWeightParams& p,
                                                          const NchwWeightScope& at,
-                                                         NchwSums<ROW>& sum, NchwRing& ring) {
+                                                         NchwSums<ROW>& sum, StageRing& ring) {
   constexpr NchwWeightTile tile = kNchwWeightTiles[ROW];
   const int t = threadIdx.x % 4;
-#pragma unroll
-  for (int i = 0; i < tile.instructions; ++i)
-#pragma unroll
-    for (int j = 0; j < tile.width / 2; ++j) sum[i][j] = 0.f;
+  clear(sum);
   for (int k = at.begin; k < at.end; ++k, ring.advance()) {
     const KTile begin(p, k);
     barrier_wait(ring.full(), ring.parity);
@@ -284,7 +268,7 @@ __device__ __forceinline__ void multiply_tiles_with_care(const NchwWeightParams&
       begin.pixel(p, pixel, h, w);
       const int y_h = h * p.stride_h - p.pad_h + at.kernel_h * p.dilation_h;
       if (h >= p.x_h || w >= p.x_w || y_h < 0 || y_h >= p.y_h) continue;
-      const uint32_t offset = load_shared_4(ring.table() + pixel * 4);
+      const uint32_t offset = load_shared_4(table_of(ring) + pixel * 4);
 #pragma unroll
       for (int i = 0; i < tile.instructions; ++i) {
         const NchwCell cell = nchw_cell<ROW>(p, i);
@@ -359,10 +343,11 @@ __global__ void __launch_bounds__(kNchwThreads, 1)
   constexpr NchwWeightTile tile = kNchwWeightTiles[ROW];
   extern __shared__ __align__(1024) unsigned char smem[];
   const NchwWeightScope at = nchw_weight_scope(p);
-  NchwRing ring{shared_address(smem), p.stages, stage_bytes(p, tile)};
+  const uint32_t shared = shared_address(smem);
+  StageRing ring{shared, shared + kNchwStagesAt, p.stages, stage_bytes(p, tile)};
   if (threadIdx.x < p.stages) {
-    barrier_init(ring.shared + threadIdx.x * 16, 32);
-    barrier_init(ring.shared + threadIdx.x * 16 + 8, kNchwConsumers / 32);
+    barrier_init(ring.barriers + threadIdx.x * 16, 32);
+    barrier_init(ring.barriers + threadIdx.x * 16 + 8, kNchwConsumers / 32);
   }
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
@@ -377,10 +362,7 @@ __global__ void __launch_bounds__(kNchwThreads, 1)
   } else {
     more_registers<kNchwConsumerRegisters>();
     NchwSums<ROW> sum;
-#pragma unroll
-    for (int i = 0; i < tile.instructions; ++i)
-#pragma unroll
-      for (int j = 0; j < tile.width / 2; ++j) sum[i][j] = 0.f;
+    clear(sum);
     multiply_tiles<T, ROW>(p, at, sum, ring);
     bool good = true;
 #pragma unroll

@@ -14,11 +14,6 @@
 namespace convt2d::cuda::hopper {
 namespace {
 
-// How the reduction is cut follows from the shape alone, so the tile may not depend on the GPU either: it is the best
-// one on this.
-constexpr char kReference[] = "h200";
-constexpr int64_t kMostSummed = 65536;  // pixels, in one register
-
 // Fitted to 1075 times on the H200 (kernel_bench sweep of bench/layers.json, fp16 and tf32; 2026-11-22): half of them are
 // within 8 %.
 constexpr double kClock = 1700;         // cycles a microsecond
@@ -46,10 +41,6 @@ int64_t combinations(const NchwWeightParams& p) {
   return int64_t{p.groups} * p.row_blocks * p.column_blocks * p.kernel_h * p.units_w;
 }
 int64_t k_tiles(const NchwWeightParams& p) { return int64_t{p.batch} * p.image_tiles; }
-
-int64_t partial_bytes(const Problem& problem, const NchwWeightParams& p) {
-  return p.split > 1 ? weight_bytes(problem) * p.split : 0;
-}
 
 // Everything that follows from the problem and the choice, pointers and strides aside. Returns why it cannot be done, or
 // an empty string.
@@ -123,7 +114,7 @@ double predict(const Problem& problem, const Device& device, const NchwWeightPar
   const double stored = kStored * tile.width / 2 * tile.instructions;
   const double busy_us =
       std::ceil(blocks / device.sm_count) * (kBlock + stored + tiles * cycles) / kClock;
-  const double partial = static_cast<double>(partial_bytes(problem, p));
+  const double partial = static_cast<double>(partial_bytes(problem, p.split));
   const double scattered =
       p.split > 1 ? 0 : 32.0 * p.rows * p.groups * p.columns * p.kernel_h * p.kernel_w;
   const double memory_us =
@@ -136,7 +127,6 @@ double predict(const Problem& problem, const Device& device, const NchwWeightPar
 std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
                                           std::string& reason) {
   std::vector<Candidate<Choice>> found;
-  const int64_t most_pieces = std::max<int64_t>(1, kWorkspaceLimit / weight_bytes(problem));
   for (int row = 0; row < kNchwWeightTileCount; ++row) {
     const NchwWeightTile tile = kNchwWeightTiles[row];
     const int cells = kNchwGroups * tile.instructions;
@@ -161,12 +151,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
           reason = "dW or x has too many tiles";
           continue;
         }
-        const int64_t most = std::min({most_pieces, tiles, INT32_MAX / combos});
-        const int64_t least = std::min(most, ceil_div(tiles * tile_pixels(p), kMostSummed));
-        std::vector<int> splits = {static_cast<int>(least)};
-        for (int64_t blocks : {132, 264, 396, 528})
-          add_once(splits, std::max(least, std::min(most, blocks / combos)));
-        for (int split : splits) {
+        for (int split : splits_worth_trying(problem, combos, tiles, tile_pixels(p))) {
           p.split = choice.split = split;
           found.push_back({choice, predict(problem, device, p, tile)});
         }
@@ -175,16 +160,16 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
   return found;
 }
 
-Plan plan_of(const Problem& problem, const Device& device, const Candidate<Choice>& candidate) {
-  const Choice& c = candidate.choice;
+// A choice as a Plan, its time that on `device`; and back.
+Plan plan_of(const Problem& problem, const Device& device, const Choice& c) {
   const NchwWeightTile tile = kNchwWeightTiles[c.row];
   NchwWeightParams p;
   shape(problem, c, p);
   Plan plan;
   plan.row = c.row;
   plan.split = c.split;
-  plan.workspace_bytes = partial_bytes(problem, p);
-  plan.predicted_us = candidate.predicted_us;
+  plan.workspace_bytes = partial_bytes(problem, p.split);
+  plan.predicted_us = predict(problem, device, p, tile);
   add_grad_bias(problem, device, kLaunch, plan);
   const int detail[] = {c.y_blocks, c.unit_taps, c.runs, c.stages};
   std::copy(std::begin(detail), std::end(detail), plan.detail);
@@ -206,12 +191,8 @@ Choice choice_of(const Plan& plan) {
 std::vector<Plan> nchw_weight_plans(const Problem& problem, const Device& device,
                                     std::string& reason) {
   std::vector<Plan> plans;
-  for (const Candidate<Choice>& one : candidates(problem, invented_device(kReference), reason)) {
-    NchwWeightParams p;
-    shape(problem, one.choice, p);
-    const double us = predict(problem, device, p, kNchwWeightTiles[one.choice.row]);
-    plans.push_back(plan_of(problem, device, {one.choice, us}));
-  }
+  for (const Candidate<Choice>& one : candidates(problem, invented_device(kReferenceGpu), reason))
+    plans.push_back(plan_of(problem, device, one.choice));
   return plans;
 }
 
@@ -219,13 +200,9 @@ Decision nchw_weight_plan(const Problem& problem, const Device& device) {
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
   std::string reason = "no tile fits";
   const std::vector<Candidate<Choice>> found =
-      candidates(problem, invented_device(kReference), reason);
+      candidates(problem, invented_device(kReferenceGpu), reason);
   if (found.empty()) return Decision::decline(reason);
-  Candidate<Choice> best = cheapest(found);
-  NchwWeightParams p;
-  shape(problem, best.choice, p);
-  best.predicted_us = predict(problem, device, p, kNchwWeightTiles[best.choice.row]);
-  return Decision::accept(plan_of(problem, device, best));
+  return Decision::accept(plan_of(problem, device, cheapest(found).choice));
 }
 
 NchwWeightParams nchw_weight_params(const Problem& problem, const Plan& plan, const Args& args) {

@@ -10,6 +10,7 @@
 #include "cuda/device/successor.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
+#include "cuda/hopper/hopper_weight_common.cuh"
 #include "cuda/hopper/hopper_weight_store.cuh"
 
 namespace convt2d::cuda::hopper {
@@ -31,26 +32,6 @@ struct TileStart {
     w = 0, h += p.tile_h;
     if (h < p.tiles_h * p.tile_h) return;
     h = 0, n += p.tile_n;
-  }
-};
-
-// The ring, as one of its two sides goes round it.
-struct StageRing {
-  uint32_t barriers, stages;  // shared addresses; a stage's barriers are `full` and `empty`
-  int count, bytes;
-  int index = 0;
-  uint32_t parity = 0;
-
-  __device__ __forceinline__ StageRing(const WeightParams& p, uint32_t shared)
-      : barriers(shared),
-        stages(shared + kStagesAt),
-        count(p.stages),
-        bytes(weight_stage_bytes(p)) {}
-  __device__ __forceinline__ uint32_t full() const { return barriers + index * 16; }
-  __device__ __forceinline__ uint32_t empty() const { return full() + 8; }
-  __device__ __forceinline__ uint32_t stage() const { return stages + index * bytes; }
-  __device__ __forceinline__ void advance() {
-    if (++index == count) index = 0, parity ^= 1;
   }
 };
 
@@ -136,7 +117,7 @@ __device__ __forceinline__ void multiply_tiles_with_care(const WeightParams& p,
                                                          const WeightScope& at,
                                                          const WeightCells* cells,
                                                          WeightSums<ROW>& sum, StageRing& ring) {
-  clear<ROW>(sum);
+  clear(sum);
   TileStart start(p, at.begin);
   for (int k = at.begin; k < at.end; ++k, start.advance(p), ring.advance()) {
     barrier_wait(ring.full(), ring.parity);
@@ -156,7 +137,8 @@ __global__ void __launch_bounds__(weight_threads(kWeightTiles[ROW]), 1)
   constexpr WeightTile tile = kWeightTiles[ROW];
   extern __shared__ __align__(1024) unsigned char smem[];
   const WeightScope at = weight_scope(p);
-  StageRing ring(p, shared_address(smem));
+  const uint32_t shared = shared_address(smem);
+  StageRing ring{shared, shared + kStagesAt, p.stages, weight_stage_bytes(p)};
   if (threadIdx.x < p.stages) {
     barrier_init(ring.barriers + threadIdx.x * 16, 1);
     barrier_init(ring.barriers + threadIdx.x * 16 + 8, weight_consumers(tile) / 32);
@@ -183,7 +165,7 @@ __global__ void __launch_bounds__(weight_threads(kWeightTiles[ROW]), 1)
   } else {
     more_registers<weight_consumer_registers(tile)>();
     WeightSums<ROW> sum;
-    clear<ROW>(sum);
+    clear(sum);
     multiply_tiles<T, ROW>(p, at, cells, sum, ring);
     if (!agree<ROW>(!any_nan<ROW>(p, at, cells, sum)))
       multiply_tiles_with_care<T, ROW>(p, at, cells, sum, ring);

@@ -13,11 +13,6 @@
 namespace convt2d::cuda::hopper {
 namespace {
 
-// How the reduction is cut follows from the shape alone, so the tile may not depend on the GPU either: it is the best
-// one on this.
-constexpr char kReference[] = "h200";
-constexpr int64_t kMostSummed = 65536;  // pixels, in one register
-
 // Fitted to 1280 times on the H200 (kernel_bench sweep of bench/layers.json, fp16; 2026-11-21).
 constexpr double kClock = 1700;        // cycles a microsecond
 constexpr double kLaunch = 5.9;        // us
@@ -28,10 +23,6 @@ constexpr double kRest = 0.036;        // of what is less busy that is not hidde
 constexpr double kMemoryRate = 0.9;    // of the copy rate
 constexpr double kBeside = 0.23;       // of the lesser of work and bytes
 constexpr double kPartialRate = 1.28;  // times the copy rate's time, to write and to add up
-
-int64_t partial_bytes(const Problem& problem, const WeightParams& p) {
-  return p.split > 1 ? weight_bytes(problem) * p.split : 0;
-}
 
 double predict(const Problem& problem, const Device& device, const WeightParams& p,
                WeightTile tile) {
@@ -49,7 +40,7 @@ double predict(const Problem& problem, const Device& device, const WeightParams&
   const double blocks = double(weight_combinations(p)) * p.split;
   const double tiles = std::ceil(double(tiles_of(p)) / p.split);
   const double busy_us = std::ceil(blocks / device.sm_count) * (kBlock + tiles * cycles) / kClock;
-  const double partial = static_cast<double>(partial_bytes(problem, p));
+  const double partial = static_cast<double>(partial_bytes(problem, p.split));
   const double memory_us =
       (read_bytes(problem) + partial) / (kMemoryRate * device.copy_bytes_per_us);
   return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us) +
@@ -112,7 +103,6 @@ std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Dev
                                                std::string& reason) {
   std::vector<WeightCandidate> found;
   const std::vector<PixelTile> tiles = pixel_tiles(problem);
-  const int64_t most_pieces = std::max<int64_t>(1, kWorkspaceLimit / weight_bytes(problem));
   for (WeightChoice choice : block_shapes(problem))
     for (const PixelTile& tile : tiles) {
       choice.tile_n = tile.n, choice.tile_h = tile.h, choice.tile_w = tile.w;
@@ -130,17 +120,12 @@ std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Dev
         continue;
       }
       params.stages = choice.stages = std::min(stages, kMostTileStages);
-      const int64_t combos = weight_combinations(params), pixels = tiles_of(params);
+      const int64_t combos = weight_combinations(params);
       if (combos > INT32_MAX) {
         reason = "dW has " + std::to_string(combos) + " tiles";
         continue;
       }
-      const int64_t most = std::min({most_pieces, pixels, INT32_MAX / combos});
-      const int64_t least = std::min(most, ceil_div(pixels * kTilePixels, kMostSummed));
-      std::vector<int> splits = {static_cast<int>(least)};
-      for (int64_t blocks : {132, 264, 396, 528})
-        add_once(splits, std::max(least, std::min(most, blocks / combos)));
-      for (int split : splits) {
+      for (int split : splits_worth_trying(problem, combos, tiles_of(params), kTilePixels)) {
         params.split = choice.split = split;
         found.push_back({choice, predict(problem, device, params, kWeightTiles[choice.row])});
       }
@@ -157,7 +142,7 @@ Plan weight_plan_of(const Problem& problem, const Device& device,
   Plan plan;
   plan.row = c.row;
   plan.split = c.split;
-  plan.workspace_bytes = partial_bytes(problem, params);
+  plan.workspace_bytes = partial_bytes(problem, params.split);
   plan.predicted_us = candidate.predicted_us;
   add_grad_bias(problem, device, kLaunch, plan);
   const int detail[] = {c.x_blocks, c.y_blocks, c.unit_taps, c.shared,
@@ -193,7 +178,7 @@ Decision weight_plan(const Problem& problem, const Device& device) {
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
   std::string reason = "no tile fits";
   const std::vector<WeightCandidate> found =
-      weight_candidates(problem, invented_device(kReference), reason);
+      weight_candidates(problem, invented_device(kReferenceGpu), reason);
   if (found.empty()) return Decision::decline(reason);
   WeightCandidate best = cheapest(found);
   WeightParams params;

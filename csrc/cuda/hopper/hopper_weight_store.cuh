@@ -39,14 +39,6 @@ __device__ __forceinline__ WeightScope weight_scope(const WeightParams& p) {
 template <int ROW>
 using WeightSums = float[kWeightTiles[ROW].instructions][kWeightTiles[ROW].width / 2];
 
-template <int ROW>
-__device__ __forceinline__ void clear(WeightSums<ROW>& sum) {
-#pragma unroll
-  for (int i = 0; i < kWeightTiles[ROW].instructions; ++i)
-#pragma unroll
-    for (int j = 0; j < kWeightTiles[ROW].width / 2; ++j) sum[i][j] = 0.f;
-}
-
 // Number of this warpgroup's instruction in the block.
 template <int ROW>
 __device__ __forceinline__ int my_instruction(int i) {

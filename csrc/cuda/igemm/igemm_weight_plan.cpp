@@ -13,9 +13,7 @@
 namespace convt2d::cuda::igemm {
 namespace {
 
-// How the reduction is cut follows from the shape alone, so the tile may not depend on the GPU either: it is
-// the best one on one of them, within what every GPU from sm_80 on has.
-constexpr char kReference[] = "h200";
+// The tile has to fit every GPU from sm_80 on.
 constexpr int kSharedLimit = 99 << 10;
 
 // Rates of one multiprocessor: wavefronts (one 128-byte shared-memory or L1 access) a microsecond.
@@ -39,7 +37,7 @@ constexpr double kL2Rate = 0.49;         // of the copy rate
 constexpr double kMemoryRate = 0.88;     // ditto
 constexpr double kPartialRate = 2.5;     // times the copy rate's time
 
-int64_t partial_bytes(const Problem& problem, const WeightParams& p) {
+int64_t workspace_bytes(const Problem& problem, const WeightParams& p) {
   return writes_partials(p) ? weight_bytes(problem) * p.split : 0;
 }
 
@@ -164,7 +162,7 @@ double predict(const Problem& problem, const Device& device, const WeightParams&
   const double tile_us = std::max(busy_us, producer_us) + kOverlap * std::min(busy_us, producer_us);
 
   const double kernel_us = waves * (kBlock + std::ceil(tiles / p.split) * tile_us);
-  const double partial = static_cast<double>(partial_bytes(problem, p));
+  const double partial = static_cast<double>(workspace_bytes(problem, p));
   const double memory_us =
       (tensor_bytes(problem) * 1.05 + partial) / (kMemoryRate * device.copy_bytes_per_us);
   const double l2_us =
@@ -298,9 +296,9 @@ std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Dev
         params.stages = choice.stages = stages_that_fit(device, params, choice.row, problem);
         for (int split : splits) {
           params.split = choice.split = split;
-          if (partial_bytes(problem, params) > kWorkspaceLimit) {
+          if (workspace_bytes(problem, params) > kWorkspaceLimit) {
             reason =
-                "partial sums take " + std::to_string(partial_bytes(problem, params)) + " bytes";
+                "partial sums take " + std::to_string(workspace_bytes(problem, params)) + " bytes";
             continue;
           }
           found.push_back({choice, predict(problem, device, params, choice.row)});
@@ -318,7 +316,7 @@ Plan weight_plan_of(const Problem& problem, const Device& device,
   Plan plan;
   plan.row = c.row;
   plan.split = c.split;
-  plan.workspace_bytes = partial_bytes(problem, params);
+  plan.workspace_bytes = workspace_bytes(problem, params);
   plan.predicted_us = candidate.predicted_us;
   add_grad_bias(problem, device, kLaunch, plan);
   const int detail[] = {
@@ -346,7 +344,7 @@ Decision weight_plan(const Problem& problem, const Device& device) {
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
   std::string reason = "no tile fits";
   const std::vector<WeightCandidate> found =
-      weight_candidates(problem, invented_device(kReference), reason);
+      weight_candidates(problem, invented_device(kReferenceGpu), reason);
   if (found.empty()) return Decision::decline(reason);
   WeightCandidate best = cheapest(found);
   WeightParams params;
