@@ -127,7 +127,8 @@ emulators:
 	benchmarks/kernels/emulate.sh fp16 nchw 1 op2; \
 	benchmarks/kernels/emulate_weight.sh fp16 nchw-nhwc 1 1 op2; \
 	benchmarks/kernels/emulate_hopper_weight.sh fp16 1 1 op2; \
-	benchmarks/kernels/emulate_nchw_weight.sh fp16 1 1 m_op
+	benchmarks/kernels/emulate_nchw_weight.sh fp16 1 1 m_op; \
+	benchmarks/kernels/emulate_fold.sh fp16 1 1 fold_k4
 
 matrix:
 	$(FIND_PYTHON) tools/matrix.py $(WHEEL) $(MATRIX_ARGS)

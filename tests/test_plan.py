@@ -82,11 +82,20 @@ VECTORS = tuple(  # of channels, and taps that hopper's grad_weight has a table 
     and case.kernel[0] * case.kernel[1] <= 128
     and max(case.stride) <= 8
 )
+FOLDED = tuple(  # whole vectors in a plane of x, rows that a tile holds
+    case.name
+    for case in CASES
+    if case.kernel in ((3, 3), (4, 4))
+    and case.stride == (2, 2)
+    and case.dilation == (1, 1)
+    and case.size[0] * case.size[1] % 8 == 0
+)
 MUST_SERVE = (
     ("direct", EVERY_CASE, EVERY_DIRECTION, EVERY_DTYPE, EVERY_LAYOUT, BOARDS),
     ("depthwise", DEPTHWISE, EVERY_DIRECTION, ("f16", "bf16", "f32", "tf32"), DENSE, BOARDS),
     ("igemm", EVERY_CASE, ("forward",), TENSOR_CORES, EVERY_LAYOUT, ("h200", "h100", "b200")),
     ("hopper", EVERY_CASE, ("forward",), TENSOR_CORES, EVERY_LAYOUT, ("h200", "h100")),
+    ("fold", FOLDED, ("forward",), ("f16", "bf16"), ("nchw",), ("h200", "h100")),
     ("hopper", VECTORS, ("grad_weight",), ("f16", "bf16"), ("nhwc",), ("h200", "h100")),
 )
 
@@ -108,13 +117,20 @@ SHUFFLE = Case("k_is_s", 8, 96, 48, (100, 120), (2, 2), (2, 2))
 PATCHES = Case("patches_of_4", 8, 192, 192, (30, 37), (4, 4), (4, 4))
 BILINEAR = Case("depthwise", 8, 96, 96, (40, 48), (4, 4), (2, 2), (1, 1), groups=96)
 FEW = Case("two_channels", 4, 2, 2, (64, 80), (4, 4), (2, 2), (1, 1))
+DEEP = Case("deep", 12, 768, 320, (20, 24), (4, 4), (2, 2), (1, 1))
+THIN = Case("to_three", 8, 160, 3, (72, 96), (4, 4), (2, 2), (1, 1))
 # Elsewhere fp32 multiply-adds are as fast as TF32 or nearly, and `direct` may win.
 DATA_CENTRE, HOPPER = ("a100", "h100", "h200", "b200"), ("h100", "h200")
 NOT_HOPPER = ("a100", "b200")
 REGIMES = (
     (BILINEAR, ("f16", "bf16", "f32", "tf32"), EVERY_DIRECTION, DENSE, DATA_CENTRE, "depthwise"),
     (MANY, TENSOR_CORES, ("forward",), DENSE, NOT_HOPPER, "igemm"),
-    (MANY, TENSOR_CORES, ("forward",), DENSE, HOPPER, "hopper"),
+    (MANY, TENSOR_CORES, ("forward",), ("nhwc",), HOPPER, "hopper"),
+    (MANY, ("tf32",), ("forward",), ("nchw",), HOPPER, "hopper"),
+    (DEEP, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
+    (DEEP, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "hopper"),
+    (DEEP, ("tf32",), ("forward",), DENSE, HOPPER, "hopper"),
+    (THIN, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
     (SAME, TENSOR_CORES, ("forward", "grad_input"), DENSE, NOT_HOPPER, "igemm"),
     (SAME, TENSOR_CORES, ("forward", "grad_input"), DENSE, HOPPER, "hopper"),
     (SHUFFLE, TENSOR_CORES, ("forward",), DENSE, NOT_HOPPER, "igemm"),
@@ -250,6 +266,28 @@ def test_hopper_takes_nchw_as_it_lies():
     # Rows that are no whole vectors are not the copy engine's.
     odd = dataclasses.replace(wide, output_padding=(1, 1))
     assert all(way(odd, "grad_input", dtype) is None for dtype in TENSOR_CORES)
+
+
+@needs_cuda_room
+def test_fold_says_why_it_declines():
+    for change, words in (
+        ({"kernel": (4, 3)}, "3 x 3 and 4 x 4"),
+        ({"kernel": (5, 5)}, "3 x 3 and 4 x 4"),
+        ({"stride": (2, 1)}, "stride 2"),
+        ({"dilation": (1, 2), "output_padding": (0, 1)}, "stride 2"),
+        ({"size": (21, 23)}, "not whole vectors"),
+        ({"size": (8, 300)}, "rows of x"),  # longer than a tile, and no whole vectors
+    ):
+        reason = refusal(explain(dataclasses.replace(DEEP, **change), dtype="f16"), "fold")
+        assert reason and words in reason, (change, reason)
+    for direction, dtype, layout, board, words in (
+        ("grad_input", "f16", "nchw", "h200", "forward"),
+        ("forward", "tf32", "nchw", "h200", "16-bit"),
+        ("forward", "f16", "nhwc", "h200", "NCHW"),
+        ("forward", "f16", "nchw", "b200", "wgmma"),
+    ):
+        reason = refusal(explain(DEEP, direction, dtype, layout, board), "fold")
+        assert reason and words in reason, reason
 
 
 @needs_cuda_room

@@ -30,6 +30,7 @@
 #include "cuda/cuda_families.h"
 #include "cuda/device/numeric.cuh"
 #include "cuda/direct/direct.h"
+#include "cuda/fold/fold_plan.h"
 #include "cuda/hopper/hopper_nchw_weight.h"
 #include "cuda/hopper/hopper_plan.h"
 #include "cuda/hopper/hopper_weight_plan.h"
@@ -137,6 +138,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
   } else if (name == "igemm" && family.plan(problem, device).accepted) {
     for (const auto& candidate : cuda::igemm::gather_candidates(problem, device, reason))
       plans.push_back(cuda::igemm::plan_of(candidate));
+  } else if (name == "fold") {
+    plans = cuda::fold::plans(problem, device, reason);
   } else if (const Decision decision = family.plan(problem, device); decision.accepted) {
     plans.push_back(decision.plan);
   }

@@ -13,7 +13,7 @@
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/hopper/hopper_nchw_weight.h"
-#include "cuda/hopper/hopper_weight_common.cuh"
+#include "cuda/device/stage_ring.cuh"
 
 namespace convt2d::cuda::hopper {
 

@@ -24,6 +24,10 @@ inline void wgmma_fence() {}
 inline void wgmma_commit() {}
 template <int OPEN>
 void wgmma_wait() {}
+template <int INSTRUCTIONS, int COUNT>
+void clear(float (&sum)[INSTRUCTIONS][COUNT]) {
+  std::memset(sum, 0, sizeof sum);
+}
 template <int COUNT>
 void finished(float (&)[COUNT]) {}
 inline void fence_for_wgmma() {}

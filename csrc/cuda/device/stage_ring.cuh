@@ -1,9 +1,9 @@
-// What hopper's two kernels of grad_weight share: the ring of stages, and sums before the first product.
+// A ring of buffers in shared memory that one side fills and the other reads.
 #pragma once
 
 #include <cstdint>
 
-namespace convt2d::cuda::hopper {
+namespace convt2d::cuda {
 
 // The ring, as one of its two sides goes round it.
 struct StageRing {
@@ -20,12 +20,4 @@ struct StageRing {
   }
 };
 
-template <int INSTRUCTIONS, int COUNT>
-__device__ __forceinline__ void clear(float (&sum)[INSTRUCTIONS][COUNT]) {
-#pragma unroll
-  for (int i = 0; i < INSTRUCTIONS; ++i)
-#pragma unroll
-    for (int j = 0; j < COUNT; ++j) sum[i][j] = 0.f;
-}
-
-}  // namespace convt2d::cuda::hopper
+}  // namespace convt2d::cuda

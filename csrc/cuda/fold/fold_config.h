@@ -1,0 +1,129 @@
+// fold: what one block computes, and the numbers it is told.
+//
+// As a GEMM, with nothing gathered or shifted before it:
+//
+//   products[(co, tap), pixel] = sum over ci of w[ci][(co, tap)] * x[ci][pixel]
+//
+// Both operands lie in memory as rows of what is not reduced (NCHW), and so they come to shared memory, swizzled; the
+// tensor core turns them. What makes it a transposed convolution is done afterwards: products go to shared memory, and
+// each output collects those that land on it, from above to below, taps of a row in a fixed order.
+//
+//   weights    [block of 64 rows][channel][128 B of rows]
+//   x          [64 pixels][channel][128 B]
+//   products   [row of a block][pixel, with zeros where a row of x ends]
+//
+// A row is an (output channel, tap); a block of 64 has as many whole channels as fit. The kernels are 3 x 3 and 4 x 4,
+// the stride is 2. A block of threads walks x downwards, a tile of whole rows (or a strip of one row) at a time; sums of
+// outputs that later rows of x will add to wait in shared memory (`carried`).
+//
+// An item is a piece of work that no other block's sums depend on: some rows of x, a strip of columns, an image or a few
+// small ones. It starts with the rows above its own that reach into its outputs.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "core/types.h"
+#include "cuda/gather_axes.h"
+
+namespace convt2d::cuda::fold {
+
+constexpr int kStride = 2;
+
+// `groups` warpgroups multiply, each `row_blocks` x 64 rows times `width` pixels; those of the same of `row_groups` share
+// rows and have different pixels of a tile. Sums of a thread: row_blocks * width / 2.
+struct Tile {
+  int groups, row_groups, row_blocks, width;
+};
+constexpr Tile kTiles[] = {
+    {2, 2, 2, 128}, {2, 2, 1, 128}, {2, 1, 1, 128}, {4, 1, 1, 64}, {4, 2, 1, 64}};
+constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
+
+CONVT2D_HOST_DEVICE constexpr int consumers(Tile tile) { return 128 * tile.groups; }
+CONVT2D_HOST_DEVICE constexpr int threads(Tile tile) { return consumers(tile) + 128; }
+CONVT2D_HOST_DEVICE constexpr int parts(Tile tile) { return tile.groups / tile.row_groups; }
+// Of a thread; they add up to what the block starts with, a multiple of 8 for each thread.
+CONVT2D_HOST_DEVICE constexpr int consumer_registers(Tile tile) {
+  return tile.groups == 2 ? 232 : 104;
+}
+CONVT2D_HOST_DEVICE constexpr int producer_registers(Tile tile) {
+  return tile.groups == 2 ? 40 : 64;
+}
+
+constexpr int kRows = 64;         // of an instruction
+constexpr int kLine = 128;        // bytes of rows or pixels of one channel
+constexpr int kLineNumbers = 64;  // of 16 bits
+constexpr int kSlice = 16;        // channels of an instruction
+constexpr int kMostStages = 8;
+
+CONVT2D_HOST_DEVICE constexpr int tile_pixels(Tile tile) { return tile.width * parts(tile); }
+CONVT2D_HOST_DEVICE constexpr int tile_lines(Tile tile) { return tile_pixels(tile) / kLineNumbers; }
+CONVT2D_HOST_DEVICE constexpr int row_blocks(Tile tile) {
+  return tile.row_groups * tile.row_blocks;
+}
+// Floats of a row of products: a multiple of 32 banks and 8, so that the four rows that half a warp stores lie in
+// different ones.
+CONVT2D_HOST_DEVICE constexpr int pitch(Tile tile) { return tile_pixels(tile) + 40; }
+CONVT2D_HOST_DEVICE constexpr int product_bytes(Tile tile) { return kRows * pitch(tile) * 4; }
+
+// Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.
+struct Params {
+  void* destination;
+  const void* bias;
+  const void* weight;
+  int32_t weight_stride[4];
+  int32_t batch, groups, reduce, columns;  // channels of one group
+  int32_t x_h, x_w, y_h, y_w;
+  int32_t kernel, pad_h, pad_w;
+  int32_t depth, chunks;  // channels of a chunk
+  int32_t stages;
+  int32_t resident;                 // the weights come once and stay
+  int32_t row_channels;             // output channels of 64 rows
+  int32_t column_blocks;            // blocks side by side
+  int32_t tile_rows;                // rows of x; more than one: whole ones
+  int32_t tile_images;              // more than one: whole ones, 64 pixels apart
+  int32_t strips, strip_positions;  // pairs of outputs of a row
+  int32_t segments, segment_rows;   // of x
+  int32_t reach_rows;               // rows of x above its own that an item starts with
+  int32_t low_w;         // column of x, from a strip's first position, that its products start with
+  int32_t row_pitch;     // products of a row of x, zeros included
+  int32_t rows_apart;    // pairs of rows of y from one image of a tile to the next
+  int32_t carried_rows;  // of y
+  int32_t items, walkers;
+  uint32_t rows_apart_magic;
+  int32_t paired;     // pixels of a pair are neighbours among the products too
+  int32_t packed;     // so are outputs, in a word
+  int32_t row_shift;  // 2^row_shift lanes are side by side in a row
+  int32_t weights_at, stages_at, products_at, carried_at, shared_bytes;
+};
+
+// What the copy engine is told.
+struct Maps {
+  CUtensorMap x, w;
+};
+
+CONVT2D_HOST_DEVICE int taps(const Params& p) { return p.kernel * p.kernel; }
+CONVT2D_HOST_DEVICE int weight_bytes(const Params& p, Tile tile) {  // of a chunk
+  return row_blocks(tile) * p.depth * kLine;
+}
+CONVT2D_HOST_DEVICE int x_bytes(const Params& p, Tile tile) {
+  return tile_lines(tile) * p.depth * kLine;
+}
+CONVT2D_HOST_DEVICE int stage_bytes(const Params& p, Tile tile) {
+  return x_bytes(p, tile) + (p.resident ? 0 : weight_bytes(p, tile));
+}
+CONVT2D_HOST_DEVICE int block_channels(const Params& p, Tile tile) {
+  return row_blocks(tile) * p.row_channels;
+}
+// Sums that wait: of a channel, and of a block of rows, once.
+CONVT2D_HOST_DEVICE int carried_step(const Params& p) {
+  return p.carried_rows * kStride * p.row_pitch * 4;
+}
+CONVT2D_HOST_DEVICE int carried_bytes(const Params& p) { return p.row_channels * carried_step(p); }
+
+// Shared memory: barriers, the bias, and what has its place in Params.
+constexpr int kBiasAt = 16 * kMostStages, kHeader = 1024;
+static_assert(kBiasAt + 4 * (kRows / 9) * 4 <= kHeader);
+
+}  // namespace convt2d::cuda::fold

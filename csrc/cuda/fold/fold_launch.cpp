@@ -1,0 +1,22 @@
+// Problem + Plan + Args → Params → the kernel.
+#include "cuda/fold/fold_launch.h"
+
+#include "cuda/fold/fold.h"
+#include "cuda/fold/fold_plan.h"
+
+namespace convt2d::cuda {
+namespace fold {
+namespace {
+
+void launch(const Problem& problem, const Plan& plan, const Args& args) {
+  const Params params = params_of(problem, plan, args);
+  launch_kernel(problem.dtype, plan.row, params, maps_of(params, args), blocks_of(params),
+                args.stream);
+}
+
+}  // namespace
+}  // namespace fold
+
+const Family fold_family = {"fold", fold::plan, fold::launch};
+
+}  // namespace convt2d::cuda
