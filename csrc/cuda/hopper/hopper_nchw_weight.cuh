@@ -9,11 +9,11 @@
 #include "cuda/device/barrier.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/numeric.cuh"
+#include "cuda/device/stage_ring.cuh"
 #include "cuda/device/successor.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/hopper/hopper_nchw_weight.h"
-#include "cuda/device/stage_ring.cuh"
 
 namespace convt2d::cuda::hopper {
 

@@ -7,10 +7,10 @@
 #pragma once
 
 #include "cuda/device/barrier.cuh"
+#include "cuda/device/stage_ring.cuh"
 #include "cuda/device/successor.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
-#include "cuda/device/stage_ring.cuh"
 #include "cuda/hopper/hopper_weight_store.cuh"
 
 namespace convt2d::cuda::hopper {
