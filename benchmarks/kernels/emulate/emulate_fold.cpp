@@ -32,7 +32,7 @@ void run(int row, const fold::Params& params, const fold::Maps& maps,
       [&] { fold::convt2d_fold_kernel<T, ROWS>(params, maps); }...};
   emulate::kernel = kernels[row];
   emulate::shared_bytes = params.shared_bytes;
-  emulate::block_dim.x = fold::threads(fold::kTiles[row]);
+  emulate::block_dim.x = fold::kThreads;
   for (int64_t block = 0; block < fold::blocks_of(params); ++block)
     emulate::run_block(uint32_t(block));
 }

@@ -31,25 +31,17 @@ namespace convt2d::cuda::fold {
 
 constexpr int kStride = 2;
 
-// `groups` warpgroups multiply, each `row_blocks` x 64 rows times `width` pixels; those of the same of `row_groups` share
-// rows and have different pixels of a tile. Sums of a thread: row_blocks * width / 2.
+// Two warpgroups multiply, each `row_blocks` x 64 rows times `width` pixels: either rows of their own (row_groups = 2) or
+// other pixels of the same tile (1). Sums of a thread: row_blocks * width / 2.
 struct Tile {
-  int groups, row_groups, row_blocks, width;
+  int row_groups, row_blocks, width;
 };
-constexpr Tile kTiles[] = {
-    {2, 2, 2, 128}, {2, 2, 1, 128}, {2, 1, 1, 128}, {4, 1, 1, 64}, {4, 2, 1, 64}};
+constexpr Tile kTiles[] = {{2, 2, 128}, {2, 1, 128}, {1, 1, 128}};
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 
-CONVT2D_HOST_DEVICE constexpr int consumers(Tile tile) { return 128 * tile.groups; }
-CONVT2D_HOST_DEVICE constexpr int threads(Tile tile) { return consumers(tile) + 128; }
-CONVT2D_HOST_DEVICE constexpr int parts(Tile tile) { return tile.groups / tile.row_groups; }
-// Of a thread; they add up to what the block starts with, a multiple of 8 for each thread.
-CONVT2D_HOST_DEVICE constexpr int consumer_registers(Tile tile) {
-  return tile.groups == 2 ? 232 : 104;
-}
-CONVT2D_HOST_DEVICE constexpr int producer_registers(Tile tile) {
-  return tile.groups == 2 ? 40 : 64;
-}
+constexpr int kGroups = 2, kConsumers = 128 * kGroups, kThreads = kConsumers + 128;
+constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;
+CONVT2D_HOST_DEVICE constexpr int parts(Tile tile) { return kGroups / tile.row_groups; }
 
 constexpr int kRows = 64;         // of an instruction
 constexpr int kLine = 128;        // bytes of rows or pixels of one channel

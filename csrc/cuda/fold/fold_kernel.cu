@@ -13,8 +13,7 @@ void launch(int row, const Params& params, const Maps& maps, int64_t blocks, cud
     constexpr int kRow = decltype(index)::value;
     constexpr auto kernel = convt2d_fold_kernel<T, kRow>;
     allow_shared_memory<kernel>(params.shared_bytes);
-    kernel<<<static_cast<unsigned>(blocks), threads(kTiles[kRow]), params.shared_bytes, stream>>>(
-        params, maps);
+    kernel<<<static_cast<unsigned>(blocks), kThreads, params.shared_bytes, stream>>>(params, maps);
     check_launch("convt2d_fold_kernel");
   });
 }

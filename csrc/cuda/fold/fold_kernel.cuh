@@ -33,7 +33,7 @@ __device__ __forceinline__ void bring_weights(const Params& p, const Scope& at, 
                     : -1;
     }
 #pragma unroll 4
-    for (int line = warp; line < p.chunks * p.depth; line += threads(tile) / 32) {
+    for (int line = warp; line < p.chunks * p.depth; line += kThreads / 32) {
       const int chunk = line / p.depth, inside = line - chunk * p.depth;
       const T* const channel = first + int64_t{line} * p.weight_stride[0];
       float number[2];
@@ -53,7 +53,7 @@ template <class T, int ROW>
 __device__ __forceinline__ void bring_bias(const Params& p, const Scope& at, uint32_t shared) {
   constexpr Tile tile = kTiles[ROW];
   const int first = first_channel(p, tile, at, 0);
-  for (int i = threadIdx.x; i < block_channels(p, tile); i += threads(tile)) {
+  for (int i = threadIdx.x; i < block_channels(p, tile); i += kThreads) {
     const bool exists = p.bias && first + i < p.columns;
     store_shared_4(shared + kBiasAt + i * 4,
                    exists ? __float_as_uint(load(static_cast<const T*>(p.bias) +
@@ -218,7 +218,7 @@ __device__ __forceinline__ void consume(const Params& p, const Scope& at, uint32
 }
 
 template <class T, int ROW>
-__global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
+__global__ void __launch_bounds__(kThreads, 1)
     convt2d_fold_kernel(const __grid_constant__ Params p, const __grid_constant__ Maps maps) {
 #ifdef CONVT2D_HAS_WGMMA
   extern __shared__ __align__(1024) unsigned char smem[];
@@ -228,17 +228,17 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
   StageRing ring{shared, shared + p.stages_at, p.stages, stage_bytes(p, tile)};
   if (threadIdx.x < p.stages) {
     barrier_init(ring.barriers + threadIdx.x * 16, 1);
-    barrier_init(ring.barriers + threadIdx.x * 16 + 8, consumers(tile) / 32);
+    barrier_init(ring.barriers + threadIdx.x * 16 + 8, kConsumers / 32);
   }
   bring_bias<T, ROW>(p, at, shared);
   if (p.resident) bring_weights<T, ROW>(p, at, shared);
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
-  if (threadIdx.x >= consumers(tile)) {
-    fewer_registers<producer_registers(tile)>();
-    if (threadIdx.x == consumers(tile)) bring_tiles<ROW>(p, maps, at, ring);
+  if (threadIdx.x >= kConsumers) {
+    fewer_registers<kProducerRegisters>();
+    if (threadIdx.x == kConsumers) bring_tiles<ROW>(p, maps, at, ring);
   } else {
-    more_registers<consumer_registers(tile)>();
+    more_registers<kConsumerRegisters>();
     consume<T, ROW>(p, at, shared, ring);
   }
 #endif

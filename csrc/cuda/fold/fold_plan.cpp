@@ -155,7 +155,7 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
 }
 
 double predict(const Problem& problem, const Device& device, const Params& p, Tile tile) {
-  const double mma = double(tile.groups) * tile.row_blocks * p.chunks * p.depth / kSlice *
+  const double mma = double(kGroups) * tile.row_blocks * p.chunks * p.depth / kSlice *
                      std::max(tile.width / 2.0, (kRows + tile.width) / 4.0);
   const double images = p.tile_images > 1 ? p.tile_images : 1;
   // Of warps: products that are stored, spots that collect them.
@@ -240,9 +240,9 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
       (p.strips > 1        ? std::to_string(p.strip_positions) + " pixels of a row"
        : p.tile_images > 1 ? std::to_string(p.tile_images) + " images"
                            : std::to_string(p.tile_rows) + " rows of " + std::to_string(p.x_w)) +
-      ", " + std::to_string(tile.groups) + " groups, K " + std::to_string(p.depth) + " x " +
-      std::to_string(p.stages) + " stages, weights " + (p.resident ? "resident" : "streamed") +
-      ", " + std::to_string(p.segments) + " segments, " + std::to_string(blocks_of(p)) + " blocks";
+      ", K " + std::to_string(p.depth) + " x " + std::to_string(p.stages) + " stages, weights " +
+      (p.resident ? "resident" : "streamed") + ", " + std::to_string(p.segments) + " segments, " +
+      std::to_string(blocks_of(p)) + " blocks";
   return plan;
 }
 
