@@ -95,12 +95,7 @@ bool check(const Case& one, Direction direction) {
     set_operands(p, a, params);
     run<M>(plan.row, params, hopper::maps_of(params, hopper::kTiles[plan.row]),
            std::make_integer_sequence<int, kRows>());
-    int64_t differ = 0;
-    for (size_t k = 0; k < result.size(); ++k) {
-      T want = Numeric<T>::narrow(k < expected.size() ? expected[k] : 0.f);
-      if (k >= expected.size()) std::memset(&want, 0xff, sizeof want);  // nothing past the end
-      differ += std::memcmp(&want, &result[k], sizeof want) != 0;
-    }
+    const int64_t differ = differences(result, expected);
     if (differ == 0) continue;
     ++wrong;
     std::printf("WRONG %s, %lld of %zu: %s\n", one.name.c_str(), static_cast<long long>(differ),

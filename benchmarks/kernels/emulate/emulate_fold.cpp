@@ -77,12 +77,7 @@ bool check(const Case& one, int random_plans) {
     const fold::Params params = fold::params_of(p, plan, a);
     run<T>(plan.row, params, fold::maps_of(params, a),
            std::make_integer_sequence<int, fold::kTileCount>());
-    int64_t differ = 0;
-    for (size_t k = 0; k < y.size(); ++k) {
-      T want = Numeric<T>::narrow(k < expected.size() ? expected[k] : 0.f);
-      if (k >= expected.size()) std::memset(&want, 0xff, sizeof want);  // nothing past the end
-      differ += std::memcmp(&want, &y[k], sizeof want) != 0;
-    }
+    const int64_t differ = differences(y, expected);
     if (differ == 0) continue;
     ++wrong;
     std::printf("WRONG %s, %lld of %lld: %s\n", one.name.c_str(), static_cast<long long>(differ),

@@ -45,6 +45,18 @@ std::vector<T> integers(int64_t count) {
   return values;
 }
 
+// How many numbers are not the expected ones, to the bit; what lies past their end is to be as filled, with ones.
+template <class T>
+int64_t differences(const std::vector<T>& result, const std::vector<float>& expected) {
+  int64_t count = 0;
+  for (size_t k = 0; k < result.size(); ++k) {
+    T want = Numeric<T>::narrow(k < expected.size() ? expected[k] : 0.f);
+    if (k >= expected.size()) std::memset(&want, 0xff, sizeof want);
+    count += std::memcmp(&want, &result[k], sizeof want) != 0;
+  }
+  return count;
+}
+
 // The definition: visits every product, as elements of x, w and y.
 template <class Visit>
 void products(const Problem& p, const Args& a, Visit&& visit) {

@@ -94,27 +94,8 @@ __device__ __forceinline__ unsigned short load_shared<unsigned short>(uint32_t s
   return value;
 }
 
-// sum += what is there, if i < end as unsigned numbers. By hand, so that there is no branch.
-__device__ __forceinline__ void add_shared_if(float& sum, uint32_t shared, uint32_t i,
-                                              uint32_t end) {
-  asm volatile(
-      "{ .reg .pred here;\n\t"
-      ".reg .f32 value;\n\t"
-      "setp.lt.u32 here, %2, %3;\n\t"
-      "@here ld.shared.f32 value, [%1];\n\t"
-      "@here add.f32 %0, %0, value; }"
-      : "+f"(sum)
-      : "r"(shared), "r"(i), "r"(end)
-      : "memory");
-}
-
 __device__ __forceinline__ void store_shared_4(uint32_t shared, uint32_t word) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(shared), "r"(word) : "memory");
-}
-
-__device__ __forceinline__ void store_shared_2(uint32_t shared, uint32_t half) {
-  asm volatile("st.shared.b16 [%0], %1;" ::"r"(shared), "h"(static_cast<unsigned short>(half))
-               : "memory");
 }
 
 __device__ __forceinline__ void store_shared_16(uint32_t shared, const uint32_t (&word)[4]) {

@@ -39,10 +39,6 @@ struct Choice {
 
 int64_t round_up(int64_t value, int64_t to) { return ceil_div(value, to) * to; }
 int64_t round_down(int64_t value, int64_t to) { return -round_up(-value, to); }
-// u / d by divide() of gather_device.cuh.
-uint32_t magic_of(int64_t d) {
-  return d == 1 ? 0 : static_cast<uint32_t>(((int64_t{1} << 32) + d - 1) / d);
-}
 
 // How many channels 64 rows hold, where the copy engine brings them: they start at multiples of 16 bytes.
 int64_t copied_channels(int64_t taps) {
@@ -155,14 +151,13 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
 }
 
 double predict(const Problem& problem, const Device& device, const Params& p, Tile tile) {
-  const double mma = double(kGroups) * tile.row_blocks * p.chunks * p.depth / kSlice *
-                     std::max(tile.width / 2.0, (kRows + tile.width) / 4.0);
-  const double images = p.tile_images > 1 ? p.tile_images : 1;
+  const double mma =
+      double(kGroups) * tile.row_blocks * p.chunks * p.depth / kSlice * tile.width / 2;
   // Of warps: products that are stored, spots that collect them.
   const double stored = double(row_blocks(tile)) * kRows * tile_pixels(tile) / 32;
   const double rows = p.tile_rows + (p.carried_rows > 0 ? 1 : 0);
   const double lanes = double(1 << p.row_shift);
-  const double spots = images * std::ceil(rows / (32 / lanes)) *
+  const double spots = p.tile_images * std::ceil(rows / (32 / lanes)) *
                        std::ceil(p.strip_positions / lanes) * block_channels(p, tile);
   const double collect = kStored * stored + spots * (kSpot + kTap * taps(p));
   const double copy = p.chunks * stage_bytes(p, tile) / kL2Bytes;

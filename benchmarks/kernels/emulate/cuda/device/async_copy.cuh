@@ -22,19 +22,9 @@ inline uint32_t load_shared_4(uint32_t address) {
 inline void load_shared_8(uint32_t address, uint32_t (&word)[2]) {
   std::memcpy(word, emulate::shared(address, 8), 8);
 }
-inline void store_shared_2(uint32_t address, uint32_t half) {
-  const uint16_t value = half;
-  if (address % 2 != 0) emulate::fail("misaligned");
-  std::memcpy(emulate::shared(address, 2), &value, 2);
-}
 inline void store_shared_4(uint32_t address, uint32_t word) {
   if (address % 4 != 0) emulate::fail("misaligned");
   std::memcpy(emulate::shared(address, 4), &word, 4);
-}
-inline void add_shared_if(float& sum, uint32_t address, uint32_t i, uint32_t end) {
-  float value = 0.f;
-  if (i < end) std::memcpy(&value, emulate::shared(address, 4), 4);
-  sum += value;
 }
 // What a thread has under way arrives when it waits for it, and no earlier.
 struct AsyncCopy {
