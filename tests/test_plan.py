@@ -137,8 +137,11 @@ REGIMES = (
     (SHUFFLE, ("f16", "bf16"), ("forward",), DENSE, HOPPER, "hopper"),
     (SHUFFLE, TENSOR_CORES, ("grad_input",), ("nchw",), HOPPER, "hopper"),
     (PATCHES, TENSOR_CORES, ("forward", "grad_input"), DENSE, HOPPER, "hopper"),
-    (SAME, ("f32",), ("forward",), ("nchw",), ("h200", "h100"), "igemm"),  # three tf32 products
-    (SHUFFLE, ("f32",), ("forward",), ("nchw",), BOARDS, "direct"),  # sums too short for them
+    (SAME, ("f32",), ("forward",), ("nchw",), ("a100",), "igemm"),  # three tf32 products
+    (SHUFFLE, ("f32",), ("forward",), ("nchw",), NOT_HOPPER, "direct"),  # sums too short for them
+    (MANY, ("f32",), ("forward", "grad_input"), DENSE, HOPPER, "hopper"),
+    (SAME, ("f32",), ("forward", "grad_input"), DENSE, HOPPER, "hopper"),
+    (SHUFFLE, ("f32",), ("forward",), DENSE, HOPPER, "hopper"),
     (FEW, ("f32", "f64"), ("forward",), ("nchw",), BOARDS, "direct"),
     (MANY, ("f64",), EVERY_DIRECTION, EVERY_LAYOUT, BOARDS, "direct"),
     (MANY, ("f16", "f32"), EVERY_DIRECTION, EVERY_LAYOUT, ("t4",), "direct"),
@@ -151,7 +154,10 @@ REGIMES = (
     (MANY, ("f16", "bf16"), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),
     (SAME, ("f16", "bf16"), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),
     (SHUFFLE, ("f16", "bf16"), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),
-    (MANY, ("f32", "f64"), ("grad_weight",), EVERY_LAYOUT, BOARDS, "direct"),
+    (MANY, ("f32", "f64"), ("grad_weight",), EVERY_LAYOUT, NOT_HOPPER, "direct"),
+    (MANY, ("f64",), ("grad_weight",), EVERY_LAYOUT, BOARDS, "direct"),
+    (MANY, ("f32",), ("grad_weight",), ("nchw",), HOPPER, "hopper"),
+    (MANY, ("f32",), ("grad_weight",), ("nhwc",), HOPPER, "direct"),
 )
 
 
@@ -320,8 +326,31 @@ def test_hopper_fetches_operands_that_wgmma_cannot_turn():
 
 
 @needs_cuda_room
+def test_short_sums_of_strict_fp32_are_left_to_plain_multiply_adds():
+    for channels, served in ((63, False), (64, True)):
+        case = Case("short", 8, channels, 64, (64, 64), (2, 2), (2, 2))
+        text = explain(case, "forward", "f32", "nchw", "h200")
+        assert (chosen(text) == "hopper") == served, text
+        if not served:
+            assert "fewer than 64" in refusal(text, "hopper"), text
+
+
+@needs_cuda_room
+@pytest.mark.parametrize("dtype", ("f16", "tf32", "f32"))
+def test_phases_get_blocks_by_their_work(dtype):
+    """Of a 3 x 3 kernel with stride 2, even rows have half of the taps; of 4 x 4, all the same."""
+    for kernel in (3, 4):
+        case = Case("halves", 8, 256, 256, (48, 64), (kernel, kernel), (2, 2), (1, 1))
+        text = explain(case, "forward", dtype, "nhwc", "h200", "hopper").splitlines()[1]
+        blocks = [int(number) for number in re.search(r"blocks ([\d +]+)", text)[1].split("+")]
+        assert len(blocks) > 1 and sum(blocks) <= 132, text
+        most = max(blocks) / min(blocks)
+        assert 1.3 <= most <= 4 if kernel == 3 else most < 1.2, text
+
+
+@needs_cuda_room
 def test_hopper_cuts_grad_weight_alike_on_every_gpu():
-    kinds = (("f16", "nhwc"), ("bf16", "nhwc"), ("f16", "nchw"), ("tf32", "nchw"))
+    kinds = (("f16", "nhwc"), ("bf16", "nhwc"), ("f16", "nchw"), ("tf32", "nchw"), ("f32", "nchw"))
     for case, (dtype, layout) in itertools.product((MANY, SHUFFLE), kinds):
         notes = set()
         for board in HOPPER:

@@ -368,7 +368,7 @@ def test_per_sample_gradients(device):
     torch.testing.assert_close(ours, theirs)
 
 
-def test_ensemble_of_modules(device):
+def test_ensemble_of_modules(device, strict_fp32):
     modules = [calls.layer(2, 3, 3, stride=2, device=device) for _ in range(4)]
     parameters, buffers = torch.func.stack_module_state(modules)
     x = torch.randn(2, 2, 4, 5, device=device)

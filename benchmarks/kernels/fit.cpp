@@ -51,7 +51,6 @@ using namespace convt2d::cuda;
 struct Measured {
   hopper::GatherParams params;
   hopper::TileRow tile;
-  int walkers;
   double us;
 };
 
@@ -65,7 +64,8 @@ struct Setting {
 
 double predicted(const Setting& one, const Measured& plan) {
   static const Device device = invented_device("h200");
-  return hopper::predict(one.problem, device, plan.params, plan.tile, plan.walkers);
+  hopper::GatherParams params = plan.params;
+  return hopper::predict(one.problem, device, params, plan.tile);
 }
 
 // The part of a line after "; row": Plan.row and Plan.detail.
@@ -106,12 +106,11 @@ std::vector<Setting> read_sweeps(const char* layers_file, const std::vector<std:
         ++refused;
         continue;
       }
-      const int walkers = hopper::walkers_of(plan);
-      renamed += line.find(hopper::plan_of({choice, walkers, 0}).note) == std::string::npos;
+      renamed += line.find(hopper::plan_of({choice, {}, 0}).note) == std::string::npos;
       const std::string label = name + " " + mode + " " + direction;
       Setting& one = found.insert({label, {label, problem, {}, us}}).first->second;
       one.best = std::min(one.best, us);
-      one.plans.push_back({params, hopper::kTiles[plan.row], walkers, us});
+      one.plans.push_back({params, hopper::kTiles[plan.row], us});
     }
   }
   std::vector<Setting> settings;

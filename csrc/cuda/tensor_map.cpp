@@ -36,16 +36,17 @@ CUtensorMap encode(const TensorBox& box) {
   const int row = box.count[0] * box.element_bytes;
   CUtensorMap map;
   const auto ask = [&] {
-    return driver_encode()(
-        &map,
-        box.element_bytes == 4 ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 : CU_TENSOR_MAP_DATA_TYPE_UINT16,
-        static_cast<cuuint32_t>(box.axes), const_cast<void*>(box.base), extent, stride, span, step,
-        CU_TENSOR_MAP_INTERLEAVE_NONE,
-        !box.swizzled ? CU_TENSOR_MAP_SWIZZLE_NONE
-        : row == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
-        : row == 64   ? CU_TENSOR_MAP_SWIZZLE_64B
-                      : CU_TENSOR_MAP_SWIZZLE_32B,
-        CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return driver_encode()(&map,
+                           box.element_bytes != 4 ? CU_TENSOR_MAP_DATA_TYPE_UINT16
+                           : box.rounded          ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32
+                                                  : CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+                           static_cast<cuuint32_t>(box.axes), const_cast<void*>(box.base), extent,
+                           stride, span, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                           !box.swizzled ? CU_TENSOR_MAP_SWIZZLE_NONE
+                           : row == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+                           : row == 64   ? CU_TENSOR_MAP_SWIZZLE_64B
+                                         : CU_TENSOR_MAP_SWIZZLE_32B,
+                           CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   };
   CUresult status = ask();
   // The driver wants a context, which a thread has from its first call of the runtime on: this may be the first that

@@ -15,13 +15,14 @@ constexpr int kMostStep = 8, kMostSpan = 256;
 // 128 bytes.
 struct TensorBox {
   const void* base;
-  int element_bytes;  // 4: fp32 that is rounded to TF32 on its way
+  int element_bytes;
   int axes;
   int64_t extent[5];
   int64_t stride[5];  // bytes
   int32_t count[5];   // elements of a box
   int32_t step[5];    // from one to the next
   bool swizzled = true;
+  bool rounded = true;  // fp32, to TF32 on its way
 };
 
 // Throws if the driver refuses.

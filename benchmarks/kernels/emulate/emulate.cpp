@@ -1,6 +1,6 @@
 // The hopper kernel on a CPU, to the bit, in random schedules: what a machine without a GPU can know of it.
 //
-//   emulate CASES TYPE LAYOUT SEED [NAME]     TYPE: fp16, bf16, tf32; LAYOUT: nchw, nhwc
+//   emulate CASES TYPE LAYOUT SEED [NAME]     TYPE: fp16, bf16, tf32, fp32; LAYOUT: nchw, nhwc
 //
 // With SHOW=1 in the environment, every plan is named before it runs, and barriers are shown when one fails.
 // CASES has lines as kernel_bench.cu reads them. Of each case, forward and grad_input, the best plan of every
@@ -32,17 +32,16 @@ namespace {
 using namespace convt2d;
 using namespace convt2d::cuda;
 
-template <class M, int... ROWS>
+template <class M, int FIRST, int... ROWS>
 void run(int row, const hopper::GatherParams& params, const hopper::TensorMaps& maps,
          std::integer_sequence<int, ROWS...>) {
   const std::function<void()> kernels[] = {
-      [&] { hopper::convt2d_hopper_gather_kernel<M, ROWS>(params, maps); }...};
-  emulate::kernel = kernels[row];
+      [&] { hopper::convt2d_hopper_gather_kernel<M, FIRST + ROWS>(params, maps); }...};
+  emulate::kernel = kernels[row - FIRST];
   emulate::block_dim.x = hopper::threads(hopper::kTiles[row]);
   emulate::shared_bytes = hopper::shared_map(params, hopper::kTiles[row]).total;
-  const int64_t blocks = int64_t(params.groups) * params.column_tiles * params.h.groups *
-                         params.w.groups * params.walkers;
-  for (int64_t block = 0; block < blocks; ++block) emulate::run_block(uint32_t(block));
+  for (int64_t block = 0; block < hopper::blocks_of(params); ++block)
+    emulate::run_block(uint32_t(block));
 }
 
 template <class M>
@@ -51,6 +50,7 @@ bool check(const Case& one, Direction direction) {
   Problem p = one.problem;
   p.direction = direction;
   p.dtype = dtype_of<T>;
+  p.precision = M::kSplit ? Precision::ieee : Precision::tf32;
   const bool forward = direction == Direction::fwd;
   p.has_bias &= forward;
   const int64_t image = p.h.out * p.w.out, results = p.batch * p.out_channels * image,
@@ -64,6 +64,9 @@ bool check(const Case& one, Direction direction) {
   a.y = tensor(y.data(), p.out_channels, p.h.out, p.w.out, p.y_layout);
   a.bias = p.has_bias ? bias.data() : nullptr;
   std::vector<T>& result = forward ? y : x;
+  // Strict fp32: numbers that the tensor core does not take whole, in one of the factors.
+  if constexpr (M::kSplit)
+    for (T& value : emulate::random() % 2 ? w : forward ? x : y) value *= 2049;
   std::vector<float> expected(forward ? results : inputs);
   const auto value = [](const std::vector<T>& from, int64_t i) {
     return Numeric<T>::widen(from[i]);
@@ -82,8 +85,11 @@ bool check(const Case& one, Direction direction) {
       worth_running(candidates, 2, [](const hopper::GatherChoice& choice) {
         return std::pair{choice.row, choice.weight_stages > 0};
       });
-  // The last rows are for 16-bit numbers.
-  constexpr int kRows = hopper::kTileCount - (sizeof(T) == 4 ? hopper::kColumnTiles : 0);
+  // The first rows are for strict fp32, the last ones for 16-bit numbers.
+  constexpr int kFirst = M::kSplit ? 0 : hopper::kStrictTiles,
+                kEnd = M::kSplit        ? hopper::kStrictTiles
+                       : sizeof(T) == 4 ? hopper::kTileCount - hopper::kColumnTiles
+                                        : hopper::kTileCount;
   int wrong = 0;
   for (size_t i : tried) {
     const Plan plan = hopper::plan_of(candidates[i]);
@@ -91,10 +97,12 @@ bool check(const Case& one, Direction direction) {
     std::memset(result.data(), 0xff, result.size() * sizeof(T));
     hopper::GatherParams params;
     hopper::gather_shape(p, candidates[i].choice, params);
-    params.walkers = std::min(candidates[i].walkers, 3);  // so that blocks have several tiles
+    hopper::set_walkers(plan, params);
+    for (int32_t& walkers : params.walkers)
+      walkers = std::min(walkers, 3);  // so that blocks have several tiles
     set_operands(p, a, params);
-    run<M>(plan.row, params, hopper::maps_of(params, hopper::kTiles[plan.row]),
-           std::make_integer_sequence<int, kRows>());
+    run<M, kFirst>(plan.row, params, hopper::maps_of(params, hopper::kTiles[plan.row]),
+                   std::make_integer_sequence<int, kEnd - kFirst>());
     const int64_t differ = differences(result, expected);
     if (differ == 0) continue;
     ++wrong;
@@ -119,6 +127,7 @@ int main(int count, char** arguments) {
     for (Direction direction : {Direction::fwd, Direction::grad_input})
       good &= type == "fp16"   ? check<MmaF16>(one, direction)
               : type == "bf16" ? check<MmaBF16>(one, direction)
+              : type == "fp32" ? check<MmaF32x3>(one, direction)
                                : check<MmaTF32>(one, direction);
     return good;
   });

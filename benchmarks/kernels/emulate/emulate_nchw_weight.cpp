@@ -1,6 +1,6 @@
 // hopper's grad_weight of NCHW tensors on a CPU: indices, the ring of stages, the NaN rule, in random schedules.
 //
-//   emulate_nchw_weight CASES TYPE SEED PLANS [NAME]     TYPE: fp16, bf16, tf32
+//   emulate_nchw_weight CASES TYPE SEED PLANS [NAME]     TYPE: fp16, bf16, tf32, fp32
 //
 // As emulate_hopper_weight does for channels-last tensors.
 #include <cstdio>
@@ -19,23 +19,26 @@ alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
 
 namespace {
 
-template <class T, int... ROWS>
+template <class T, int FIRST, int... ROWS>
 void run(int row, const hopper::NchwWeightParams& params, const hopper::NchwWeightMaps& maps,
          std::integer_sequence<int, ROWS...>) {
   const std::function<void()> kernels[] = {
-      [&] { hopper::convt2d_hopper_nchw_grad_weight_kernel<T, ROWS>(params, maps); }...};
-  emulate::kernel = kernels[row];
+      [&] { hopper::convt2d_hopper_nchw_grad_weight_kernel<T, FIRST + ROWS>(params, maps); }...};
+  emulate::kernel = kernels[row - FIRST];
   emulate::shared_bytes = hopper::nchw_shared_bytes(params, hopper::kNchwWeightTiles[row]);
   emulate::block_dim.x = hopper::kNchwThreads;
   for (int64_t block = 0; block < hopper::nchw_weight_blocks(params); ++block)
     emulate::run_block(uint32_t(block));
 }
 
-template <class T>
+template <class T, bool STRICT = false>
 bool check(const Case& one, int random_plans) {
+  constexpr int kFirst = STRICT ? hopper::kNchwStrictTilesAt : 0,
+                kEnd = STRICT ? hopper::kNchwWeightTileCount : hopper::kNchwStrictTilesAt;
   Problem p = one.problem;
   p.direction = Direction::grad_weight;
   p.dtype = dtype_of<T>;
+  p.precision = STRICT ? Precision::ieee : Precision::tf32;
   p.has_bias = 0;
   const Device device = invented_device("h200");
   std::string reason;
@@ -44,7 +47,7 @@ bool check(const Case& one, int random_plans) {
     std::printf("%s declined: %s\n", one.name.c_str(), reason.c_str());
     return true;
   }
-  WeightTrial<T> trial(p);
+  WeightTrial<T> trial(p, STRICT);
   std::shuffle(plans.begin(), plans.end(), emulate::random);
   int wrong = 0, tried = 0;
   for (Plan& plan : plans) {
@@ -56,8 +59,8 @@ bool check(const Case& one, int random_plans) {
     trial.args.workspace = trial.partials.data();
     tensor_boxes.clear();
     const hopper::NchwWeightParams params = hopper::nchw_weight_params(p, plan, trial.args);
-    run<T>(plan.row, params, hopper::nchw_weight_maps(params, plan.row, trial.args),
-           std::make_integer_sequence<int, hopper::kNchwWeightTileCount>());
+    run<T, kFirst>(plan.row, params, hopper::nchw_weight_maps(params, plan.row, trial.args),
+                   std::make_integer_sequence<int, kEnd - kFirst>());
     const int64_t differ = trial.wrong(params.partials ? params.split : 0);
     if (differ == 0) continue;
     ++wrong;
@@ -80,6 +83,7 @@ int main(int count, char** arguments) {
     if (emulate::random() % 4 == 0) one.problem.w_layout = Layout::nhwc;
     return type == "bf16"   ? check<__nv_bfloat16>(one, plans)
            : type == "tf32" ? check<float>(one, plans)
+           : type == "fp32" ? check<float, true>(one, plans)
                             : check<__half>(one, plans);
   });
 }

@@ -13,9 +13,11 @@ namespace {
 template <class T>
 class WeightTrial {
  public:
-  explicit WeightTrial(const Problem& problem)
+  // Strict fp32: one of the factors has more digits than the tensor core takes.
+  explicit WeightTrial(const Problem& problem, bool strict = false)
       : problem_(problem),
         weights_(problem.in_channels * problem.group_out() * problem.h.kernel * problem.w.kernel),
+        strict_(strict),
         x_(integers<T>(problem.batch * problem.in_channels * problem.h.in * problem.w.in)),
         y_(integers<T>(problem.batch * problem.out_channels * problem.h.out * problem.w.out)),
         w_(weights_ + 64),
@@ -24,6 +26,9 @@ class WeightTrial {
   // Operands for the next plan, whose results are NaN before.
   void begin(int pieces) {
     x_here_ = x_, y_here_ = y_;
+    if constexpr (sizeof(T) == 4)
+      if (strict_)
+        for (T& value : emulate::random() % 2 ? x_here_ : y_here_) value *= 2049;
     special = emulate::random() % 2;
     if (special) {
       spoil(x_here_);
@@ -84,6 +89,7 @@ class WeightTrial {
 
   const Problem problem_;
   const int64_t weights_;
+  const bool strict_;
   const std::vector<T> x_, y_;
   std::vector<T> x_here_, y_here_, w_;
   std::vector<float> expected_;

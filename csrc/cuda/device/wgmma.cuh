@@ -116,6 +116,11 @@ struct WgmmaTurned;
 template <class T, int WIDTH>
 struct WgmmaFetched;
 
+// TF32, rows of both along K, where a sum may start (`keep` false) instead of being added to; a as a descriptor or in
+// registers.
+template <int WIDTH>
+struct WgmmaPartial;
+
 // The register lists of the instruction: names in the text, operands behind it.
 #define CONVT2D_NAMES_4 "%0, %1, %2, %3"
 #define CONVT2D_NAMES_8 CONVT2D_NAMES_4 ", %4, %5, %6, %7"
@@ -188,7 +193,37 @@ struct WgmmaFetched;
                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                    \
     }                                                                                        \
   };
+#define CONVT2D_WGMMA_PARTIAL(WIDTH, COUNT, A0, A1, A2, A3, B, KEEP)                         \
+  template <>                                                                                \
+  struct WgmmaPartial<WIDTH> {                                                               \
+    static __device__ __forceinline__ void add(float (&d)[COUNT], uint64_t a, uint64_t b,    \
+                                               bool keep) {                                  \
+      asm volatile("{ .reg .pred keep;\n\tsetp.ne.b32 keep, %" A2                            \
+                   ", 0;\n\twgmma.mma_async.sync.aligned.m64n" #WIDTH                        \
+                   "k8.f32.tf32.tf32"                                                        \
+                   " {" CONVT2D_NAMES_##COUNT "}, %" A0 ", %" A1 ", keep, 1, 1; }"           \
+                   : CONVT2D_SUMS_##COUNT(0)                                                 \
+                   : "l"(a), "l"(b), "r"(int(keep)));                                        \
+    }                                                                                        \
+    static __device__ __forceinline__ void add(float (&d)[COUNT], const uint32_t (&a)[4],    \
+                                               uint64_t b, bool keep) {                      \
+      asm volatile("{ .reg .pred keep;\n\tsetp.ne.b32 keep, %" KEEP                          \
+                   ", 0;\n\twgmma.mma_async.sync.aligned.m64n" #WIDTH                        \
+                   "k8.f32.tf32.tf32"                                                        \
+                   " {" CONVT2D_NAMES_##COUNT "}, {%" A0 ", %" A1 ", %" A2 ", %" A3 "}, %" B \
+                                              ", keep, 1, 1; }"                              \
+                   : CONVT2D_SUMS_##COUNT(0)                                                 \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(keep)));    \
+    }                                                                                        \
+  };
 #else
+#define CONVT2D_WGMMA_PARTIAL(WIDTH, COUNT, A0, A1, A2, A3, B, KEEP)                              \
+  template <>                                                                                     \
+  struct WgmmaPartial<WIDTH> {                                                                    \
+    static __device__ __forceinline__ void add(float (&)[COUNT], uint64_t, uint64_t, bool) {}     \
+    static __device__ __forceinline__ void add(float (&)[COUNT], const uint32_t (&)[4], uint64_t, \
+                                               bool) {}                                           \
+  };
 #define CONVT2D_WGMMA_FETCHED(TYPE, SHAPE, NAME, WIDTH, COUNT, TAIL, A0, A1, A2, A3, B) \
   template <>                                                                           \
   struct WgmmaFetched<TYPE, WIDTH> {                                                    \
@@ -234,6 +269,13 @@ CONVT2D_WGMMA_FETCHED_WIDTHS(__half, "k16", ".f32.f16.f16", ", 0")
 CONVT2D_WGMMA_FETCHED_WIDTHS(__nv_bfloat16, "k16", ".f32.bf16.bf16", ", 0")
 CONVT2D_WGMMA_FETCHED_WIDTHS(float, "k8", ".f32.tf32.tf32", "")
 
+CONVT2D_WGMMA_PARTIAL(8, 4, "4", "5", "6", "7", "8", "9")
+CONVT2D_WGMMA_PARTIAL(16, 8, "8", "9", "10", "11", "12", "13")
+CONVT2D_WGMMA_PARTIAL(32, 16, "16", "17", "18", "19", "20", "21")
+CONVT2D_WGMMA_PARTIAL(64, 32, "32", "33", "34", "35", "36", "37")
+CONVT2D_WGMMA_PARTIAL(128, 64, "64", "65", "66", "67", "68", "69")
+
+#undef CONVT2D_WGMMA_PARTIAL
 #undef CONVT2D_WGMMA_FETCHED_WIDTHS
 #undef CONVT2D_WGMMA_FETCHED
 #undef CONVT2D_WGMMA_TURNED_WIDTHS

@@ -20,6 +20,8 @@
 //   weights   by threads         [slice][product][half][row][16 B]
 //             copied             [product][row][slice][32 B], or [product][block of columns][K][32 to 128 B]
 //
+// Strict fp32 (`strict`): a slice by threads is two, first the high parts of its numbers, then the low ones.
+//
 // A plane holds the pixels of one residue modulo the source step (grad_input; forward has one plane), so
 // that neighbouring positions are neighbouring pixels. A product is one source offset: the patch, shifted
 // by adding to its address, times one matrix of weights. An operand takes its 64 to 128 positions as
@@ -48,6 +50,7 @@ constexpr int kSliceBytes = 32;   // of a row
 constexpr int kSwizzleRows = 8;   // after which the pattern of a swizzled row comes again
 constexpr int kChannelRows = 64;  // channels a tile of channel rows has
 constexpr int kMaxStages = 8;
+constexpr int kMaxShares = 4;
 constexpr int kMaxKernelTaps = 64;  // of turned kernels and runs
 
 // How a block is divided. Sums of a consumer thread: width / 2 x operands x slots.
@@ -64,9 +67,22 @@ struct TileRow {
   bool bordered = false;  // fetched: any kernel, by rows with zeros around them, tap by tap
   // TF32 NHWC forward: copied columns, which consumers fetch to registers.
   bool weights_fetched = false;
+  bool strict = false;  // fp32: every number a sum of two that the tensor core takes
 };
+constexpr TileRow strict_tile(bool channel_rows, int width, int operands, int slots) {
+  TileRow tile{channel_rows, false, width, operands, slots};
+  tile.strict = true;
+  return tile;
+}
 // The one table of tiles; hopper_gather_launch.cuh instantiates exactly these, by index.
 constexpr TileRow kTiles[] = {
+    strict_tile(false, 8, 4, 1),
+    strict_tile(false, 16, 4, 1),
+    strict_tile(false, 32, 4, 1),
+    strict_tile(false, 64, 2, 1),
+    strict_tile(false, 128, 1, 1),
+    strict_tile(true, 128, 1, 1),
+    // One rounding or none, fed by threads.
     {false, false, 8, 4, 1},  // up to 8 columns, phases included
     {false, false, 16, 4, 1},
     {false, false, 32, 4, 1},
@@ -102,18 +118,21 @@ constexpr TileRow kTiles[] = {
     {false, true, 64, 2, 1, true},
     {false, true, 128, 1, 1, true},
 };
-// How many they are, in this order: what threads feed (of which the last are channel rows), rows of pixels that are
+// How many they are, in this order: strict fp32, what else threads feed (of which the last are channel rows), rows of pixels that are
 // turned or flat, fetched ones, copied channels with fetched weights, copied channels (of which the last have copied
 // columns).
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
-constexpr int kTurnedTiles = 11, kFetchedTiles = 4, kLentTiles = 2, kCopiedTiles = 8,
-              kColumnTiles = 3;
-constexpr int kFedTiles = kTileCount - kTurnedTiles - kFetchedTiles - kLentTiles - kCopiedTiles,
-              kChannelTiles = 3;
-static_assert(kTiles[kFedTiles - kChannelTiles].channel_rows && kTiles[kFedTiles].turned);
-static_assert(kTiles[kFedTiles + kTurnedTiles].fetched &&
-              kTiles[kFedTiles + kTurnedTiles + kFetchedTiles - 1].fetched);
-static_assert(kTiles[kFedTiles + kTurnedTiles + kFetchedTiles].weights_fetched);
+constexpr int kStrictTiles = 6, kTurnedTiles = 11, kFetchedTiles = 4, kLentTiles = 2,
+              kCopiedTiles = 8, kColumnTiles = 3;
+constexpr int kFirstLent = kTileCount - kCopiedTiles - kLentTiles,
+              kFirstFetched = kFirstLent - kFetchedTiles,
+              kFirstTurned = kFirstFetched - kTurnedTiles;
+constexpr int kFedTiles = kFirstTurned - kStrictTiles, kChannelTiles = 3,
+              kFirstChannels = kFirstTurned - kChannelTiles;
+static_assert(kTiles[kStrictTiles - 1].strict && !kTiles[kStrictTiles].strict);
+static_assert(kTiles[kFirstChannels].channel_rows && kTiles[kFirstTurned].turned);
+static_assert(kTiles[kFirstFetched].fetched && kTiles[kFirstLent - 1].fetched);
+static_assert(kTiles[kFirstLent].weights_fetched);
 static_assert(kTiles[kTileCount - kCopiedTiles].copied &&
               kTiles[kTileCount - kColumnTiles].columns_copied);
 
@@ -220,7 +239,9 @@ struct GatherParams {
   int32_t slice_shift, chunks;           // log2 of the slices of a chunk; chunks of K
   int32_t source_stages, weight_stages;  // buffers, an even number; 0 weight stages: all stay
   int32_t part_products, parts;  // products whose weights a stage holds; such parts of a chunk
-  int32_t walkers;               // blocks that share one (group, columns, phases) combination
+  // Blocks that share one combination of (group, column tile, phases); phases have numbers of their own, in the order
+  // (h, w), or one for all.
+  int32_t walkers[kMaxShares], shares;
   int32_t source_mode;
   WeightMode weight_mode;
   WeightMode whole_weight_mode;  // if a stage holds all products of a chunk
@@ -240,10 +261,12 @@ struct GatherParams {
   int32_t pixel_bytes;   // from a pixel to its neighbour
   int32_t source_half;   // from the first to the second half of a slice
   int32_t source_slice;  // from slice to slice
+  int32_t source_low;    // strict: from the high parts of a slice to the low ones
   int32_t patch_bytes;
   // And the weights.
   int32_t product_bytes;  // of a slice, and 16 to spread products over banks; or of a copied chunk
   int32_t weight_slice;   // from slice to slice
+  int32_t weight_low;     // strict: as source_low
   int32_t part_bytes;     // of a stage
 };
 
@@ -251,6 +274,14 @@ struct GatherParams {
 struct TensorMaps {
   CUtensorMap source, weight;
 };
+
+// Of the grid.
+inline int64_t blocks_of(const GatherParams& p) {
+  const int64_t alike = p.shares > 1 ? 1 : int64_t{p.h.groups} * p.w.groups;
+  int64_t walkers = 0;
+  for (int s = 0; s < p.shares; ++s) walkers += p.walkers[s];
+  return int64_t{p.groups} * p.column_tiles * alike * walkers;
+}
 
 // Bytes of K that a chunk has, in the elements of shared memory.
 CONVT2D_HOST_DEVICE int chunk_bytes(const GatherParams& p) { return kSliceBytes << p.slice_shift; }

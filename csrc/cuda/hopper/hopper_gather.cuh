@@ -182,6 +182,18 @@ __device__ __forceinline__ void add_fetched(Sums<ROW>& sum, uint64_t weights, ui
   multiply_fetched<M, ROW>(sum, word, weights, weight_step, issued);
 }
 
+// Calls `visit` with the number of slices that a chunk has as a type.
+template <class Visit>
+__device__ __forceinline__ void visit_slices(int slices, Visit&& visit) {
+  if (slices == 4) {
+    visit(std::integral_constant<int, 4>());
+  } else if (slices == 2) {
+    visit(std::integral_constant<int, 2>());
+  } else {
+    visit(std::integral_constant<int, 1>());
+  }
+}
+
 // Fetched weights: where a lane finds what it holds of a slice, seen from the product. See fetched_channel().
 __device__ __forceinline__ void find_weights(const GatherParams& p, uint32_t (&weight)[4]) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x / 32 % 4, k = lane & 3;
@@ -213,6 +225,43 @@ __device__ __forceinline__ void add_weights(Sums<ROW>& sum, int slot, const uint
   wgmma_commit();
   issued();
   wgmma_wait<0>();
+}
+
+// Strict fp32. A number is the sum of two that the tensor core takes (MmaF32x3), so a product is three; and since it
+// cuts off digits where it adds, products are summed in parts, which ordinary additions join.
+constexpr int kMostOpen = 4;  // slices of a part
+template <int ROW>
+using PartialSums = float[kTiles[ROW].operands][kTiles[ROW].width / 2];
+
+// Multiplies SLICES slices of a product. The lesser products come first, while there is little that digits could be
+// cut off from.
+template <int ROW, int SLICES>
+__device__ __forceinline__ void add_split(PartialSums<ROW>& part, bool keep, uint64_t weights,
+                                          uint32_t weight_step, uint32_t weight_low,
+                                          const uint64_t (&pixels)[kTiles[ROW].operands],
+                                          uint32_t source_step, uint32_t source_low) {
+  using Multiply = WgmmaPartial<kTiles[ROW].width>;
+  constexpr bool kChannels = kTiles[ROW].channel_rows;
+  wgmma_fence();
+#pragma unroll
+  for (int lesser = 1; lesser >= 0; --lesser)
+#pragma unroll
+    for (int slice = 0; slice < SLICES; ++slice) {
+      const uint64_t w = advance(weights, slice * weight_step);
+#pragma unroll
+      for (int o = 0; o < kTiles[ROW].operands; ++o) {
+        const uint64_t x = advance(pixels[o], slice * source_step);
+        const uint64_t a = kChannels ? w : x, b = kChannels ? x : w;
+        const uint32_t low_a = kChannels ? weight_low : source_low,
+                       low_b = kChannels ? source_low : weight_low;
+        if (lesser) {
+          Multiply::add(part[o], advance(a, low_a), b, keep || slice > 0);
+          Multiply::add(part[o], a, advance(b, low_b), true);
+        } else {
+          Multiply::add(part[o], a, b, true);
+        }
+      }
+    }
 }
 
 template <class M, int ROW>
@@ -267,8 +316,8 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
   const uint32_t source_step = p.source_slice >> 4, weight_step = p.weight_slice >> 4;
   const int product_stride = p.product_bytes;
   Ring source, weight;
-  TileWalk walk(p, at.walker);
-  for (int now = at.walker; now < tiles; now += p.walkers, walk.advance(p)) {
+  TileWalk walk(p, at);
+  for (int now = at.walker; now < tiles; now += at.walkers, walk.advance(p)) {
     const TileOrigin origin = walk.origin(p);
     if constexpr (tile.channel_rows)
       list_destinations<ROW>(p, at, origin, reinterpret_cast<const int*>(smem + map.positions),
@@ -282,6 +331,8 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
 #pragma unroll
         for (int i = 0; i < tile.width / 2; ++i) sum[o][s][i] = 0.f;
 
+    std::conditional_t<tile.strict, PartialSums<ROW>, int> part;
+    int open = 0;  // slices in them
     // Buffers whose last multiplication was issued, but maybe not finished: given back a product later.
     uint32_t done_source = 0, done_weight = 0;
     const auto give_back = [&] {
@@ -325,17 +376,36 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
                 for (int o = 0; o < tile.operands; ++o)
                   x[o] = operand(source_layout, pixels + first_pixel[o]);
               }
-              if constexpr (tile.weights_fetched) {
+              if constexpr (tile.strict) {
+                const uint64_t w = operand(weight_layout, product);
+                visit_slices(slices, [&](auto count) {
+                  add_split<ROW, decltype(count)::value>(part, open > 0, w, weight_step,
+                                                         p.weight_low >> 4, x, source_step,
+                                                         p.source_low >> 4);
+                });
+                wgmma_commit();
+                if (done_source | done_weight) {
+                  wgmma_wait<1>();
+                  give_back();
+                }
+                open += slices;
+                if (open >= kMostOpen || i + 1 == end) {
+                  open = 0;
+                  wgmma_wait<0>();
+#pragma unroll
+                  for (int o = 0; o < tile.operands; ++o) {
+                    finished(part[o]);
+#pragma unroll
+                    for (int k = 0; k < tile.width / 2; ++k) sum[o][s][k] += part[o][k];
+                  }
+                }
+              } else if constexpr (tile.weights_fetched) {
                 uint32_t w[4];
 #pragma unroll
                 for (int k = 0; k < 4; ++k) w[k] = product + weight_word[k];
-                if (slices == 4) {
-                  add_weights<M, ROW, 4>(sum, s, w, x, source_step, give_back);
-                } else if (slices == 2) {
-                  add_weights<M, ROW, 2>(sum, s, w, x, source_step, give_back);
-                } else {
-                  add_weights<M, ROW, 1>(sum, s, w, x, source_step, give_back);
-                }
+                visit_slices(slices, [&](auto count) {
+                  add_weights<M, ROW, decltype(count)::value>(sum, s, w, x, source_step, give_back);
+                });
               } else if constexpr (tile.bordered) {
                 const uint64_t w = operand(weight_layout, product);
                 const uint32_t start = patch + copied_lead<T>(p, at, origin) * int(sizeof(T));
@@ -353,13 +423,10 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
               } else {
                 const uint64_t w = operand(weight_layout, product);
                 wgmma_fence();
-                if (slices == 4) {
-                  add_slices<M, ROW, 4>(sum, s, w, weight_step, x, source_step);
-                } else if (slices == 2) {
-                  add_slices<M, ROW, 2>(sum, s, w, weight_step, x, source_step);
-                } else {
-                  add_slices<M, ROW, 1>(sum, s, w, weight_step, x, source_step);
-                }
+                visit_slices(slices, [&](auto count) {
+                  add_slices<M, ROW, decltype(count)::value>(sum, s, w, weight_step, x,
+                                                             source_step);
+                });
                 wgmma_commit();
                 if (done_source | done_weight) {
                   wgmma_wait<1>();
@@ -372,10 +439,12 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
           if (p.weight_stages) {
             done_weight = empty_weight + weight.stage * 8;
             weight.advance(p.weight_stages);
+            if constexpr (tile.strict) give_back();
           }
         }
         done_source = empty_source + source.stage * 8;
         source.advance(p.source_stages);
+        if constexpr (tile.strict) give_back();
       }
       if (++plane >= planes) plane = 0, ++chunk;
     }

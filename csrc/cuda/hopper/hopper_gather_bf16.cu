@@ -4,7 +4,7 @@ namespace convt2d::cuda::hopper {
 
 void launch_gather_bf16(DType, int row, const GatherParams& params, const TensorMaps& maps,
                         void* stream) {
-  launch_rows<MmaBF16, 0, kFedTiles - kChannelTiles>(row, params, maps, stream);
+  launch_rows<MmaBF16, kStrictTiles, kFedTiles - kChannelTiles>(row, params, maps, stream);
 }
 
 }  // namespace convt2d::cuda::hopper

@@ -4,9 +4,8 @@ namespace convt2d::cuda::hopper {
 
 void launch_gather_channels(DType dtype, int row, const GatherParams& params,
                             const TensorMaps& maps, void* stream) {
-  constexpr int kFirst = kFedTiles - kChannelTiles;
-  const auto run = dtype == DType::f16 ? launch_rows<MmaF16, kFirst, kChannelTiles>
-                                       : launch_rows<MmaBF16, kFirst, kChannelTiles>;
+  const auto run = dtype == DType::f16 ? launch_rows<MmaF16, kFirstChannels, kChannelTiles>
+                                       : launch_rows<MmaBF16, kFirstChannels, kChannelTiles>;
   run(row, params, maps, stream);
 }
 

@@ -4,7 +4,7 @@ namespace convt2d::cuda::hopper {
 
 void launch_gather_f16(DType, int row, const GatherParams& params, const TensorMaps& maps,
                        void* stream) {
-  launch_rows<MmaF16, 0, kFedTiles - kChannelTiles>(row, params, maps, stream);
+  launch_rows<MmaF16, kStrictTiles, kFedTiles - kChannelTiles>(row, params, maps, stream);
 }
 
 }  // namespace convt2d::cuda::hopper

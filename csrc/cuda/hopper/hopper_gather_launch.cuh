@@ -15,9 +15,9 @@ template <class M, int ROW>
 void launch_tile(const GatherParams& params, const TensorMaps& maps, cudaStream_t stream) {
   constexpr auto kernel = convt2d_hopper_gather_kernel<M, ROW>;
   const int bytes = shared_map(params, kTiles[ROW]).total;
-  const int64_t blocks = combinations(params) * params.walkers;
   allow_shared_memory<kernel>(bytes);
-  kernel<<<static_cast<unsigned>(blocks), threads(kTiles[ROW]), bytes, stream>>>(params, maps);
+  kernel<<<static_cast<unsigned>(blocks_of(params)), threads(kTiles[ROW]), bytes, stream>>>(params,
+                                                                                            maps);
   check_launch("convt2d_hopper_gather_kernel");
 }
 

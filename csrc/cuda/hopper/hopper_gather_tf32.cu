@@ -4,7 +4,7 @@ namespace convt2d::cuda::hopper {
 
 void launch_gather_tf32(DType, int row, const GatherParams& params, const TensorMaps& maps,
                         void* stream) {
-  launch_rows<MmaTF32, 0, kFedTiles>(row, params, maps, stream);
+  launch_rows<MmaTF32, kStrictTiles, kFedTiles>(row, params, maps, stream);
 }
 
 }  // namespace convt2d::cuda::hopper

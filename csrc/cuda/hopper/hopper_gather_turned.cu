@@ -4,8 +4,8 @@ namespace convt2d::cuda::hopper {
 
 void launch_gather_turned(DType dtype, int row, const GatherParams& params, const TensorMaps& maps,
                           void* stream) {
-  const auto run = dtype == DType::f16 ? launch_rows<MmaF16, kFedTiles, kTurnedTiles>
-                                       : launch_rows<MmaBF16, kFedTiles, kTurnedTiles>;
+  const auto run = dtype == DType::f16 ? launch_rows<MmaF16, kFirstTurned, kTurnedTiles>
+                                       : launch_rows<MmaBF16, kFirstTurned, kTurnedTiles>;
   run(row, params, maps, stream);
 }
 

@@ -4,8 +4,7 @@ namespace convt2d::cuda::hopper {
 
 void launch_gather_weights(DType, int row, const GatherParams& params, const TensorMaps& maps,
                            void* stream) {
-  launch_rows<MmaTF32, kFedTiles + kTurnedTiles + kFetchedTiles, kLentTiles>(row, params, maps,
-                                                                             stream);
+  launch_rows<MmaTF32, kFirstLent, kLentTiles>(row, params, maps, stream);
 }
 
 }  // namespace convt2d::cuda::hopper

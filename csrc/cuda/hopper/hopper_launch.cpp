@@ -16,6 +16,7 @@ Launch* launcher_of(DType dtype, TileRow tile) {
   if (tile.fetched) return launch_gather_fetched;
   if (tile.weights_fetched) return launch_gather_weights;
   if (tile.copied) return launch_gather_copied;
+  if (tile.strict) return launch_gather_strict;
   if (dtype == DType::f32) return launch_gather_tf32;
   if (tile.channel_rows) return launch_gather_channels;
   return dtype == DType::f16 ? launch_gather_f16 : launch_gather_bf16;
@@ -25,7 +26,7 @@ void launch(const Problem& problem, const Plan& plan, const Args& args) {
   if (problem.direction == Direction::grad_weight) return launch_grad_weight(problem, plan, args);
   GatherParams params;
   gather_shape(problem, choice_of(plan), params);
-  params.walkers = walkers_of(plan);
+  set_walkers(plan, params);
   set_operands(problem, args, params);
   const TileRow tile = kTiles[plan.row];
   launcher_of(problem.dtype, tile)(problem.dtype, plan.row, params, maps_of(params, tile),

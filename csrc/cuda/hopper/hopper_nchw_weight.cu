@@ -6,10 +6,10 @@
 namespace convt2d::cuda::hopper {
 namespace {
 
-template <class T>
+template <class T, int COUNT = kNchwStrictTilesAt>
 void launch(int row, const NchwWeightParams& params, const NchwWeightMaps& maps, int64_t blocks,
             cudaStream_t stream) {
-  visit_row<kNchwWeightTileCount>(row, [&](auto index) {
+  visit_row<COUNT>(row, [&](auto index) {
     constexpr int kRow = decltype(index)::value;
     constexpr auto kernel = convt2d_hopper_nchw_grad_weight_kernel<T, kRow>;
     const int bytes = nchw_shared_bytes(params, kNchwWeightTiles[kRow]);
@@ -25,7 +25,7 @@ void launch_nchw_weight(DType dtype, int row, const NchwWeightParams& params,
                         const NchwWeightMaps& maps, int64_t blocks, void* stream) {
   const auto run = dtype == DType::f16    ? launch<__half>
                    : dtype == DType::bf16 ? launch<__nv_bfloat16>
-                                          : launch<float>;
+                                          : launch<float, kNchwWeightTileCount>;
   run(row, params, maps, blocks, static_cast<cudaStream_t>(stream));
 }
 

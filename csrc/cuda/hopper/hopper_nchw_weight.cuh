@@ -117,7 +117,7 @@ __device__ __forceinline__ void bring_tiles(const NchwWeightParams& p, const Nch
     if (lane > 0) {
       barrier_arrive(ring.full());
     } else {
-      barrier_expect(ring.full(), ring.bytes);
+      barrier_expect(ring.full(), copied_bytes(p, tile));
       if (p.runs) {
         copy_box(ring.stage(), &maps.x, ring.full(), start.h * p.x_w + start.w, 0, x_channel,
                  start.n);
@@ -125,8 +125,8 @@ __device__ __forceinline__ void bring_tiles(const NchwWeightParams& p, const Nch
         copy_box(ring.stage(), &maps.x, ring.full(), start.w, start.h, x_channel, start.n);
       }
       for (int i = 0; i < p.y_blocks; ++i)
-        copy_box(ring.stage() + tile.width * kKRow + i * y_block_bytes(p), &maps.y, ring.full(),
-                 column, y_channel + i * kOutChannels,
+        copy_box(ring.stage() + x_bytes(tile) + low_bytes(tile) + i * y_block_bytes(p), &maps.y,
+                 ring.full(), column, y_channel + i * kOutChannels,
                  start.h * p.stride_h - p.pad_h + at.kernel_h * p.dilation_h, start.n);
     }
     __syncwarp();
@@ -150,8 +150,9 @@ __device__ __forceinline__ NchwCell nchw_cell(const NchwWeightParams& p, int ins
 template <int ROW>
 __device__ __forceinline__ uint32_t cell_start(const NchwWeightParams& p, const NchwCell& cell) {
   const int channel = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
-  return kNchwWeightTiles[ROW].width * kKRow + cell.y_block * y_block_bytes(p) +
-         channel * p.patch_row + cell.tap * p.dilation_w * p.element_bytes;
+  constexpr NchwWeightTile tile = kNchwWeightTiles[ROW];
+  return x_bytes(tile) + low_bytes(tile) + cell.y_block * y_block_bytes(p) + channel * p.patch_row +
+         cell.tap * p.dilation_w * p.element_bytes;
 }
 template <int ROW>
 __device__ __forceinline__ bool cell_exists(const NchwWeightParams& p, const NchwWeightScope& at,
@@ -195,6 +196,81 @@ __device__ __forceinline__ void find_slice(uint32_t (&offset)[4], uint32_t table
   }
 }
 
+// Strict fp32: where a stage of x has been split, which three warps do.
+constexpr int kNchwSplitters = 96;
+__device__ __forceinline__ uint32_t split_barrier(const StageRing& ring) {
+  return ring.barriers + kNchwSplitAt + ring.index * 8;
+}
+
+// What the tensor core cuts off of the numbers of x goes behind them.
+template <int ROW>
+__device__ __forceinline__ void split_tiles(const NchwWeightScope& at, StageRing& ring) {
+  constexpr NchwWeightTile tile = kNchwWeightTiles[ROW];
+  const int thread = threadIdx.x - (kNchwThreads - kNchwSplitters);
+  for (int k = at.begin; k < at.end; ++k, ring.advance()) {
+    barrier_wait(ring.full(), ring.parity);
+#pragma unroll 2
+    for (int i = thread * 16; i < x_bytes(tile); i += kNchwSplitters * 16) {
+      uint32_t word[4];
+      load_shared_16(ring.stage() + i, word);
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+        word[j] = MmaTF32::round(
+            __float_as_uint(__uint_as_float(word[j]) - __uint_as_float(word[j] & 0xffffe000u)));
+      store_shared_16(ring.stage() + x_bytes(tile) + i, word);
+    }
+    fence_for_wgmma();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(split_barrier(ring));
+  }
+}
+
+// A K tile in strict fp32: the lesser products first, while there is little that the tensor core could cut digits off
+// from.
+template <int ROW>
+__device__ __forceinline__ void multiply_strict(
+    NchwSums<ROW>& sum, const uint32_t (&start)[kNchwWeightTiles[ROW].instructions],
+    uint32_t second, uint32_t stage, uint32_t table, uint64_t x) {
+  constexpr NchwWeightTile tile = kNchwWeightTiles[ROW];
+  using Multiply = WgmmaPartial<tile.width>;
+  uint32_t high[kKSlices][tile.instructions][4], low[kKSlices][tile.instructions][4];
+#pragma unroll
+  for (int s = 0; s < kKSlices; ++s) {
+    uint32_t offset[4];
+    find_slice<float>(offset, table, s);
+#pragma unroll
+    for (int i = 0; i < tile.instructions; ++i) {
+      fetch_slice<float>(high[s][i], stage + start[i], second, offset);
+#pragma unroll
+      for (int w = 0; w < 4; ++w) MmaF32x3::split(high[s][i][w], high[s][i][w], low[s][i][w]);
+    }
+  }
+  NchwSums<ROW> part;
+  wgmma_fence();
+#pragma unroll
+  for (int lesser = 1; lesser >= 0; --lesser)
+#pragma unroll
+    for (int s = 0; s < kKSlices; ++s)
+#pragma unroll
+      for (int i = 0; i < tile.instructions; ++i) {
+        const uint64_t at = advance(x, s * (kKSlice >> 4));
+        if (lesser) {
+          Multiply::add(part[i], low[s][i], at, s > 0);
+          Multiply::add(part[i], high[s][i], advance(at, low_bytes(tile) >> 4), true);
+        } else {
+          Multiply::add(part[i], high[s][i], at, true);
+        }
+      }
+  wgmma_commit();
+  wgmma_wait<0>();
+#pragma unroll
+  for (int i = 0; i < tile.instructions; ++i) {
+    finished(part[i]);
+#pragma unroll
+    for (int j = 0; j < tile.width / 2; ++j) sum[i][j] += part[i][j];
+  }
+}
+
 // Multiplies all of a block's K tiles. The words stay until they are multiplied; the other warpgroup multiplies
 // meanwhile.
 template <class T, int ROW>
@@ -211,8 +287,12 @@ __device__ __forceinline__ void multiply_tiles(const NchwWeightParams& p, const 
     barrier_wait(ring.full(), ring.parity);
     const uint32_t stage = ring.stage();
     const uint64_t x = operand(layout, stage);
+    if constexpr (tile.strict) {
+      barrier_wait(split_barrier(ring), ring.parity);
+      multiply_strict<ROW>(sum, start, second, stage, table_of(ring), x);
+    }
 #pragma unroll
-    for (int first = 0; first < kKSlices; first += kAtOnce) {
+    for (int first = 0; first < (tile.strict ? 0 : kKSlices); first += kAtOnce) {
       uint32_t word[kAtOnce][tile.instructions][4];
 #pragma unroll
       for (int s = 0; s < kAtOnce; ++s) {
@@ -348,13 +428,17 @@ __global__ void __launch_bounds__(kNchwThreads, 1)
   if (threadIdx.x < p.stages) {
     barrier_init(ring.barriers + threadIdx.x * 16, 32);
     barrier_init(ring.barriers + threadIdx.x * 16 + 8, kNchwConsumers / 32);
+    barrier_init(ring.barriers + kNchwSplitAt + threadIdx.x * 8, kNchwSplitters / 32);
   }
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
   let_successor_start();  // the sum of the pieces; there is no place for it until a block ends
   if (threadIdx.x >= kNchwConsumers) {
     fewer_registers<kNchwProducerRegisters>();
-    if (threadIdx.x >= kNchwConsumers + 32) return;
+    if (threadIdx.x >= kNchwConsumers + 32) {
+      if constexpr (tile.strict) split_tiles<ROW>(at, ring);
+      return;
+    }
     for (bool again = false;; again = true) {
       bring_tiles<ROW>(p, maps, at, ring);
       if (again || nchw_agree(true)) return;

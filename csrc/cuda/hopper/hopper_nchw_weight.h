@@ -8,6 +8,7 @@
 // with zeros around them, and consumers fetch from there what a tap wants, wherever it stands.
 //
 //   x    [input channel][128 B of pixels]
+//        and, in strict fp32, what the tensor core cuts off of it, by three warps
 //   dY   [block of 64 output channels][row][channel][pixel]
 //
 // A K tile is a run of pixels of a plane, or a part of a row. Where its pixels stand in dY's rows, a table tells, which
@@ -32,11 +33,18 @@ namespace convt2d::cuda::hopper {
 
 // Two warpgroups multiply, `instructions` each for 32 bytes of K: a tap and 64 output channels times `width` input
 // channels. Sums of a thread: width / 2 * instructions.
+// Strict fp32 (`strict`): every number is the sum of two that the tensor core takes, so a product is three; and as much
+// again goes to the sums of a K tile, which ordinary additions join.
 struct NchwWeightTile {
   int width, instructions;
+  bool strict = false;
 };
-constexpr NchwWeightTile kNchwWeightTiles[] = {{256, 1}, {128, 2}, {64, 4}};
+constexpr NchwWeightTile kNchwWeightTiles[] = {
+    {256, 1}, {128, 2}, {64, 4}, {128, 1, true}, {64, 2, true}};
 constexpr int kNchwWeightTileCount = sizeof(kNchwWeightTiles) / sizeof(kNchwWeightTiles[0]);
+constexpr int kNchwStrictTilesAt = 3;
+static_assert(kNchwWeightTiles[kNchwStrictTilesAt].strict &&
+              !kNchwWeightTiles[kNchwStrictTilesAt - 1].strict);
 
 constexpr int kKRow = 128, kKSlice = 32, kKSlices = kKRow / kKSlice;  // bytes of pixels
 constexpr int kOutChannels = 64;                                      // rows of an instruction
@@ -73,15 +81,23 @@ CONVT2D_HOST_DEVICE int tile_pixels(const NchwWeightParams& p) { return kKRow / 
 CONVT2D_HOST_DEVICE int y_block_bytes(const NchwWeightParams& p) {
   return p.patch_rows * kOutChannels * p.patch_row;
 }
+CONVT2D_HOST_DEVICE constexpr int x_bytes(NchwWeightTile tile) { return tile.width * kKRow; }
+CONVT2D_HOST_DEVICE constexpr int low_bytes(NchwWeightTile tile) {
+  return tile.strict ? x_bytes(tile) : 0;
+}
+CONVT2D_HOST_DEVICE int copied_bytes(const NchwWeightParams& p, NchwWeightTile tile) {
+  return x_bytes(tile) + p.y_blocks * y_block_bytes(p);
+}
 CONVT2D_HOST_DEVICE int stage_bytes(const NchwWeightParams& p, NchwWeightTile tile) {
-  return tile.width * kKRow + p.y_blocks * y_block_bytes(p);
+  return copied_bytes(p, tile) + low_bytes(tile);
 }
 
-// Shared memory: barriers, for each stage where its pixels stand, the stages, and what a tap beyond the kernel's last
+// Shared memory: barriers, for each stage where its pixels stand, more barriers for strict fp32, the stages, and what a tap beyond the kernel's last
 // would read behind them.
 constexpr int kMostNchwStages = 8, kMostTilePixels = 64;
 constexpr int kNchwTablesAt = 16 * kMostNchwStages, kNchwStagesAt = 3072, kNchwReach = 1024;
-static_assert(kNchwTablesAt + kMostNchwStages * kMostTilePixels * 4 <= kNchwStagesAt);
+constexpr int kNchwSplitAt = kNchwTablesAt + kMostNchwStages * kMostTilePixels * 4;  // barriers
+static_assert(kNchwSplitAt + kMostNchwStages * 8 <= kNchwStagesAt);
 CONVT2D_HOST_DEVICE int nchw_shared_bytes(const NchwWeightParams& p, NchwWeightTile tile) {
   return kNchwStagesAt + p.stages * stage_bytes(p, tile) + kNchwReach;
 }

@@ -8,6 +8,7 @@
 #include "cuda/direct/direct.h"
 #include "cuda/gather_params.h"
 #include "cuda/hopper/hopper_nchw_weight.h"
+#include "cuda/strict_sums.h"
 #include "cuda/tensor_map.h"
 #include "cuda/weight_sum.h"
 
@@ -22,6 +23,7 @@ constexpr double kBlock = 4650;         // cycles, of a block beside its K tiles
 constexpr double kStored = 52;          // a sum of each thread, on its way out
 constexpr double kFetchedHalf = 66;     // a slice of the first operand, 16-bit numbers
 constexpr double kFetchedWord = 37;     // or words
+constexpr double kStrict = 1.12;        // strict fp32, over what its multiplications take
 constexpr double kL2Bytes = 38;         // a cycle
 constexpr double kRest = 0.121;         // of what is less busy that is not hidden
 constexpr double kMemoryRate = 0.9;     // of the copy rate
@@ -101,14 +103,17 @@ double predict(const Problem& problem, const Device& device, const NchwWeightPar
                NchwWeightTile tile) {
   const bool half = p.element_bytes == 2;
   const double instructions = double(kKSlices) * kNchwGroups * tile.instructions;
-  const double mma = instructions * tile.width / 2;
+  const double products = tile.strict ? 3 : 1;
+  const double mma = instructions * products * tile.width / 2;
   // Loads of the first operand by four warps, the second operand, copies.
   const double stage = stage_bytes(p, tile);
-  const double shared = instructions * ((half ? 32 : 16) + tile.width / 4.0) + stage / 128;
+  const double shared =
+      instructions * ((half ? 32 : 16) + products * tile.width / 4.0) + stage / 128;
   const double fetch = instructions * (half ? kFetchedHalf : kFetchedWord);
-  const double l2 = stage / kL2Bytes;
+  const double l2 = copied_bytes(p, tile) / kL2Bytes;
   const double busiest = std::max({mma, shared, fetch, l2});
-  const double cycles = busiest + kRest * (mma + shared + fetch + l2 - busiest);
+  const double cycles =
+      (busiest + kRest * (mma + shared + fetch + l2 - busiest)) * (tile.strict ? kStrict : 1);
   const double blocks = double(combinations(p)) * p.split;
   const double tiles = std::ceil(double(k_tiles(p)) / p.split);
   const double stored = kStored * tile.width / 2 * tile.instructions;
@@ -127,8 +132,10 @@ double predict(const Problem& problem, const Device& device, const NchwWeightPar
 std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
                                           std::string& reason) {
   std::vector<Candidate<Choice>> found;
+  const bool strict = is_strict(problem);
   for (int row = 0; row < kNchwWeightTileCount; ++row) {
     const NchwWeightTile tile = kNchwWeightTiles[row];
+    if (tile.strict != strict) continue;
     const int cells = kNchwGroups * tile.instructions;
     for (int y_blocks = 1; y_blocks <= cells; y_blocks *= 2)
       for (bool runs : {false, true}) {
@@ -243,6 +250,7 @@ NchwWeightMaps nchw_weight_maps(const NchwWeightParams& p, int row, const Args& 
   of_y.count[2] = p.patch_rows;
   of_y.step[2] = p.stride_h;
   of_y.swizzled = false;
+  of_x.rounded = of_y.rounded = !kNchwWeightTiles[row].strict;
   return {encode(of_x), encode(of_y)};
 }
 

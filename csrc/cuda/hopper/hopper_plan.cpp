@@ -8,9 +8,12 @@
 #include "cuda/hopper/hopper.h"
 #include "cuda/hopper/hopper_nchw_weight.h"
 #include "cuda/hopper/hopper_weight_plan.h"
+#include "cuda/strict_sums.h"
 
 namespace convt2d::cuda::hopper {
 namespace {
+
+constexpr int64_t kLeastStrictTerms = 64;  // see strict_sums.h; against float64, H200, 2026-11-22
 
 // Cycles of one multiprocessor; fitted to 15292 plans of bench/layers.json on the H200 (kernel_bench sweep: fp16
 // and tf32 in both layouts, forward and grad_input, bf16 NCHW forward; 2026-11-22) by benchmarks/kernels/fit.sh.
@@ -26,6 +29,9 @@ constexpr double kFetchedWord =
     0.76;  // multiplying with words that consumers fetch, over shared memory
 constexpr double kFetchedNumber = 2.29;    // with single numbers and a table
 constexpr double kFetchedWeight = 2.01;    // with weights
+constexpr double kStrict = 3.17;           // strict fp32: three products, parts joined
+constexpr double kStrictFill = 0.829;      // filling a buffer there, over TF32
+constexpr double kStrictStalls = 0.782;    // as kStalls
 constexpr double kStored = 0.452;          // a sum of each consumer thread
 constexpr double kTraded = 2;              // where lanes trade channels
 constexpr double kStaged = 6.28;           // a byte of it where rows are staged
@@ -84,15 +90,36 @@ Load weight_load(const GatherParams& p, TileRow tile, bool half) {
   return {std::ceil(neighbours / 32) * units * 64 * slices, 8, kTurnedHalf};
 }
 
-double predict(const Problem& problem, const Device& device, const GatherParams& p, TileRow tile,
-               int walkers) {
+// How many products the phases of one group have.
+double products_of(const GatherParams& p, TileRow tile, const AxisGroup& h, const AxisGroup& w) {
+  if (tile.fetched) return 1;
+  if (!tile.channel_rows) return double(h.count) * w.count;
+  double taps_h = 0, taps_w = 0;
+  for (int i = 0; i < h.phases; ++i) taps_h += h.taps[i];
+  for (int i = 0; i < w.phases; ++i) taps_w += w.taps[i];
+  return taps_h * taps_w;
+}
+
+bool channels_last(const Problem& problem) {  // what is written
+  const bool forward = problem.direction == Direction::fwd;
+  return (forward ? problem.y_layout : problem.x_layout) == Layout::nhwc;
+}
+
+// Phases of other blocks between those of one, in a row of the result.
+double scatter_of(const Problem& problem, const GatherParams& p) {
+  return problem.direction == Direction::fwd ? std::min(4.0, double(problem.w.stride) / p.w.slots)
+                                             : 1;
+}
+
+// What a tile costs whose phases have so many products: cycles, sectors of L2, and filling a buffer with weights.
+struct TileCost {
+  double cycles, sectors, weight_fill;
+};
+
+TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, double products) {
   const bool forward = problem.direction == Direction::fwd;
   const double size = element_size(problem.dtype);
   const bool half = size == 2;
-  const AxisTotals h = totals(p.h), w = totals(p.w);
-  const double phase_groups = static_cast<double>(p.h.groups) * p.w.groups;
-  const double products =
-      tile.fetched ? 1 : (tile.channel_rows ? h.taps * w.taps : h.steps * w.steps) / phase_groups;
   const double slices = 1 << p.slice_shift, k_slices = p.chunks * slices;
 
   // Buffers of the source and of the weights that a chunk fills.
@@ -104,6 +131,7 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
       std::max(tile.width / 2.0, (64 + tile.width) / 4.0) * (tile.bordered          ? kFetchedNumber
                                                              : tile.fetched         ? kFetchedWord
                                                              : tile.weights_fetched ? kFetchedWeight
+                                                             : tile.strict          ? kStrict
                                                                                     : 1);
   const double mma = products * (k_slices * consumer_groups(tile) * tile.operands * multiply +
                                  p.chunks * kProduct) +
@@ -115,11 +143,12 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
       : tile.bordered ? copied_fill(p.patch_bytes / 128.0, 128, p.source_stages)
       : tile.fetched  ? copied_fill(p.patch_bytes / kFetchedRow, kFetchedRow, p.source_stages)
       : tile.copied   ? copied_fill(p.patch_pixels, chunk_bytes(p), p.source_stages)
-                      : fill_cycles(source_load(p, half));
+                      : fill_cycles(source_load(p, half)) * (tile.strict ? kStrictFill : 1);
   const double weight_fill =
       copied(p.weight_mode)
           ? copied_fill(p.part_bytes / chunk_bytes(p), chunk_bytes(p), p.weight_stages)
           : fill_cycles(weight_load(p, tile, half)) * (tile.copied ? kOneGroup : 1) *
+                (tile.strict ? kStrictFill : 1) *
                 (tile.turned && p.weight_mode >= kTurnedKernels ? kTurnedAlone : 1);
   const double row_bytes = p.load_w * (p.source_mode >= kTurned ? 16 : size);
   const double source_sectors = p.source_mode == kVectors ? units * k_slices
@@ -140,43 +169,100 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
   const double sums =
       tile.width / 2.0 * tile.operands * tile.slots * consumer_groups(tile) / 2;  // of 256 threads
   const double staged_bytes = (p.operand_columns ? 8 : p.tile_w) * tile.slots * size;
-  const bool channels_last = (forward ? problem.y_layout : problem.x_layout) == Layout::nhwc;
+  // A stride of 5 or more that blocks cannot cut evenly: the phases of others lie between, nothing is aligned.
+  const bool broken = p.w.destination_step > kMaxSlots && p.w.destination_step % p.w.slots != 0;
   const double run_bytes = p.store_mode || (tile.channel_rows && !staged(tile)) ? 64
-                           : tile.channel_rows     ? std::min(128.0, staged_bytes)
-                           : !channels_last        ? 8 * size * p.w.slots
-                           : stacked(p, tile) == 1 ? 8 * size
-                                                   : size;
-  const double scatter =
-      forward ? std::min(4.0, double(problem.w.stride) / p.w.slots) : 1;  // phases of other blocks
+                           : broken                                             ? size * p.w.slots
+                           : tile.channel_rows       ? std::min(128.0, staged_bytes)
+                           : !channels_last(problem) ? 8 * size * p.w.slots
+                           : stacked(p, tile) == 1   ? 8 * size
+                                                     : size;
   const bool whole = !half || (forward ? problem.w.out : problem.w.in) % 2 == 0;
   const double each = tile.weights_fetched ? kTraded
                       : !tile.channel_rows ? kStored
                                            : kStaged * size * (whole ? 1 : 1.7);
-  const double sectors = sums * 256 * size / 32 * (1 + kRagged * 32 / run_bytes) * scatter;
+  const double sectors =
+      sums * 256 * size / 32 * (1 + kRagged * 32 / run_bytes) * scatter_of(problem, p);
   const double store = std::max(sums * each, sectors * kSectorStored);
 
   const double busiest = std::max({mma, produce, store});
   const double overlap = tile.copied ? kEngineOverlap : kOverlap;
-  const double cycles = busiest + (1 - overlap) * (mma + produce + store - busiest) + kTile;
+  return {busiest + (1 - overlap) * (mma + produce + store - busiest),
+          source_sectors + weight_sectors, weight_fill};
+}
+
+// Blocks for each combination of a group of channels and phases, so that the grid fills the device once: phases get them
+// by their cost, where they are few, and have the same number otherwise.
+void share_blocks(const Device& device, const std::vector<TileCost>& costs, GatherParams& p) {
+  const int64_t tiles = tiles_of(p), shares = static_cast<int64_t>(costs.size());
+  p.shares = static_cast<int32_t>(shares);
+  const int64_t others = combinations(p) / (shares > 1 ? shares : 1);
+  int64_t blocks = std::max<int64_t>(1, device.sm_count / others);
+  double all = 0;
+  for (const TileCost& cost : costs) all += cost.cycles;
+  for (int64_t s = 0; s < shares; ++s) {
+    const auto fair = static_cast<int64_t>(blocks * costs[s].cycles / all);
+    p.walkers[s] = static_cast<int32_t>(std::clamp<int64_t>(fair, 1, tiles));
+  }
+  for (int64_t s = 0; s < shares; ++s) blocks -= p.walkers[s];
+  const auto rounds = [&](int64_t s) {
+    return ceil_div(tiles, int64_t{p.walkers[s]}) * costs[s].cycles;
+  };
+  for (; blocks > 0; --blocks) {
+    int64_t busiest = 0;
+    for (int64_t s = 1; s < shares; ++s)
+      if (rounds(s) > rounds(busiest)) busiest = s;
+    if (p.walkers[busiest] == tiles) break;
+    ++p.walkers[busiest];
+  }
+}
+
+// Of the best shares, which it leaves in the parameters.
+double predict(const Problem& problem, const Device& device, GatherParams& p, TileRow tile) {
+  const bool forward = problem.direction == Direction::fwd;
+  const double size = element_size(problem.dtype);
+  const bool half = size == 2;
+  const double phase_groups = static_cast<double>(p.h.groups) * p.w.groups;
+  const AxisTotals h = totals(p.h), w = totals(p.w);
+  const double products =
+      tile.fetched ? 1 : (tile.channel_rows ? h.taps * w.taps : h.steps * w.steps) / phase_groups;
+  std::vector<TileCost> costs;
+  if (phase_groups > kMaxShares) {
+    costs.push_back(tile_cost(problem, p, tile, products));
+  } else {
+    for (int i = 0; i < p.h.groups; ++i)
+      for (int j = 0; j < p.w.groups; ++j)
+        costs.push_back(
+            tile_cost(problem, p, tile, products_of(p, tile, p.h.group[i], p.w.group[j])));
+  }
+  share_blocks(device, costs, p);
 
   const double combos = static_cast<double>(combinations(p));
   const double tiles = static_cast<double>(tiles_of(p));
-  const double waves = std::ceil(combos * walkers / device.sm_count);
-  const double rounds = std::ceil(tiles / walkers) * waves;
-  const double prologue = p.weight_stages ? 0 : 2 * p.chunks * weight_fill * waves;
+  const double waves = std::ceil(blocks_of(p) / double(device.sm_count));
+  double cycles = 0, sectors = 0, prologue = 0;
+  for (size_t s = 0; s < costs.size(); ++s) {
+    cycles = std::max(cycles, std::ceil(tiles / p.walkers[s]) * (costs[s].cycles + kTile));
+    sectors += costs[s].sectors / costs.size();
+    prologue = std::max(prologue, p.weight_stages ? 0 : 2 * p.chunks * costs[s].weight_fill);
+  }
   const bool by_pixels = !tile.copied && p.source_mode != kVectors;
   // An odd number of phases side by side in NCHW goes to memory one number at a time.
-  const bool odd = !tile.channel_rows && !channels_last && p.w.slots > 1 && p.w.slots % 2 == 1;
+  const bool odd =
+      !tile.channel_rows && !channels_last(problem) && p.w.slots > 1 && p.w.slots % 2 == 1;
   const double slow = (half && by_pixels && !forward ? kPlanes : 1) * (odd ? kOdd : 1);
-  const double busy_us =
-      (tile.copied ? kEngineStalls : kStalls) * slow * (rounds * cycles + prologue) / kClock;
+  const double busy_us = (tile.strict   ? kStrictStalls
+                          : tile.copied ? kEngineStalls
+                                        : kStalls) *
+                         slow * waves * (cycles + prologue) / kClock;
 
   // Pixels of a plane that no tap reads stay where they are.
   const double source_bytes =
       size * problem.batch * problem.out_channels * problem.h.out * problem.w.out;
   const double bytes =
-      tensor_bytes(problem) - (forward ? 0 : source_bytes * (1 - pieces / p.planes_apart));
-  const double l2_bytes = bytes * scatter + combos * tiles * (source_sectors + weight_sectors) * 32;
+      tensor_bytes(problem) -
+      (forward ? 0 : source_bytes * (1 - std::min(products / p.planes_apart, 1.0)));
+  const double l2_bytes = bytes * scatter_of(problem, p) + combos * tiles * sectors * 32;
   const double memory_us = bytes / (0.88 * device.copy_bytes_per_us);
   const double l2_us = l2_bytes / (1.3 * device.copy_bytes_per_us);
   // Neither hides behind the other altogether; and of plans that move the same bytes the less busy one is better.
@@ -242,11 +328,6 @@ std::vector<std::pair<int, int>> stacks(const Problem& problem, TileRow tile) {
   return found;
 }
 
-int walkers_for(const GatherParams& p, const Device& device) {
-  return static_cast<int>(
-      std::min(std::max<int64_t>(1, device.sm_count / combinations(p)), tiles_of(p)));
-}
-
 // Whether a shape fits with the smallest buffers there are.
 bool fits_somehow(GatherChoice choice, GatherParams params, TileRow tile, const Device& device) {
   choice.slice_shift = 0;
@@ -278,8 +359,7 @@ std::vector<GatherChoice> best_shapes(const Problem& problem, const Device& devi
       reason = "a tile needs more shared memory than a block has";
       continue;
     }
-    const int walkers = walkers_for(params, device);
-    ranked.push_back({predict(problem, device, params, tile, walkers), choice});
+    ranked.push_back({predict(problem, device, params, tile), choice});
   }
   const size_t count = std::min(kShapes, ranked.size());
   std::partial_sort(ranked.begin(), ranked.begin() + count, ranked.end(),
@@ -297,11 +377,13 @@ std::vector<GatherCandidate> gather_candidates(const Problem& problem, const Dev
   const Layout destination = forward ? problem.y_layout : problem.x_layout;
   const int64_t columns = forward ? problem.group_out() : problem.group_in();
   const int slice = element_size(problem.dtype) == 2 ? 16 : 8;
+  const bool strict = is_strict(problem);
   std::vector<GatherCandidate> found;
   bool columns_copied = false;
   for (int row = kTileCount - 1; row >= 0; --row) {
     const TileRow tile = kTiles[row];
     const int64_t phases_w = phases_of(problem, problem.w);
+    if (tile.strict != strict) continue;
     if (tile.channel_rows && columns <= 32) continue;
     if (staged(tile) &&
         (destination == Layout::nhwc || tile.slots != (phases_w > 2 ? 4 : phases_w)))
@@ -316,7 +398,6 @@ std::vector<GatherCandidate> gather_candidates(const Problem& problem, const Dev
       for (GatherChoice choice : best_shapes(problem, device, row, stack_h, stack_w, reason)) {
         GatherParams params;
         gather_shape(problem, choice, params);
-        const int walkers = walkers_for(params, device);
         for (int shift = 0; shift <= 2; ++shift) {
           if (shift > 0 && params.depth <= slice << (shift - 1)) break;
           if (tile.fetched && 1 << shift < slices_fetched(tile)) continue;
@@ -353,7 +434,9 @@ std::vector<GatherCandidate> gather_candidates(const Problem& problem, const Dev
               set_buffers(choice, params);
               if (shared_map(params, tile).total > device.smem_optin) continue;
               columns_copied |= tile.columns_copied;
-              found.push_back({choice, walkers, predict(problem, device, params, tile, walkers)});
+              GatherCandidate candidate{choice, {}, predict(problem, device, params, tile)};
+              std::copy(std::begin(params.walkers), std::end(params.walkers), candidate.walkers);
+              found.push_back(candidate);
             }
           }
         }
@@ -375,9 +458,9 @@ Plan plan_of(const GatherCandidate& candidate) {
                         c.operand_columns,
                         c.stack_h * 256 + c.stack_w,
                         c.slice_shift * 256 + c.source_stages,
-                        c.weight_stages * 65536 + c.part_products,
-                        candidate.walkers};
-  std::copy(std::begin(detail), std::end(detail), plan.detail);
+                        c.weight_stages * 65536 + c.part_products};
+  std::copy(std::begin(candidate.walkers), std::end(candidate.walkers),
+            std::copy(std::begin(detail), std::end(detail), plan.detail));
   plan.note =
       (tile.channel_rows
            ? "64 channels x " + std::to_string(tile.operands * tile.width * consumer_groups(tile)) +
@@ -398,6 +481,11 @@ Plan plan_of(const GatherCandidate& candidate) {
       (c.weight_stages ? "weights " + std::to_string(c.part_products) + " products x " +
                              std::to_string(c.weight_stages) + " stages"
                        : "weights resident");
+  if (candidate.walkers[1] > 0) {  // phases have numbers of their own
+    plan.note += ", blocks " + std::to_string(candidate.walkers[0]);
+    for (int i = 1; i < kMaxShares && candidate.walkers[i] > 0; ++i)
+      plan.note += " + " + std::to_string(candidate.walkers[i]);
+  }
   return plan;
 }
 
@@ -407,13 +495,21 @@ GatherChoice choice_of(const Plan& plan) {
           d[3],     d[5] / 256, d[5] % 256, d[6] / 65536, d[6] % 65536};
 }
 
-int walkers_of(const Plan& plan) { return plan.detail[7]; }
+void set_walkers(const Plan& plan, GatherParams& params) {
+  constexpr int kBefore = 7;  // numbers of the choice
+  for (params.shares = 0; params.shares < kMaxShares; ++params.shares) {
+    const int32_t walkers = plan.detail[kBefore + params.shares];
+    if (walkers == 0) break;
+    params.walkers[params.shares] = walkers;
+  }
+}
 
 Decision plan(const Problem& problem, const Device& device) {
   if (!device.has_wgmma) return Decision::decline("no wgmma (sm_90a)");
   if (problem.dtype == DType::f64) return Decision::decline("fp64 is left to direct");
-  if (problem.dtype == DType::f32 && problem.precision == Precision::ieee)
-    return Decision::decline("strict fp32 is left to igemm");
+  if (is_strict(problem))
+    if (std::string reason = sums_too_short(problem, kLeastStrictTerms); !reason.empty())
+      return Decision::decline(reason);
   if (problem.direction == Direction::grad_weight)
     return is_nchw(problem) ? nchw_weight_plan(problem, device) : weight_plan(problem, device);
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");

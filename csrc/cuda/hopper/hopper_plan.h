@@ -10,7 +10,7 @@ namespace convt2d::cuda::hopper {
 
 struct GatherCandidate {
   GatherChoice choice;
-  int walkers;  // blocks that share a combination, so that the grid fills the device once
+  int32_t walkers[kMaxShares];  // of GatherParams
   double predicted_us;
 };
 
@@ -21,7 +21,7 @@ std::vector<GatherCandidate> gather_candidates(const Problem& problem, const Dev
 // A candidate as a Plan, and back.
 Plan plan_of(const GatherCandidate& candidate);
 GatherChoice choice_of(const Plan& plan);
-int walkers_of(const Plan& plan);
+void set_walkers(const Plan& plan, GatherParams& params);
 
 Decision plan(const Problem& problem, const Device& device);
 

@@ -9,7 +9,8 @@ namespace convt2d::cuda::hopper {
 // The combination of (group, column tile, phases) a block works on. Plain values, so that all of it
 // stays in registers.
 struct Scope {
-  int group, column_tile, walker;
+  int group, column_tile;
+  int walker, walkers;     // which one of how many blocks with the same combination
   int group_h, group_w;    // indices of AxisTable::group
   int phases_h, phases_w;  // of them
   int low_h, low_w;        // source offset of the patch's first pixel from its first position's
@@ -18,7 +19,25 @@ struct Scope {
 
 __device__ __forceinline__ Scope scope_of(const GatherParams& p, TileRow tile) {
   Scope at;
-  read_combination(p, at);
+  int rest = blockIdx.x, share = 0;
+  if (p.shares > 1) {
+    const int each = p.groups * p.column_tiles;
+    while (rest >= each * p.walkers[share]) rest -= each * p.walkers[share++];
+    at.group_h = share / p.w.groups;
+    at.group_w = share - at.group_h * p.w.groups;
+  } else {
+    at.group_w = rest % p.w.groups;
+    rest /= p.w.groups;
+    at.group_h = rest % p.h.groups;
+    rest /= p.h.groups;
+  }
+  at.column_tile = rest % p.column_tiles;
+  rest /= p.column_tiles;
+  at.group = rest % p.groups;
+  at.walker = rest / p.groups;
+  at.walkers = p.walkers[share];
+  at.phases_h = p.h.group[at.group_h].phases;
+  at.phases_w = p.w.group[at.group_w].phases;
   const AxisGroup &gh = p.h.group[at.group_h], &gw = p.w.group[at.group_w];
   at.low_h = gh.offset_low;
   at.low_w = gw.offset_low;
@@ -49,8 +68,8 @@ __device__ __forceinline__ int operand_pixel(const GatherParams& p, TileRow tile
 // The tiles of a block, one after the other, without a division for each.
 class TileWalk {
  public:
-  __device__ __forceinline__ TileWalk(const GatherParams& p, int first)
-      : first_(split(p, first)), step_(split(p, p.walkers)) {}
+  __device__ __forceinline__ TileWalk(const GatherParams& p, const Scope& at)
+      : first_(split(p, at.walker)), step_(split(p, at.walkers)) {}
   __device__ __forceinline__ void advance(const GatherParams& p) {
     first_.w += step_.w;
     const bool next_row = first_.w >= p.tiles_w;

@@ -177,7 +177,7 @@ void set_pixels(GatherParams& p) {
   p.patch_pixels = planes / p.planes_apart * p.plane_pixels;
 }
 
-void set_patch_bytes(GatherParams& p) {
+void set_patch_bytes(bool strict, GatherParams& p) {
   const bool swizzled = p.source_mode == kCopied || p.source_mode == kFlat;
   p.pixel_bytes = swizzled ? chunk_bytes(p) : kHalfBytes;
   p.source_half = p.patch_pixels * kHalfBytes;
@@ -185,6 +185,8 @@ void set_patch_bytes(GatherParams& p) {
   p.source_slice = p.source_mode == kCopied ? kSliceBytes
                    : p.source_mode == kFlat ? kSliceBytes * kFlatPixels
                                             : round_up(p.patch_pixels * kSliceBytes, 128) + 32;
+  p.source_low = strict ? p.source_slice : 0;
+  p.source_slice += p.source_low;
   p.patch_bytes = swizzled                    ? p.patch_pixels * chunk_bytes(p)
                   : p.source_mode == kFetched ? fetched_boxes(p) * fetched_channels(p) * kFetchedRow
                   : p.source_mode == kFetchedRows ? round_up(fetched_rows_bytes(p), 128)
@@ -197,7 +199,10 @@ void set_weight_bytes(TileRow tile, GatherParams& p) {
   p.weight_slice = p.weight_mode == kWeightCopied    ? kSliceBytes
                    : p.weight_mode == kColumnsCopied ? kSliceBytes / p.element_bytes * column_row(p)
                                                      : p.part_products * p.product_bytes;
-  p.part_bytes = p.part_products * p.product_bytes << (copied(p.weight_mode) ? 0 : p.slice_shift);
+  p.weight_low = tile.strict ? p.weight_slice : 0;
+  p.weight_slice += p.weight_low;
+  p.part_bytes =
+      copied(p.weight_mode) ? p.part_products * p.product_bytes : p.weight_slice << p.slice_shift;
 }
 
 // Fetched rows: the channels that a chunk touches, and the chunks after which one starts at the same tap again.
@@ -212,7 +217,7 @@ void set_window(int64_t chunk, GatherParams& p) {
 void set_buffers(const GatherChoice& choice, GatherParams& params) {
   params.slice_shift = choice.slice_shift;
   set_window(chunk_bytes(params) / params.element_bytes, params);
-  set_patch_bytes(params);
+  set_patch_bytes(kTiles[choice.row].strict, params);
   params.source_stages = choice.source_stages;
   params.weight_stages = choice.weight_stages;
   params.part_products =

@@ -114,8 +114,8 @@ __device__ __forceinline__ void pick_weights(const GatherParams& p, const Scope&
   }
   if (first_product + product >= at.products) return;
   const int slice = halves ? piece >> 1 : piece, half = halves ? piece & 1 : 0;
-  parcel.address = stage + (slice * count + product) * p.product_bytes + half * rows * kHalfBytes +
-                   row * kHalfBytes;
+  parcel.address =
+      stage + slice * p.weight_slice + product * p.product_bytes + (half * rows + row) * kHalfBytes;
   const ColumnInfo column = places.columns[row];
   const int phase = column.phase_h * p.w.slots + column.phase_w;
   const int tap =
@@ -135,10 +135,26 @@ __device__ __forceinline__ void pick_weights(const GatherParams& p, const Scope&
 
 enum class Shape { kSlice, kHalf };
 
-// `second`: bytes from the first 16 of a slice to its other 16.
+// Bytes from the first 16 of a slice to its other 16; and, of strict fp32, from the high parts of its numbers to the
+// low ones.
+struct Apart {
+  int second, low;
+};
+
 template <class M>
-__device__ __forceinline__ void deliver(const Parcel& parcel, Shape shape, int second) {
+__device__ __forceinline__ void deliver(const Parcel& parcel, Shape shape, Apart apart) {
   if (parcel.address == 0) return;
+  if constexpr (M::kSplit) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      uint32_t high[4], low[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) M::split(parcel.word[half * 4 + j], high[j], low[j]);
+      store_shared_16(parcel.address + half * apart.second, high);
+      store_shared_16(parcel.address + half * apart.second + apart.low, low);
+    }
+    return;
+  }
   uint32_t low[4], high[4];
   if (sizeof(typename M::Element) == 2 && shape == Shape::kHalf) {
 #pragma unroll
@@ -152,7 +168,7 @@ __device__ __forceinline__ void deliver(const Parcel& parcel, Shape shape, int s
     high[j] = M::round(parcel.word[j + 4]);
   }
   store_shared_16(parcel.address, low);
-  store_shared_16(parcel.address + second, high);
+  store_shared_16(parcel.address + apart.second, high);
 }
 
 // Calls `visit` with the weights' mode as a type: one that goes with the element, the source and the tile.
@@ -296,7 +312,8 @@ __device__ __forceinline__ void bring_all_weights(const GatherParams& p, const S
                                       chunk, 0, places, stage);
 #pragma unroll
           for (int k = 0; k < 2; ++k)
-            deliver<M>(parcel[k], kWeightShape<M, kVectors>, weight_rows(tile) * kHalfBytes);
+            deliver<M>(parcel[k], kWeightShape<M, kVectors>,
+                       {weight_rows(tile) * kHalfBytes, p.weight_low});
         }
       }
     }
@@ -354,7 +371,7 @@ struct Producer {
   // All parcels of a buffer: loads in batches, the first of which need not wait for the buffer.
   template <class Pick>
   __device__ __forceinline__ void bring(int parcels, uint32_t empty, const Ring& ring, Shape shape,
-                                        int second, Pick&& pick) {
+                                        Apart apart, Pick&& pick) {
     int first = thread;
     asm volatile("" : "+r"(first));  // as in turn()
     for (; first - thread < parcels; first += kBatch * kThreadsOfGroup) {
@@ -363,7 +380,7 @@ struct Producer {
       for (int k = 0; k < kBatch; ++k) pick(parcel[k], first + k * kThreadsOfGroup);
       if (first < kThreadsOfGroup) barrier_wait(empty + ring.stage * 8, ring.parity ^ 1);
 #pragma unroll
-      for (int k = 0; k < kBatch; ++k) deliver<M>(parcel[k], shape, second);
+      for (int k = 0; k < kBatch; ++k) deliver<M>(parcel[k], shape, apart);
     }
   }
 
@@ -377,7 +394,7 @@ struct Producer {
           [&] { barrier_wait(places.empty_source + ring.stage * 8, ring.parity ^ 1); });
     } else {
       bring(source_parcels<M>(p, units), places.empty_source, ring,
-            MODE == kPixels && kHalf ? Shape::kHalf : Shape::kSlice, p.source_half,
+            MODE == kPixels && kHalf ? Shape::kHalf : Shape::kSlice, {p.source_half, p.source_low},
             [&](Parcel& parcel, int index) {
               pick_source<M, MODE>(p, at, parcel, index, units, units_magic, chunk, sources, stage);
             });
@@ -394,7 +411,7 @@ struct Producer {
     } else {
       constexpr bool kVectors = MODE == kWeightVectors;
       bring(weight_parcels<M>(p, tile), places.empty_weight, ring, kWeightShape<M, kVectors>,
-            weight_rows(tile) * kHalfBytes, [&](Parcel& parcel, int index) {
+            {weight_rows(tile) * kHalfBytes, p.weight_low}, [&](Parcel& parcel, int index) {
               pick_weights<M, kVectors>(p, at, tile, parcel, index, products_magic, chunk, first,
                                         places, stage);
             });
@@ -454,8 +471,8 @@ struct Producer {
     const int tiles = p.tiles_n * p.tiles_h * p.tiles_w, planes = p.planes_apart;
     const uint32_t firsts = shared_address(places.base + map.firsts);
     Ring source, weight;
-    TileWalk walk(p, at.walker);
-    for (int now = at.walker; now < tiles; now += p.walkers, walk.advance(p))
+    TileWalk walk(p, at);
+    for (int now = at.walker; now < tiles; now += at.walkers, walk.advance(p))
       for (int chunk = 0; chunk < p.chunks; ++chunk)
         for (int plane = 0; plane < planes; ++plane) {
           const int first = load_shared_4(firsts + plane * 4),
@@ -511,18 +528,18 @@ struct Producer {
     const int tiles = p.tiles_n * p.tiles_h * p.tiles_w;
     const uint32_t groups_magic = magic_of((p.copied_w + 31) / 32);
     Ring source, weight, rows, ahead;
-    TileWalk walk(p, at.walker), ahead_walk(p, at.walker);
+    TileWalk walk(p, at), ahead_walk(p, at);
     int ahead_tile = at.walker, ahead_chunk = 0;
     const auto look_ahead = [&] {
       if (ahead_tile >= tiles) return;
       if (thread == 0) copy_rows(ahead_chunk, ahead.stage, ahead_walk.origin(p));
       ahead.advance(kRowStages);
       if (++ahead_chunk < p.chunks) return;
-      ahead_chunk = 0, ahead_tile += p.walkers;
+      ahead_chunk = 0, ahead_tile += at.walkers;
       ahead_walk.advance(p);
     };
     for (int i = 0; i < kRowStages; ++i) look_ahead();
-    for (int now = at.walker; now < tiles; now += p.walkers, walk.advance(p))
+    for (int now = at.walker; now < tiles; now += at.walkers, walk.advance(p))
       for (int chunk = 0; chunk < p.chunks; ++chunk) {
         barrier_wait(places.full_rows + rows.stage * 8, rows.parity);
         barrier_wait(places.empty_source + source.stage * 8, source.parity ^ 1);
@@ -555,8 +572,8 @@ struct Producer {
   __device__ __forceinline__ void run_fed() {
     const int tiles = p.tiles_n * p.tiles_h * p.tiles_w;
     Ring source, weight;
-    TileWalk walk(p, at.walker);
-    for (int now = at.walker; now < tiles; now += p.walkers, walk.advance(p))
+    TileWalk walk(p, at);
+    for (int now = at.walker; now < tiles; now += at.walkers, walk.advance(p))
       for (int chunk = 0; chunk < p.chunks; ++chunk) {
         if (source.stage % 2 == group) {
           list_sources<SOURCE>(now, walk.origin(p));

@@ -7,31 +7,12 @@
 #include "cuda/gather_params.h"
 #include "cuda/igemm/igemm.h"
 #include "cuda/igemm/igemm_weight_plan.h"
+#include "cuda/strict_sums.h"
 
 namespace convt2d::cuda::igemm {
 namespace {
 
-bool is_split(const Problem& problem) {
-  return problem.dtype == DType::f32 && problem.precision == Precision::ieee;
-}
-
 constexpr int64_t kLeastSplitTerms = 128;
-
-// Products in a sum of the phase with the fewest taps, empty ones aside.
-int64_t shortest_sum(const Problem& problem) {
-  const bool forward = problem.direction == Direction::fwd;
-  const auto fewest = [&](const Axis& axis) {
-    if (!forward) return axis.kernel;
-    int64_t taps = axis.kernel;
-    const int64_t phases = std::min<int64_t>(axis.stride, kMaxAxisGroups * kMaxSlots);
-    for (int64_t phase = 0; phase < phases; ++phase)
-      if (const int64_t here = forward_walk(axis, phase).taps; here > 0)
-        taps = std::min(taps, here);
-    return taps;
-  };
-  return fewest(problem.h) * fewest(problem.w) *
-         (forward ? problem.group_in() : problem.group_out());
-}
 
 // Rates of one multiprocessor, in wavefronts (one 128-byte shared-memory or L1 access) a microsecond.
 constexpr double kWavefronts = 1700;
@@ -70,7 +51,7 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
   // One tile of one combination on a whole multiprocessor, three ways to be busy:
   // the tensor cores,
   const double mma =
-      k_slices * entries * column_tiles * position_tiles * (is_split(problem) ? 3 : 1);
+      k_slices * entries * column_tiles * position_tiles * (is_strict(problem) ? 3 : 1);
   const double rate = (half ? device.mma_f16_per_us : device.mma_tf32_per_us) / device.sm_count;
   const double mma_us = mma * (half ? 2048 : 1024) / rate;
   // shared memory and L1 (wavefronts),
@@ -93,7 +74,7 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
   const double lsu_us = wavefronts / kWavefronts;
   // and the four instruction schedulers.
   const double step_cost = in_planes(p) ? 24 : 12;
-  const double split = is_split(problem) ? 5 : 0;
+  const double split = is_strict(problem) ? 5 : 0;
   const double instructions =
       k_slices * p.warps *
           (steps * (step_cost + 4 * split * 4) + entries * (4 + column_tiles * (0.5 + 2 * split))) +
@@ -116,7 +97,7 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
   const double few = tile.slots == 1 ? 1 : forward ? kPhasesForward : kPhasesBackward;
   const double words = !half && p.source_mode == kVectors ? kWordVectors : 1;
   const double busy_us =
-      rounds * sharing * tile_us * few * words * stalls(half, is_split(problem), entries, strided);
+      rounds * sharing * tile_us * few * words * stalls(half, is_strict(problem), entries, strided);
   const double latency_us = rounds * (p.chunks * kChunkLatency / (p.stages - 1) + kTileLatency);
   const double prologue_us =
       1 + (p.resident ? k_slices * entries * tile.columns / 32 * 50 / kWavefronts : 0);
@@ -172,7 +153,7 @@ double predict_few(const Problem& problem, const Device& device, const GatherPar
   const double weight_parcels = p.weights_copied || p.resident ? 0 : weights * (half ? 2 : 1);
   const double warp_steps = slices * steps / p.teams;
   const double multiplications =
-      slices * entries / p.teams * (tile.columns / 8.0) * (is_split(problem) ? 3 : 1);
+      slices * entries / p.teams * (tile.columns / 8.0) * (is_strict(problem) ? 3 : 1);
   // What the tensor cores of a multiprocessor take for one of these.
   const double rate = (half ? device.mma_f16_per_us : device.mma_tf32_per_us) / device.sm_count;
   const double tensor_us = kWarpPositions * 8 * (half ? 16 : 8) / rate;
@@ -287,9 +268,9 @@ void add_depths(const Problem& problem, const Device& device, GatherChoice choic
         for (choice.stages = 2; choice.stages <= most_stages; ++choice.stages) {
           set_depth(problem, choice, params);
           if (params.units < choice.ranks || (params.shared && params.units > kMostUnits)) continue;
-          if (choice.warps > most_warps(tile, is_split(problem), params.shared)) continue;
+          if (choice.warps > most_warps(tile, is_strict(problem), params.shared)) continue;
           const int registers =
-              registers_of(tile, is_split(problem), params.shared) * 32 * choice.warps;
+              registers_of(tile, is_strict(problem), params.shared) * 32 * choice.warps;
           const int bytes = shared_map(params, tile.columns, tile.slots).total;
           if (bytes > device.smem_optin) {
             if (!choice.resident && choice.stages == 2)
@@ -325,10 +306,10 @@ std::vector<GatherCandidate> gather_candidates(const Problem& problem, const Dev
   const std::vector<int> tap_rows = tap_rows_of(problem);
   Fold folded;
   const int most_folds = fold(problem, folded);
-  for (int row = is_split(problem) ? kFirstSplitTile : 0; row < kTileCount; ++row) {
+  for (int row = is_strict(problem) ? kFirstSplitTile : 0; row < kTileCount; ++row) {
     if (!worth_trying(row, columns, phases)) continue;
     const bool shares = device.most_ranks > 1 && kTiles[row].shares;
-    for (int warps = 4; warps <= most_warps(kTiles[row], is_split(problem), shares); warps += 4)
+    for (int warps = 4; warps <= most_warps(kTiles[row], is_strict(problem), shares); warps += 4)
       for (int teams = 1; teams <= (shares ? warps : 1); teams *= 2)
         for (GatherChoice choice : tile_shapes(extent_h, extent_w, problem.batch, warps / teams)) {
           choice.row = row;
@@ -377,15 +358,12 @@ Decision plan(const Problem& problem, const Device& device) {
     return Decision::decline("no tensor cores with fp32 accumulation of bf16/tf32 (sm_80 and up)");
   if (problem.dtype == DType::f64) return Decision::decline("fp64 is left to direct");
   if (problem.direction == Direction::grad_weight) return weight_plan(problem, device);
-  if (is_split(problem)) {
+  if (is_strict(problem)) {
     // Measured on the H200 against float64 (tests/test_numeric.py, 2026-11-21): three tf32 products keep
     // 22 bits of each product, which is worse than fp32 multiply-adds for short sums and better for long
     // ones, where the rounding of a running sum dominates.
-    const int64_t terms = shortest_sum(problem);
-    if (terms < kLeastSplitTerms)
-      return Decision::decline("strict fp32 sums of " + std::to_string(terms) +
-                               " products, fewer than " + std::to_string(kLeastSplitTerms) +
-                               ", are more accurate on plain multiply-adds");
+    if (std::string reason = sums_too_short(problem, kLeastSplitTerms); !reason.empty())
+      return Decision::decline(reason);
   }
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
   std::string reason = "no tile fits";

@@ -86,7 +86,7 @@ void multiply_fragments(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint
 struct MmaF16 {
   using Element = __half;
   static constexpr int kRow = 16;
-  static constexpr bool kRounds = false;
+  static constexpr bool kSplit = false, kRounds = false;
   static uint32_t round(uint32_t bits) { return bits; }
   static void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     multiply_fragments<Element>(d, a, b0, b1);
@@ -101,13 +101,22 @@ struct MmaBF16 : MmaF16 {
 struct MmaTF32 {
   using Element = float;
   static constexpr int kRow = 8;
-  static constexpr bool kRounds = true;
+  static constexpr bool kSplit = false, kRounds = true;
   static uint32_t round(uint32_t bits) {
     const float value = __uint_as_float(bits);
     return value == value ? bits + 0x1000 : bits;
   }
   static void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     multiply_fragments<Element>(d, a, b0, b1);
+  }
+};
+struct MmaF32x3 : MmaTF32 {
+  static constexpr bool kSplit = true, kRounds = false;
+  static uint32_t round(uint32_t bits) { return bits; }
+  static void split(uint32_t bits, uint32_t& high, uint32_t& low) {
+    const float value = __uint_as_float(bits);
+    high = (bits + 0x1000u) & 0xffffe000u;
+    low = MmaTF32::round(__float_as_uint(value - __uint_as_float(high)));
   }
 };
 

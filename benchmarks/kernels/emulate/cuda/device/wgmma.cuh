@@ -168,4 +168,17 @@ struct WgmmaFetched {
   }
 };
 
+template <int WIDTH>
+struct WgmmaPartial {
+  template <class A>
+  static void add(float (&sum)[WIDTH / 2], const A& a, uint64_t b, bool keep) {
+    if (!keep) std::memset(sum, 0, sizeof sum);
+    if constexpr (std::is_same_v<A, uint64_t>) {
+      Wgmma<float, WIDTH>::add(sum, a, b);
+    } else {
+      WgmmaFetched<float, WIDTH>::add(sum, a, b);
+    }
+  }
+};
+
 }  // namespace convt2d::cuda

@@ -1,0 +1,10 @@
+#include "cuda/hopper/hopper_gather_launch.cuh"
+
+namespace convt2d::cuda::hopper {
+
+void launch_gather_strict(DType, int row, const GatherParams& params, const TensorMaps& maps,
+                          void* stream) {
+  launch_rows<MmaF32x3, 0, kStrictTiles>(row, params, maps, stream);
+}
+
+}  // namespace convt2d::cuda::hopper
