@@ -228,13 +228,18 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
   const double products =
       tile.fetched ? 1 : (tile.channel_rows ? h.taps * w.taps : h.steps * w.steps) / phase_groups;
   std::vector<TileCost> costs;
+  costs.reserve(kMaxShares);
   if (phase_groups > kMaxShares) {
     costs.push_back(tile_cost(problem, p, tile, products));
-  } else {
+  } else {  // many have the same
+    double counts[kMaxShares];
     for (int i = 0; i < p.h.groups; ++i)
-      for (int j = 0; j < p.w.groups; ++j)
-        costs.push_back(
-            tile_cost(problem, p, tile, products_of(p, tile, p.h.group[i], p.w.group[j])));
+      for (int j = 0; j < p.w.groups; ++j) {
+        const size_t known = costs.size();
+        counts[known] = products_of(p, tile, p.h.group[i], p.w.group[j]);
+        const size_t same = std::find(counts, counts + known, counts[known]) - counts;
+        costs.push_back(same < known ? costs[same] : tile_cost(problem, p, tile, counts[known]));
+      }
   }
   share_blocks(device, costs, p);
 
