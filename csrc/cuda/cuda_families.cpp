@@ -12,8 +12,8 @@ namespace convt2d::cuda {
 FamilyList families() {
   static const Family list[] = {
       depthwise_family,  // one input channel a group: bound by memory, so no tile of a GEMM
-      fold_family,    // sm_90a: 16-bit NCHW forward, operands as they lie, taps added up afterwards
-      hopper_family,  // sm_90a's own tensor-core instructions: fp16, bf16, tf32
+      fold_family,  // sm_90a: 16-bit NCHW forward, operands as they lie, taps added up afterwards
+      hopper_family,  // sm_90a's own tensor-core instructions: fp16, bf16, tf32, strict fp32 as 3 x tf32
       igemm_family,   // tensor cores, sm_80 and up: fp16, bf16, tf32, and strict fp32 as 3 x tf32
       direct_family,  // any dtype, strides, geometry and size; declines nothing, so it stays last
   };

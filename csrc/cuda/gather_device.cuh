@@ -27,20 +27,29 @@ __device__ __forceinline__ TileOrigin tile_origin(const Params& p, int tile) {
   return {rest / p.tiles_h * p.tile_n, th * p.tile_h, tw * p.tile_w};
 }
 
-// Which combination of (group, column tile, phases) this block works on, and which of its walkers it is.
+// Which combination of (group, column tile, phases) this block works on, and which of its walkers it is: digits of its
+// number, that of the phases first.
 template <class Params, class Scope>
-__device__ __forceinline__ void read_combination(const Params& p, Scope& at) {
-  int rest = blockIdx.x;
+__device__ __forceinline__ void read_phases(const Params& p, int& rest, Scope& at) {
   at.group_w = rest % p.w.groups;
   rest /= p.w.groups;
   at.group_h = rest % p.h.groups;
   rest /= p.h.groups;
+}
+template <class Params, class Scope>
+__device__ __forceinline__ void read_channels(const Params& p, int rest, Scope& at) {
   at.column_tile = rest % p.column_tiles;
   rest /= p.column_tiles;
   at.group = rest % p.groups;
   at.walker = rest / p.groups;
   at.phases_h = p.h.group[at.group_h].phases;
   at.phases_w = p.w.group[at.group_w].phases;
+}
+template <class Params, class Scope>
+__device__ __forceinline__ void read_combination(const Params& p, Scope& at) {
+  int rest = blockIdx.x;
+  read_phases(p, rest, at);
+  read_channels(p, rest, at);
 }
 
 // What a reduction runs over beside taps and channels, with its strides. Families that have such a thing overload

@@ -290,27 +290,28 @@ __device__ __forceinline__ void multiply_tiles(const NchwWeightParams& p, const 
     if constexpr (tile.strict) {
       barrier_wait(split_barrier(ring), ring.parity);
       multiply_strict<ROW>(sum, start, second, stage, table_of(ring), x);
-    }
+    } else {
 #pragma unroll
-    for (int first = 0; first < (tile.strict ? 0 : kKSlices); first += kAtOnce) {
-      uint32_t word[kAtOnce][tile.instructions][4];
+      for (int first = 0; first < kKSlices; first += kAtOnce) {
+        uint32_t word[kAtOnce][tile.instructions][4];
 #pragma unroll
-      for (int s = 0; s < kAtOnce; ++s) {
-        uint32_t offset[4];
-        find_slice<T>(offset, table_of(ring), first + s);
+        for (int s = 0; s < kAtOnce; ++s) {
+          uint32_t offset[4];
+          find_slice<T>(offset, table_of(ring), first + s);
 #pragma unroll
-        for (int i = 0; i < tile.instructions; ++i)
-          fetch_slice<T>(word[s][i], stage + start[i], second, offset);
+          for (int i = 0; i < tile.instructions; ++i)
+            fetch_slice<T>(word[s][i], stage + start[i], second, offset);
+        }
+        wgmma_fence();
+#pragma unroll
+        for (int s = 0; s < kAtOnce; ++s)
+#pragma unroll
+          for (int i = 0; i < tile.instructions; ++i)
+            WgmmaFetched<T, tile.width>::add(sum[i], word[s][i],
+                                             advance(x, (first + s) * (kKSlice >> 4)));
+        wgmma_commit();
+        wgmma_wait<0>();
       }
-      wgmma_fence();
-#pragma unroll
-      for (int s = 0; s < kAtOnce; ++s)
-#pragma unroll
-        for (int i = 0; i < tile.instructions; ++i)
-          WgmmaFetched<T, tile.width>::add(sum[i], word[s][i],
-                                           advance(x, (first + s) * (kKSlice >> 4)));
-      wgmma_commit();
-      wgmma_wait<0>();
     }
     __syncwarp();  // all lanes have read the table and the patch
     if (threadIdx.x % 32 == 0) barrier_arrive(ring.empty());

@@ -26,18 +26,10 @@ __device__ __forceinline__ Scope scope_of(const GatherParams& p, TileRow tile) {
     at.group_h = share / p.w.groups;
     at.group_w = share - at.group_h * p.w.groups;
   } else {
-    at.group_w = rest % p.w.groups;
-    rest /= p.w.groups;
-    at.group_h = rest % p.h.groups;
-    rest /= p.h.groups;
+    read_phases(p, rest, at);
   }
-  at.column_tile = rest % p.column_tiles;
-  rest /= p.column_tiles;
-  at.group = rest % p.groups;
-  at.walker = rest / p.groups;
+  read_channels(p, rest, at);
   at.walkers = p.walkers[share];
-  at.phases_h = p.h.group[at.group_h].phases;
-  at.phases_w = p.w.group[at.group_w].phases;
   const AxisGroup &gh = p.h.group[at.group_h], &gw = p.w.group[at.group_w];
   at.low_h = gh.offset_low;
   at.low_w = gw.offset_low;

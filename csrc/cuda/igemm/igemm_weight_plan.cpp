@@ -8,6 +8,7 @@
 #include "cuda/cuda_families.h"
 #include "cuda/direct/direct.h"
 #include "cuda/gather_params.h"
+#include "cuda/strict_sums.h"
 #include "cuda/weight_sum.h"
 
 namespace convt2d::cuda::igemm {
@@ -339,8 +340,7 @@ WeightChoice weight_choice_of(const Plan& plan) {
 }
 
 Decision weight_plan(const Problem& problem, const Device& device) {
-  if (problem.dtype == DType::f32 && problem.precision == Precision::ieee)
-    return Decision::decline("grad_weight in strict fp32 is left to direct");
+  if (is_strict(problem)) return Decision::decline("grad_weight in strict fp32 is left to direct");
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
   std::string reason = "no tile fits";
   const std::vector<WeightCandidate> found =
