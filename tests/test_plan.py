@@ -85,7 +85,7 @@ VECTORS = tuple(  # of channels, and taps that hopper's grad_weight has a table 
 FOLDED = tuple(  # whole vectors in a plane of x, rows that a tile holds
     case.name
     for case in CASES
-    if case.kernel in ((3, 3), (4, 4))
+    if case.kernel in ((2, 2), (3, 3), (4, 4))
     and case.stride == (2, 2)
     and case.dilation == (1, 1)
     and case.size[0] * case.size[1] % 8 == 0
@@ -95,7 +95,7 @@ MUST_SERVE = (
     ("depthwise", DEPTHWISE, EVERY_DIRECTION, ("f16", "bf16", "f32", "tf32"), DENSE, BOARDS),
     ("igemm", EVERY_CASE, ("forward",), TENSOR_CORES, EVERY_LAYOUT, ("h200", "h100", "b200")),
     ("hopper", EVERY_CASE, ("forward",), TENSOR_CORES, EVERY_LAYOUT, ("h200", "h100")),
-    ("fold", FOLDED, ("forward",), ("f16", "bf16"), ("nchw",), ("h200", "h100")),
+    ("fold", FOLDED, ("forward",), TENSOR_CORES, ("nchw",), ("h200", "h100")),
     ("hopper", VECTORS, ("grad_weight",), ("f16", "bf16"), ("nhwc",), ("h200", "h100")),
 )
 
@@ -118,6 +118,7 @@ PATCHES = Case("patches_of_4", 8, 192, 192, (30, 37), (4, 4), (4, 4))
 BILINEAR = Case("depthwise", 8, 96, 96, (40, 48), (4, 4), (2, 2), (1, 1), groups=96)
 FEW = Case("two_channels", 4, 2, 2, (64, 80), (4, 4), (2, 2), (1, 1))
 DEEP = Case("deep", 12, 768, 320, (20, 24), (4, 4), (2, 2), (1, 1))
+POINTS = Case("points", 4, 96, 160, (200, 180), (1, 1), (1, 1))
 THIN = Case("to_three", 8, 160, 3, (72, 96), (4, 4), (2, 2), (1, 1))
 # Elsewhere fp32 multiply-adds are as fast as TF32 or nearly, and `direct` may win.
 DATA_CENTRE, HOPPER = ("a100", "h100", "h200", "b200"), ("h100", "h200")
@@ -126,11 +127,13 @@ REGIMES = (
     (BILINEAR, ("f16", "bf16", "f32", "tf32"), EVERY_DIRECTION, DENSE, DATA_CENTRE, "depthwise"),
     (MANY, TENSOR_CORES, ("forward",), DENSE, NOT_HOPPER, "igemm"),
     (MANY, TENSOR_CORES, ("forward",), ("nhwc",), HOPPER, "hopper"),
-    (MANY, ("tf32",), ("forward",), ("nchw",), HOPPER, "hopper"),
     (DEEP, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
     (DEEP, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "hopper"),
-    (DEEP, ("tf32",), ("forward",), DENSE, HOPPER, "hopper"),
-    (THIN, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
+    (DEEP, ("tf32", "f32"), ("forward",), ("nchw",), HOPPER, "fold"),
+    (DEEP, ("tf32",), ("forward",), ("nhwc",), HOPPER, "hopper"),
+    (THIN, ("f16", "bf16", "f32", "tf32"), ("forward",), ("nchw",), HOPPER, "fold"),
+    (SHUFFLE, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "fold"),
+    (POINTS, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "fold"),
     (SAME, TENSOR_CORES, ("forward", "grad_input"), DENSE, NOT_HOPPER, "igemm"),
     (SAME, TENSOR_CORES, ("forward", "grad_input"), DENSE, HOPPER, "hopper"),
     (SHUFFLE, TENSOR_CORES, ("forward",), DENSE, NOT_HOPPER, "igemm"),
@@ -139,9 +142,10 @@ REGIMES = (
     (PATCHES, TENSOR_CORES, ("forward", "grad_input"), DENSE, HOPPER, "hopper"),
     (SAME, ("f32",), ("forward",), ("nchw",), ("a100",), "igemm"),  # three tf32 products
     (SHUFFLE, ("f32",), ("forward",), ("nchw",), NOT_HOPPER, "direct"),  # sums too short for them
-    (MANY, ("f32",), ("forward", "grad_input"), DENSE, HOPPER, "hopper"),
+    (MANY, ("f32",), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),
+    (MANY, ("f32",), ("grad_input",), ("nchw",), HOPPER, "hopper"),
     (SAME, ("f32",), ("forward", "grad_input"), DENSE, HOPPER, "hopper"),
-    (SHUFFLE, ("f32",), ("forward",), DENSE, HOPPER, "hopper"),
+    (SHUFFLE, ("f32",), ("forward",), ("nhwc",), HOPPER, "hopper"),
     (FEW, ("f32", "f64"), ("forward",), ("nchw",), BOARDS, "direct"),
     (MANY, ("f64",), EVERY_DIRECTION, EVERY_LAYOUT, BOARDS, "direct"),
     (MANY, ("f16", "f32"), EVERY_DIRECTION, EVERY_LAYOUT, ("t4",), "direct"),
@@ -277,8 +281,8 @@ def test_hopper_takes_nchw_as_it_lies():
 @needs_cuda_room
 def test_fold_says_why_it_declines():
     for change, words in (
-        ({"kernel": (4, 3)}, "3 x 3 and 4 x 4"),
-        ({"kernel": (5, 5)}, "3 x 3 and 4 x 4"),
+        ({"kernel": (4, 3)}, "2 x 2, 3 x 3 and 4 x 4"),
+        ({"kernel": (5, 5)}, "2 x 2, 3 x 3 and 4 x 4"),
         ({"stride": (2, 1)}, "stride 2"),
         ({"dilation": (1, 2), "output_padding": (0, 1)}, "stride 2"),
         ({"size": (21, 23)}, "not whole vectors"),
@@ -288,7 +292,7 @@ def test_fold_says_why_it_declines():
         assert reason and words in reason, (change, reason)
     for direction, dtype, layout, board, words in (
         ("grad_input", "f16", "nchw", "h200", "forward"),
-        ("forward", "tf32", "nchw", "h200", "16-bit"),
+        ("forward", "f64", "nchw", "h200", "16 or 32 bits"),
         ("forward", "f16", "nhwc", "h200", "NCHW"),
         ("forward", "f16", "nchw", "b200", "wgmma"),
     ):
@@ -330,9 +334,9 @@ def test_short_sums_of_strict_fp32_are_left_to_plain_multiply_adds():
     for channels, served in ((63, False), (64, True)):
         case = Case("short", 8, channels, 64, (64, 64), (2, 2), (2, 2))
         text = explain(case, "forward", "f32", "nchw", "h200")
-        assert (chosen(text) == "hopper") == served, text
-        if not served:
-            assert "fewer than 64" in refusal(text, "hopper"), text
+        assert (chosen(text) == "fold") == served, text
+        for family in ("fold", "hopper"):
+            assert served or "fewer than 64" in refusal(text, family), text
 
 
 @needs_cuda_room

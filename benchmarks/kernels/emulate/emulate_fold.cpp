@@ -1,6 +1,6 @@
 // The fold kernel on a CPU, to the bit, in random schedules.
 //
-//   emulate_fold CASES TYPE SEED PLANS [NAME]     TYPE: fp16, bf16
+//   emulate_fold CASES TYPE SEED PLANS [NAME]     TYPE: fp16, bf16, tf32, fp32
 //
 // As emulate.cpp does for hopper: PLANS plans of each case at random, on integers.
 #include <algorithm>
@@ -38,10 +38,12 @@ void run(int row, const fold::Params& params, const fold::Maps& maps,
 }
 
 template <class T>
-bool check(const Case& one, int random_plans) {
+bool check(const Case& one, Precision precision, int random_plans) {
+  constexpr int kRows = sizeof(T) == 4 ? fold::kTileCount : fold::kFirstStrict;
   Problem p = one.problem;
   p.direction = Direction::fwd;
   p.dtype = dtype_of<T>;
+  p.precision = precision;
   std::string reason;
   std::vector<Plan> plans = fold::plans(p, invented_device("h200"), reason);
   if (plans.empty()) {
@@ -75,8 +77,8 @@ bool check(const Case& one, int random_plans) {
     std::memset(y.data(), 0xff, y.size() * sizeof(T));
     tensor_boxes.clear();
     const fold::Params params = fold::params_of(p, plan, a);
-    run<T>(plan.row, params, fold::maps_of(params, a),
-           std::make_integer_sequence<int, fold::kTileCount>());
+    run<T>(plan.row, params, fold::maps_of(params, fold::kTiles[plan.row], a),
+           std::make_integer_sequence<int, kRows>());
     const int64_t differ = differences(y, expected);
     if (differ == 0) continue;
     ++wrong;
@@ -98,6 +100,9 @@ int main(int count, char** arguments) {
   const int plans = std::atoi(arguments[4]);
   return check_cases(arguments[1], Layout::nchw, count > 5 ? arguments[5] : "", [&](Case one) {
     if (emulate::random() % 4 == 0) one.problem.w_layout = Layout::nhwc;
-    return type == "fp16" ? check<__half>(one, plans) : check<__nv_bfloat16>(one, plans);
+    if (type == "fp32") return check<float>(one, Precision::ieee, plans);
+    if (type == "tf32") return check<float>(one, Precision::tf32, plans);
+    return type == "fp16" ? check<__half>(one, Precision::ieee, plans)
+                          : check<__nv_bfloat16>(one, Precision::ieee, plans);
   });
 }

@@ -1,7 +1,11 @@
 // The second half of the fold kernel: outputs collect their products in shared memory, wait there or go to memory.
 #pragma once
 
+#include <type_traits>
+
+#include "cuda/device/memory.cuh"
 #include "cuda/device/mma.cuh"
+#include "cuda/fold/fold_plain.cuh"
 #include "cuda/fold/fold_scope.cuh"
 
 namespace convt2d::cuda::fold {
@@ -12,6 +16,16 @@ struct Rows {
   uint32_t products, bias;
   uint32_t carried_from, carried_to;  // sums that wait: of the tile before, for the next
 };
+
+// Two neighbours of a row, at a multiple of their size.
+template <class T>
+__device__ __forceinline__ void store_pair(T* to, float left, float right) {
+  if constexpr (is_word<T>) {
+    store_words(to, __float_as_uint(left), __float_as_uint(right));
+  } else {
+    *reinterpret_cast<uint32_t*>(to) = pack<T>(left, right);
+  }
+}
 
 // A lane's position in a pair of rows, 2 i and 2 i + 1 of those that a tile meets.
 struct Spot {
@@ -42,6 +56,7 @@ __device__ __forceinline__ void add_taps(uint32_t products, float (&sum)[2][2][S
 template <class T>
 struct Reached {
   T* y;                               // of row 0 and the first channel
+  int from_row;                       // that row
   uint32_t products;                  // that land on row 0, of tap 0 and the first channel
   int plane, image;                   // elements of y from one to the next
   int first, carried, done, touched;  // rows: from this on; below this
@@ -58,6 +73,7 @@ __device__ __forceinline__ Reached<T> reached(const Params& p, const Item& item,
   all.y = static_cast<T*>(p.destination) + (int64_t{item.n} * all.image + rows.channel * all.plane +
                                             now.from_row * p.y_w + 2 * item.first_position);
   all.products = rows.products + ((p.pad_w >> 1) - p.low_w) * 4;
+  all.from_row = now.from_row;
   all.first = now.first_out - now.from_row;
   all.carried = max(now.carried, now.from_row) - now.from_row;
   all.done = now.done - now.from_row;
@@ -68,8 +84,9 @@ __device__ __forceinline__ Reached<T> reached(const Params& p, const Item& item,
   return all;
 }
 
-template <class T, int KERNEL, int PITCH, bool ODD, int SPOTS>
-__device__ __forceinline__ void collect_spots(const Params& p, const Reached<T>& all, int rows_of_x,
+template <class T, int KERNEL, int PITCH, bool ODD, bool STRICT, int SPOTS>
+__device__ __forceinline__ void collect_spots(const Params& p, const Item& item,
+                                              const Reached<T>& all, int rows_of_x,
                                               const Rows& rows, int c, const Spot& at) {
   const int row = 2 * at.i, step = p.row_pitch * 4;
   const uint32_t products = all.products + c * (KERNEL * KERNEL * PITCH * 4) +
@@ -104,8 +121,18 @@ __device__ __forceinline__ void collect_spots(const Params& p, const Reached<T>&
         for (int e = 0; e < 2; ++e)
           store_shared_4(rows.carried_to + waits + (2 * (f - all.to) + e) * step + s * 128,
                          __float_as_uint(sum[f][e][s]));
-      } else if (p.packed) {
-        *reinterpret_cast<uint32_t*>(to) = pack<T>(sum[f][0][s], sum[f][1][s]);
+        continue;
+      }
+      if constexpr (STRICT) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e)
+          if (!is_finite(sum[f][e][s]))
+            sum[f][e][s] =
+                plain_output(p, item.n + at.image, rows.channel + c, all.from_row + row + f,
+                             2 * (item.first_position + at.q + s * 32) + e);
+      }
+      if (p.packed) {
+        store_pair(to, sum[f][0][s], sum[f][1][s]);
       } else {
         to[0] = Numeric<T>::narrow(sum[f][0][s]);
         // The last pair of a row of odd length has but one.
@@ -116,7 +143,7 @@ __device__ __forceinline__ void collect_spots(const Params& p, const Reached<T>&
   }
 }
 
-template <class T, int KERNEL, int PITCH, bool ODD>
+template <class T, int KERNEL, int PITCH, bool ODD, bool STRICT>
 __device__ __forceinline__ void collect_pairs(const Params& p, const Item& item, const Moment& now,
                                               const Rows& rows, int warp, int warps) {
   if (rows.count <= 0) return;
@@ -139,10 +166,10 @@ __device__ __forceinline__ void collect_pairs(const Params& p, const Item& item,
     while (at.q - q < all.positions) {
       at.exists = exists && at.q < all.positions;
       if (at.q - q + 32 < all.positions) {
-        collect_spots<T, KERNEL, PITCH, ODD, 2>(p, all, now.rows, rows, c, at);
+        collect_spots<T, KERNEL, PITCH, ODD, STRICT, 2>(p, item, all, now.rows, rows, c, at);
         at.q += 64;
       } else {
-        collect_spots<T, KERNEL, PITCH, ODD, 1>(p, all, now.rows, rows, c, at);
+        collect_spots<T, KERNEL, PITCH, ODD, STRICT, 1>(p, item, all, now.rows, rows, c, at);
         at.q += 32;
       }
     }
@@ -151,16 +178,26 @@ __device__ __forceinline__ void collect_pairs(const Params& p, const Item& item,
 }
 
 // All outputs that the products of a block of rows land on, by `warps` warps, of which this is number `warp`.
-template <class T, int PITCH>
+template <class T, int PITCH, bool STRICT>
 __device__ __forceinline__ void collect(const Params& p, const Item& item, const Moment& now,
                                         const Rows& rows, int warp, int warps) {
-  const bool odd = p.pad_w % 2 != 0;
-  if (p.kernel == 3) {
-    odd ? collect_pairs<T, 3, PITCH, true>(p, item, now, rows, warp, warps)
-        : collect_pairs<T, 3, PITCH, false>(p, item, now, rows, warp, warps);
+  const auto with = [&](auto kernel, auto odd) {
+    collect_pairs<T, decltype(kernel)::value, PITCH, decltype(odd)::value, STRICT>(
+        p, item, now, rows, warp, warps);
+  };
+  const auto of = [&](auto kernel) {
+    if (p.pad_w % 2 != 0) {
+      with(kernel, std::true_type());
+    } else {
+      with(kernel, std::false_type());
+    }
+  };
+  if (p.kernel == 2) {
+    of(std::integral_constant<int, 2>());
+  } else if (p.kernel == 3) {
+    of(std::integral_constant<int, 3>());
   } else {
-    odd ? collect_pairs<T, 4, PITCH, true>(p, item, now, rows, warp, warps)
-        : collect_pairs<T, 4, PITCH, false>(p, item, now, rows, warp, warps);
+    of(std::integral_constant<int, 4>());
   }
 }
 

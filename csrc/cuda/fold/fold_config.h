@@ -4,20 +4,24 @@
 //
 //   products[(co, tap), pixel] = sum over ci of w[ci][(co, tap)] * x[ci][pixel]
 //
-// Both operands lie in memory as rows of what is not reduced (NCHW), and so they come to shared memory, swizzled; the
-// tensor core turns them. What makes it a transposed convolution is done afterwards: products go to shared memory, and
-// each output collects those that land on it, from above to below, taps of a row in a fixed order.
+// Both operands lie in memory as rows of what is not reduced (NCHW), and so they come to shared memory, swizzled. Numbers
+// of 16 bits the tensor core turns; words it cannot, so threads fetch weights into registers, and x is turned where it lies
+// (fold_words.cuh). What makes it a transposed convolution is done afterwards: products go to shared memory, and each
+// output collects those that land on it, from above to below, taps of a row in a fixed order.
 //
-//   weights    [block of 64 rows][channel][128 B of rows]
-//   x          [64 pixels][channel][128 B]
+//   weights    [line of rows][channel][128 B]
+//   x          16 bits: [64 pixels][channel][128 B]; words: [8 channels][32 pixels][channel][128 B]
 //   products   [row of a block][pixel, with zeros where a row of x ends]
 //
-// A row is an (output channel, tap); a block of 64 has as many whole channels as fit. The kernels are 3 x 3 and 4 x 4,
-// the stride is 2. A block of threads walks x downwards, a tile of whole rows (or a strip of one row) at a time; sums of
+// A row is an (output channel, tap); a block of 64 has as many whole channels as fit. The kernels are 2 x 2 to 4 x 4, the
+// stride is 2. A block of threads walks x downwards, a tile of whole rows (or a strip of one row) at a time; sums of
 // outputs that later rows of x will add to wait in shared memory (`carried`).
 //
 // An item is a piece of work that no other block's sums depend on: some rows of x, a strip of columns, an image or a few
 // small ones. It starts with the rows above its own that reach into its outputs.
+//
+// Flat: where the kernel is its stride, 1 x 1 or 2 x 2, an output is one product, which goes to memory from its register
+// (fold_flat.cuh). A tile is a run of pixels, whatever rows they are in: a strip of a plane of one row.
 #pragma once
 
 #include <cuda.h>
@@ -35,24 +39,39 @@ constexpr int kStride = 2;
 // other pixels of the same tile (1). Sums of a thread: row_blocks * width / 2.
 struct Tile {
   int row_groups, row_blocks, width;
+  bool strict = false;  // fp32 as it is, not TF32
 };
-constexpr Tile kTiles[] = {{2, 2, 128}, {2, 1, 128}, {1, 1, 128}};
-constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
+constexpr Tile kTiles[] = {
+    {2, 2, 128}, {2, 1, 128}, {1, 1, 128}, {2, 1, 128, true}, {1, 1, 128, true}};
+constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]), kFirstStrict = 3;
 
-constexpr int kGroups = 2, kConsumers = 128 * kGroups, kThreads = kConsumers + 128;
-constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;
+// Of the last warpgroup, one thread asks the copy engine; three warps turn words.
+constexpr int kGroups = 2, kConsumers = 128 * kGroups, kThreads = kConsumers + 128, kTurners = 3;
+// Of numbers of so many bytes: words need registers to be turned.
+CONVT2D_HOST_DEVICE constexpr int consumer_registers(int bytes) { return bytes == 4 ? 216 : 232; }
+CONVT2D_HOST_DEVICE constexpr int producer_registers(int bytes) { return bytes == 4 ? 72 : 40; }
 CONVT2D_HOST_DEVICE constexpr int parts(Tile tile) { return kGroups / tile.row_groups; }
 
-constexpr int kRows = 64;         // of an instruction
-constexpr int kLine = 128;        // bytes of rows or pixels of one channel
-constexpr int kLineNumbers = 64;  // of 16 bits
-constexpr int kSlice = 16;        // channels of an instruction
+constexpr int kRows = 64;   // of an instruction
+constexpr int kLine = 128;  // bytes of rows or pixels of one channel
 constexpr int kMostStages = 8;
+constexpr int kRegionChannels = 8;  // of words that are turned together
+constexpr int kRegion = kRegionChannels * kLine;
+
+// Of numbers of so many bytes: in a line; channels of an instruction; in 16 bytes, at multiples of which copies start.
+CONVT2D_HOST_DEVICE constexpr int line_numbers(int bytes) { return kLine / bytes; }
+CONVT2D_HOST_DEVICE constexpr int slice_channels(int bytes) { return 32 / bytes; }
+CONVT2D_HOST_DEVICE constexpr int vector_numbers(int bytes) { return 16 / bytes; }
 
 CONVT2D_HOST_DEVICE constexpr int tile_pixels(Tile tile) { return tile.width * parts(tile); }
-CONVT2D_HOST_DEVICE constexpr int tile_lines(Tile tile) { return tile_pixels(tile) / kLineNumbers; }
 CONVT2D_HOST_DEVICE constexpr int row_blocks(Tile tile) {
   return tile.row_groups * tile.row_blocks;
+}
+CONVT2D_HOST_DEVICE constexpr int tile_lines(Tile tile, int bytes) {
+  return tile_pixels(tile) / line_numbers(bytes);
+}
+CONVT2D_HOST_DEVICE constexpr int weight_lines(Tile tile, int bytes) {
+  return row_blocks(tile) * kRows / line_numbers(bytes);
 }
 // Floats of a row of products: a multiple of 32 banks and 8, so that the four rows that half a warp stores lie in
 // different ones.
@@ -64,17 +83,21 @@ struct Params {
   void* destination;
   const void* bias;
   const void* weight;
+  const void* source;
   int32_t weight_stride[4];
   int32_t batch, groups, reduce, columns;  // channels of one group
   int32_t x_h, x_w, y_h, y_w;
   int32_t kernel, pad_h, pad_w;
+  int32_t number_bytes;
   int32_t depth, chunks;  // channels of a chunk
+  int32_t box_chunks;     // whose x can come as one box
   int32_t stages;
   int32_t resident;                 // the weights come once and stay
   int32_t row_channels;             // output channels of 64 rows
   int32_t column_blocks;            // blocks side by side
   int32_t tile_rows;                // rows of x; more than one: whole ones
-  int32_t tile_images;              // more than one: whole ones, 64 pixels apart
+  int32_t tile_images;              // more than one: whole ones
+  int32_t image_lines;              // of each of them; of the tile, if it is no whole image
   int32_t strips, strip_positions;  // pairs of outputs of a row
   int32_t segments, segment_rows;   // of x
   int32_t reach_rows;               // rows of x above its own that an item starts with
@@ -83,27 +106,36 @@ struct Params {
   int32_t rows_apart;    // pairs of rows of y from one image of a tile to the next
   int32_t carried_rows;  // of y
   int32_t items, walkers;
+  int32_t
+      ranks;  // blocks of a cluster: the same weights, which each of them copies to all, and items side by side
   uint32_t rows_apart_magic;
+  int32_t flat;
+  int32_t row_w;  // flat: pixels of a row of x
+  uint32_t row_magic;
   int32_t paired;     // pixels of a pair are neighbours among the products too
   int32_t packed;     // so are outputs, in a word
   int32_t row_shift;  // 2^row_shift lanes are side by side in a row
   int32_t weights_at, stages_at, products_at, carried_at, shared_bytes;
 };
 
-// What the copy engine is told.
+// What the copy engine is told: boxes of all that a stage has, and of one line.
 struct Maps {
-  CUtensorMap x, w;
+  CUtensorMap x, w, x_line, w_line;
 };
 
 CONVT2D_HOST_DEVICE int taps(const Params& p) { return p.kernel * p.kernel; }
 CONVT2D_HOST_DEVICE int weight_bytes(const Params& p, Tile tile) {  // of a chunk
-  return row_blocks(tile) * p.depth * kLine;
+  return row_blocks(tile) * kRows * p.depth * p.number_bytes;
 }
 CONVT2D_HOST_DEVICE int x_bytes(const Params& p, Tile tile) {
-  return tile_lines(tile) * p.depth * kLine;
+  return tile_pixels(tile) * p.depth * p.number_bytes;
+}
+// Strict fp32: x twice, as its numbers' upper halves and what these leave.
+CONVT2D_HOST_DEVICE int low_bytes(const Params& p, Tile tile) {
+  return tile.strict ? x_bytes(p, tile) : 0;
 }
 CONVT2D_HOST_DEVICE int stage_bytes(const Params& p, Tile tile) {
-  return x_bytes(p, tile) + (p.resident ? 0 : weight_bytes(p, tile));
+  return x_bytes(p, tile) + low_bytes(p, tile) + (p.resident ? 0 : weight_bytes(p, tile));
 }
 CONVT2D_HOST_DEVICE int block_channels(const Params& p, Tile tile) {
   return row_blocks(tile) * p.row_channels;
@@ -115,7 +147,7 @@ CONVT2D_HOST_DEVICE int carried_step(const Params& p) {
 CONVT2D_HOST_DEVICE int carried_bytes(const Params& p) { return p.row_channels * carried_step(p); }
 
 // Shared memory: barriers, the bias, and what has its place in Params.
-constexpr int kBiasAt = 16 * kMostStages, kHeader = 1024;
-static_assert(kBiasAt + 4 * (kRows / 9) * 4 <= kHeader);
+constexpr int kTurnedAt = 16 * kMostStages, kBiasAt = kTurnedAt + 8 * kMostStages, kHeader = 2048;
+static_assert(kBiasAt + 4 * kRows * 4 <= kHeader);
 
 }  // namespace convt2d::cuda::fold

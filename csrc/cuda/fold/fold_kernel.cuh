@@ -1,7 +1,7 @@
 // The fold kernel; fold_config.h draws the tiling.
 //
 // One thread asks the copy engine for the chunks of a block's tiles, in a ring of stages: `full` ends a phase when a
-// stage has arrived, `empty` when every warp that multiplies has read it. A warpgroup that has multiplied a tile puts
+// stage has arrived, `empty` when every warp that multiplies has read it; of words, `turned` when x has been turned. A warpgroup that has multiplied a tile puts
 // its products into shared memory, a block of rows at a time, and collects the outputs; meanwhile the other one may multiply.
 #pragma once
 
@@ -11,6 +11,8 @@
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/fold/fold_collect.cuh"
+#include "cuda/fold/fold_flat.cuh"
+#include "cuda/fold/fold_words.cuh"
 
 namespace convt2d::cuda::fold {
 
@@ -18,32 +20,42 @@ namespace convt2d::cuda::fold {
 template <class T, int ROW>
 __device__ __forceinline__ void bring_weights(const Params& p, const Scope& at, uint32_t shared) {
   constexpr Tile tile = kTiles[ROW];
+  constexpr int kNumbers = 4 / int(sizeof(T)), kLineRows = line_numbers(sizeof(T));
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const T* const first = static_cast<const T*>(p.weight) +
                          static_cast<int64_t>(at.group) * p.reduce * p.weight_stride[0];
-  for (int block = 0; block < row_blocks(tile); ++block) {
-    int from[2];  // elements from the input channel's first; negative: a row that is none
+  for (int line = 0; line < weight_lines(tile, sizeof(T)); ++line) {
+    int from[kNumbers];  // elements from the input channel's first; negative: a row that is none
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int row = 2 * lane + i, inside = row / taps(p), tap = row - inside * taps(p);
-      const int channel = first_channel(p, tile, at, block) + inside;
-      from[i] = inside < p.row_channels && channel < p.columns
+    for (int i = 0; i < kNumbers; ++i) {
+      // Words are rows of one run; blocks of 16 bits have lines of their own.
+      const int row = (is_word<T> ? line * kLineRows : 0) + kNumbers * lane + i;
+      const int inside = row / taps(p), tap = row - inside * taps(p);
+      const int channel = first_channel(p, tile, at, is_word<T> ? 0 : line) + inside;
+      from[i] = (is_word<T> || inside < p.row_channels) && channel < p.columns
                     ? channel * p.weight_stride[1] + tap / p.kernel * p.weight_stride[2] +
                           tap % p.kernel * p.weight_stride[3]
                     : -1;
     }
 #pragma unroll 4
-    for (int line = warp; line < p.chunks * p.depth; line += kThreads / 32) {
-      const int chunk = line / p.depth, inside = line - chunk * p.depth;
-      const T* const channel = first + int64_t{line} * p.weight_stride[0];
-      float number[2];
+    for (int c = warp; c < p.chunks * p.depth; c += kThreads / 32) {
+      const int chunk = c / p.depth, inside = c - chunk * p.depth;
+      const T* const channel = first + int64_t{c} * p.weight_stride[0];
+      float number[kNumbers];
 #pragma unroll
-      for (int i = 0; i < 2; ++i)
-        number[i] = line < p.reduce && from[i] >= 0 ? load(channel + from[i]) : 0.f;
+      for (int i = 0; i < kNumbers; ++i)
+        number[i] = c < p.reduce && from[i] >= 0 ? load(channel + from[i]) : 0.f;
       uint32_t to = shared + p.weights_at + chunk * weight_bytes(p, tile) +
-                    (block * p.depth + inside) * kLine + lane * 4;
+                    (line * p.depth + inside) * kLine + lane * 4;
       to ^= (to >> 7 & 7) << 4;
-      store_shared_4(to, pack<T>(number[0], number[1]));
+      uint32_t word;
+      if constexpr (is_word<T>) {
+        word = __float_as_uint(number[0]);
+        if constexpr (!tile.strict) word = MmaTF32::round(word);
+      } else {
+        word = pack<T>(number[0], number[1]);
+      }
+      store_shared_4(to, word);
     }
   }
 }
@@ -62,41 +74,92 @@ __device__ __forceinline__ void bring_bias(const Params& p, const Scope& at, uin
   }
 }
 
-template <int ROW>
-__device__ __forceinline__ void bring_tiles(const Params& p, const Maps& maps, const Scope& at,
-                                            StageRing& ring) {
+// How many chunks come as one box, which must not reach beyond the tensor's end: `behind` numbers are between what a box
+// has of the first channel and that end. Later chunks come line by line, with zeros for what there is not.
+__device__ __forceinline__ int whole_chunks(const Params& p, int channel_numbers, int64_t behind) {
+  if (int64_t{p.reduce - 1} * channel_numbers <= behind) return p.chunks;
+  return behind < 0 ? 0 : static_cast<int>(behind / channel_numbers + 1) / p.depth;
+}
+
+// A chunk's weights, line by line: those of words are one run, blocks of 16 bits start anew.
+template <class T, int ROW>
+__device__ __forceinline__ void bring_weight_lines(const Params& p, const Maps& maps,
+                                                   const Scope& at, int chunk, uint32_t to,
+                                                   uint32_t full) {
   constexpr Tile tile = kTiles[ROW];
-  for (int i = at.walker; i < p.items; i += p.walkers) {
-    const Item item = item_of(p, i);
-    for (int row = item.first_row; row < item.end_row; row += p.tile_rows) {
-      const int pixel = row * p.x_w + (p.strips > 1 ? item.first_position + p.low_w : 0);
-      for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
-        barrier_wait(ring.empty(), ring.parity ^ 1);
-        barrier_expect(ring.full(), ring.bytes);
-        uint32_t to = ring.stage();
-        for (int line = 0; line < tile_lines(tile); ++line, to += p.depth * kLine) {
-          const bool images = p.tile_images > 1;
-          copy_box(to, &maps.x, ring.full(), images ? 0 : pixel + line * kLineNumbers,
-                   chunk * p.depth, at.group, item.n + (images ? line : 0));
-        }
-        if (p.resident) continue;
-        for (int block = 0; block < row_blocks(tile); ++block, to += p.depth * kLine) {
-          const int channel = first_channel(p, tile, at, block);
-          copy_box(to, &maps.w, ring.full(), channel * taps(p) - lead(p, channel), chunk * p.depth,
-                   at.group, 0);
-        }
-      }
-    }
+  for (int line = 0; line < weight_lines(tile, sizeof(T)); ++line, to += p.depth * kLine) {
+    const int column = first_channel(p, tile, at, is_word<T> ? 0 : line);
+    const int row = column * taps(p) - lead(p, column);
+    copy_box(to, &maps.w_line, full, row + (is_word<T> ? line * line_numbers(sizeof(T)) : 0),
+             chunk * p.depth, at.group, 0);
   }
 }
 
+// A chunk of x, line by line.
 template <class T, int ROW>
-using Sums = float[kTiles[ROW].row_blocks][kTiles[ROW].width / 2];
+__device__ __forceinline__ void bring_pixel_lines(const Params& p, const Maps& maps, int plane,
+                                                  int pixel, int chunk, uint32_t to,
+                                                  uint32_t full) {
+  constexpr int kNumbers = line_numbers(sizeof(T)), kLines = tile_lines(kTiles[ROW], sizeof(T));
+  const int channels = is_word<T> ? kRegionChannels : p.depth, bytes = channels * kLine;
+  for (int c = 0; c < p.depth; c += channels, to += kLines * bytes)
+    for (int image = 0; image < p.tile_images; ++image)
+      for (int line = 0; line < p.image_lines; ++line)
+        copy_box(to + (image * p.image_lines + line) * bytes, &maps.x_line, full,
+                 pixel + line * kNumbers, chunk * p.depth + c, plane + image * p.groups, 0);
+}
+
+template <class T, int ROW>
+__device__ __forceinline__ void bring_tiles(const Params& p, const Maps& maps, const Scope& at,
+                                            StageRing& ring) {
+  constexpr Tile tile = kTiles[ROW];
+  const int plane = p.x_h * p.x_w, rows = p.columns * taps(p);
+  const uint32_t weights_at = x_bytes(p, tile) + low_bytes(p, tile);
+  const uint32_t bytes =
+      p.tile_images * p.image_lines * p.depth * kLine + (p.resident ? 0 : weight_bytes(p, tile));
+  const int column = first_channel(p, tile, at, 0), first_row = column * taps(p) - lead(p, column);
+  const int whole_weights = is_word<T>
+                                ? whole_chunks(p, rows,
+                                               int64_t{p.groups - at.group} * p.reduce * rows -
+                                                   (first_row + row_blocks(tile) * kRows))
+                                : 0;
+  // The box's axis that goes by chunks: eights of channels, or channels.
+  const int step = is_word<T> ? p.depth / kRegionChannels : p.depth,
+            first_step = is_word<T> ? at.group * p.reduce / kRegionChannels : 0;
+  for_tiles(p, at, [&](const Item& item, int row) {
+    const int pixel = row * p.x_w + (p.strips > 1 ? item.first_position + p.low_w : 0);
+    const int last = min(item.n + p.tile_images, p.batch) * p.groups - p.groups + at.group;
+    const int whole =
+        pixel < 0 ? 0
+                  : min(p.box_chunks,
+                        whole_chunks(p, plane,
+                                     int64_t{p.batch * p.groups - last} * p.reduce * plane -
+                                         (pixel + p.image_lines * line_numbers(sizeof(T)))));
+    for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
+      const uint32_t to = ring.stage(), full = ring.full();
+      barrier_wait(ring.empty(), ring.parity ^ 1);
+      barrier_expect(full, bytes);
+      if (chunk < whole) {
+        const int at_step = first_step + chunk * step;
+        copy_box(to, &maps.x, full, pixel, is_word<T> ? 0 : at_step, 0, item.n,
+                 is_word<T> ? at_step : at.group);
+      } else {
+        bring_pixel_lines<T, ROW>(p, maps, item.n * p.groups + at.group, pixel, chunk, to, full);
+      }
+      if (chunk < whole_weights && !p.resident) {
+        copy_box(to + weights_at, &maps.w, full, first_row, chunk * p.depth, 0, at.group);
+      } else if (!p.resident) {
+        bring_weight_lines<T, ROW>(p, maps, at, chunk, to + weights_at, full);
+      }
+    }
+  });
+}
 
 template <class T, int ROW, int SLICES>
 __device__ __forceinline__ void multiply_slices(const Params& p, uint64_t w, uint64_t x,
-                                                Sums<T, ROW>& sum) {
+                                                Sums<ROW>& sum) {
   constexpr Tile tile = kTiles[ROW];
+  constexpr int kSlice = slice_channels(sizeof(T));
 #pragma unroll
   for (int slice = 0; slice < SLICES; ++slice)
 #pragma unroll
@@ -106,11 +169,12 @@ __device__ __forceinline__ void multiply_slices(const Params& p, uint64_t w, uin
           advance(x, slice * (kSlice * kLine >> 4)));
 }
 
-// The products of a tile.
+// The products of a tile of 16-bit numbers.
 template <class T, int ROW>
 __device__ __forceinline__ void multiply(const Params& p, uint32_t shared, StageRing& ring,
-                                         Sums<T, ROW>& sum) {
+                                         Sums<ROW>& sum) {
   constexpr Tile tile = kTiles[ROW];
+  constexpr int kLineNumbers = line_numbers(sizeof(T)), kSlice = slice_channels(sizeof(T));
   const int group = threadIdx.x / 128, row_group = group / parts(tile), part = group % parts(tile);
   const uint64_t layout = turned_layout(kLine, p.depth * kLine);
   clear(sum);
@@ -169,6 +233,22 @@ __device__ __forceinline__ void put_products(const Params& p, uint32_t products,
     }
 }
 
+template <int ROW>
+__device__ __forceinline__ void consume_flat(const Params& p, const Scope& at, uint32_t shared,
+                                             StageRing& ring) {
+  Places<ROW> weights;
+  find_weights<ROW>(p, at, weights);
+  for_tiles(p, at, [&](const Item& item, int) {
+    Sums<ROW> sum;
+    multiply_words<ROW>(p, shared, weights, ring, sum);
+    if (p.kernel == 2) {
+      store_flat<ROW, 2>(p, at, item, shared, sum);
+    } else {
+      store_flat<ROW, 1>(p, at, item, shared, sum);
+    }
+  });
+}
+
 template <class T, int ROW>
 __device__ __forceinline__ void consume(const Params& p, const Scope& at, uint32_t shared,
                                         StageRing& ring) {
@@ -177,6 +257,8 @@ __device__ __forceinline__ void consume(const Params& p, const Scope& at, uint32
   const int group = threadIdx.x / 128, row_group = group / parts(tile);
   const int member = threadIdx.x % kMembers, barrier = 1 + row_group;
   const uint32_t products = shared + p.products_at + row_group * product_bytes(tile);
+  Places<ROW> weights;
+  if constexpr (is_word<T>) find_weights<ROW>(p, at, weights);
   uint32_t place[tile.width / 8];
   for (int i = at.walker; i < p.items; i += p.walkers) {
     const Item item = item_of(p, i);
@@ -194,8 +276,12 @@ __device__ __forceinline__ void consume(const Params& p, const Scope& at, uint32
     }
     int turn = 0;
     for (int first = item.first_row; first < item.end_row; first += p.tile_rows, turn ^= 1) {
-      Sums<T, ROW> sum;
-      multiply<T, ROW>(p, shared, ring, sum);
+      Sums<ROW> sum;
+      if constexpr (is_word<T>) {
+        multiply_words<ROW>(p, shared, weights, ring, sum);
+      } else {
+        multiply<T, ROW>(p, shared, ring, sum);
+      }
       const Moment now = moment_of(p, item, first);
 #pragma unroll
       for (int b = 0; b < tile.row_blocks; ++b) {
@@ -204,10 +290,10 @@ __device__ __forceinline__ void consume(const Params& p, const Scope& at, uint32
         const int block = row_group * tile.row_blocks + b;
         const int channel = first_channel(p, tile, at, block);
         const uint32_t carried = shared + p.carried_at + block * 2 * carried_bytes(p);
-        collect<T, pitch(tile)>(
+        collect<T, pitch(tile), tile.strict>(
             p, item, now,
             {at.group * p.columns + channel, min(p.row_channels, p.columns - channel),
-             products + lead(p, channel) * pitch(tile) * 4,
+             products + (is_word<T> ? 0 : lead(p, channel)) * pitch(tile) * 4,
              shared + kBiasAt + block * p.row_channels * 4, carried + turn * carried_bytes(p),
              carried + (turn ^ 1) * carried_bytes(p)},
             member / 32, kMembers / 32);
@@ -229,17 +315,24 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x < p.stages) {
     barrier_init(ring.barriers + threadIdx.x * 16, 1);
     barrier_init(ring.barriers + threadIdx.x * 16 + 8, kConsumers / 32);
+    barrier_init(ring.barriers + kTurnedAt + threadIdx.x * 8, kTurners);
   }
   bring_bias<T, ROW>(p, at, shared);
   if (p.resident) bring_weights<T, ROW>(p, at, shared);
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
   if (threadIdx.x >= kConsumers) {
-    fewer_registers<kProducerRegisters>();
-    if (threadIdx.x == kConsumers) bring_tiles<ROW>(p, maps, at, ring);
+    fewer_registers<producer_registers(sizeof(T))>();
+    if (threadIdx.x == kConsumers) bring_tiles<T, ROW>(p, maps, at, ring);
+    if constexpr (is_word<T>)
+      if (threadIdx.x >= kThreads - kTurners * 32) turn_tiles<ROW>(p, at, ring);
   } else {
-    more_registers<kConsumerRegisters>();
-    consume<T, ROW>(p, at, shared, ring);
+    more_registers<consumer_registers(sizeof(T))>();
+    if (is_word<T> && p.flat) {
+      if constexpr (is_word<T>) consume_flat<ROW>(p, at, shared, ring);
+    } else {
+      consume<T, ROW>(p, at, shared, ring);
+    }
   }
 #endif
 }

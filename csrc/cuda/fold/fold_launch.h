@@ -1,12 +1,13 @@
-// fold's kernel, as the host calls it.
+// fold's kernels, as the host calls them.
 #pragma once
 
 #include "cuda/fold/fold_config.h"
 
 namespace convt2d::cuda::fold {
 
-// fold_kernel.cu
-void launch_kernel(DType dtype, int row, const Params& params, const Maps& maps, int64_t blocks,
-                   void* stream);
+using Launch = void(DType dtype, int row, const Params& params, const Maps& maps, int64_t blocks,
+                    void* stream);
+Launch launch_halves;  // fold_kernel.cu
+Launch launch_words;   // fold_kernel_words.cu
 
 }  // namespace convt2d::cuda::fold

@@ -7,26 +7,41 @@
 
 #include "core/phases.h"
 #include "cuda/gather_params.h"
+#include "cuda/strict_sums.h"
 #include "cuda/tensor_map.h"
 
 namespace convt2d::cuda::fold {
 namespace {
 
-// Fitted to 2587 times on the H200 (kernel_bench sweep, fp16, of bench/layers.json and of 48 random layers; 2026-11-22):
-// half of them are within 10 %, the chosen plans take 1.024 times the best ones' time.
-constexpr double kClock = 1700;     // cycles a microsecond
-constexpr double kLaunch = 7.49;    // us
-constexpr double kBlock = 5720;     // cycles of a block beside its items
-constexpr double kItem = 586;       // of an item beside its tiles
-constexpr double kTile = 490;       // of a tile
-constexpr double kStored = 3.92;    // of 32 products, on their way to shared memory
-constexpr double kSpot = 8.15;      // of a warp's part of two rows of y
-constexpr double kTap = 2.6;        // of a tap of it
-constexpr double kL2Bytes = 31.6;   // a cycle
-constexpr double kWait = 0.337;     // of the lesser of multiplying and copying that is not hidden
-constexpr double kResident = 0.35;  // of a byte of weights that stay
-constexpr double kMemoryRate = 0.632;  // of the copy rate
-constexpr double kBeside = 0.16;       // of the lesser of work and bytes
+// What things cost, in cycles where nothing else is said.
+struct Costs {
+  double launch;  // us
+  double block;   // beside its items
+  double item;    // beside its tiles
+  double tile;
+  double multiply;     // times what the tensor core takes for one product
+  double stored;       // of 32 products, on their way to shared memory
+  double spot;         // of a warp's part of two rows of y
+  double tap;          // of a tap of it
+  double flat;         // of 32 products that are outputs
+  double region;       // of words that are turned
+  double l2_bytes;     // a cycle
+  double wait;         // of the lesser of multiplying and copying that is not hidden
+  double resident;     // of a byte of weights that stay
+  double memory_rate;  // of the copy rate
+  double beside;       // of the lesser of work and bytes
+};
+constexpr double kClock = 1700;  // cycles a microsecond
+
+// Fitted to times on the H200 (kernel_bench sweep, of bench/layers.json; 16 bits also of 48 random layers; 2026-11-22).
+constexpr Costs kHalves = {7.49, 5720, 586,  490,   1,    3.92,  8.15, 2.6,
+                           0,    0,    31.6, 0.337, 0.35, 0.632, 0.16};
+constexpr Costs kWords = {10.2, 7910, 430,  308,   1.33,  4.94, 20.8, 1.21,
+                          3.57, 34.1, 31.1, 0.223, 0.279, 0.86, 0};
+constexpr Costs kStrict = {7.46, 5000, 0,    0,    3.09,  5.37, 20.2, 1.25,
+                           0,    57,   48.6, 0.86, 0.233, 0.75, 0.332};
+
+constexpr int64_t kLeastProducts = 64;  // strict fp32, as hopper's
 
 struct Choice {
   int row;  // of kTiles
@@ -40,43 +55,73 @@ struct Choice {
 int64_t round_up(int64_t value, int64_t to) { return ceil_div(value, to) * to; }
 int64_t round_down(int64_t value, int64_t to) { return -round_up(-value, to); }
 
-// How many channels 64 rows hold, where the copy engine brings them: they start at multiples of 16 bytes.
-int64_t copied_channels(int64_t taps) {
+// How many channels a block of 64 rows holds where the copy engine brings runs of `blocks` of them, which start at
+// multiples of 16 bytes.
+int64_t copied_channels(int64_t taps, int64_t blocks, int64_t vector) {
   int64_t count = kRows / taps;
   for (bool fits = false; !fits; count -= !fits) {
     fits = true;
-    for (int64_t block = 0; block < 8; ++block)
-      fits &= block * count * taps % 8 + count * taps <= kRows;
+    for (int64_t run = 0; run < vector; ++run)
+      fits &= run * blocks * count * taps % vector + blocks * count * taps <= blocks * kRows;
   }
   return count;
+}
+
+// An output is a product, and two neighbouring pixels are in a row.
+bool is_flat(const Problem& problem) {
+  const Axis &h = problem.h, &w = problem.w;
+  const auto exact = [](const Axis& axis) {
+    return axis.kernel == axis.stride && axis.near_pad == 0 && axis.out == axis.in * axis.stride;
+  };
+  return element_size(problem.dtype) == 4 && exact(h) && exact(w) && h.kernel == w.kernel &&
+         (w.kernel == 1 || (w.kernel == 2 && w.in % 2 == 0));
+}
+
+// Rows of x that start at multiples of 16 bytes are so many apart.
+int64_t row_quantum(const Params& p) {
+  const int64_t vector = vector_numbers(p.number_bytes);
+  return vector / std::gcd(int64_t{p.x_w}, vector);
 }
 
 // Rows of x: as many of a plane as start at multiples of 16 bytes, or strips of one. Pairs of outputs of a row of y have a
 // position each. Returns why it cannot be done, or an empty string.
 std::string set_rows(const Problem& problem, bool strips, Tile tile, Params& p) {
   const Axis &h = problem.h, &w = problem.w;
-  const int64_t pixels = tile_pixels(tile), quantum = 8 / std::gcd(w.in, int64_t{8});
+  const int64_t pixels = tile_pixels(tile), vector = vector_numbers(p.number_bytes),
+                quantum = row_quantum(p);
   // Outputs 2 q and 2 q + 1 have products of pixels q + low to q + high.
   const int64_t low = round_down(w.near_pad + 1 - w.kernel + 1, kStride) / kStride,
                 high = (w.near_pad + 1) / kStride;
   const int64_t positions = ceil_div(w.out, kStride);
+  if (p.flat) {
+    p.strips = static_cast<int32_t>(ceil_div(p.x_w, pixels));
+    p.strip_positions = static_cast<int32_t>(pixels);
+    p.tile_rows = p.tile_images = 1;
+    p.image_lines = tile_lines(tile, p.number_bytes);
+    return {};
+  }
   p.strips = 1;
   p.tile_images = 1;
+  p.image_lines = tile_lines(tile, p.number_bytes);
   if (strips) {
-    if (w.in % 8 != 0) return "rows of x are not whole vectors";
-    p.low_w = static_cast<int32_t>(round_down(low, 8));
-    const int64_t most = round_down(pixels - (high - p.low_w), 8);
+    if (w.in % vector != 0) return "rows of x are not whole vectors";
+    p.low_w = static_cast<int32_t>(round_down(low, vector));
+    const int64_t most = round_down(pixels - (high - p.low_w), vector);
     if (most <= 0) return "near_pad is too large";
     p.strips = static_cast<int32_t>(ceil_div(positions, most));
     if (p.strips < 2) return "rows are no longer than a tile";
-    p.strip_positions = static_cast<int32_t>(round_up(ceil_div(positions, p.strips), 8));
+    p.strip_positions = static_cast<int32_t>(round_up(ceil_div(positions, p.strips), vector));
     p.tile_rows = 1;
   } else {
     p.low_w = static_cast<int32_t>(round_down(low, 2));
     p.strip_positions = static_cast<int32_t>(positions);
     p.tile_rows = static_cast<int32_t>(std::min(round_down(pixels / w.in, quantum), h.in));
     if (h.in * w.in <= pixels) p.tile_rows = static_cast<int32_t>(h.in);
-    if (h.in * w.in <= kLineNumbers) p.tile_images = tile_lines(tile);
+    const auto lines = static_cast<int32_t>(ceil_div(h.in * w.in, line_numbers(p.number_bytes)));
+    if (lines * 2 <= p.image_lines) {
+      p.tile_images = p.image_lines / lines;
+      p.image_lines /= p.tile_images;
+    }
     if (p.tile_rows == 0) return "rows of x are longer than a tile";
   }
   p.row_pitch = static_cast<int32_t>(round_up(p.strip_positions + high - p.low_w, 2));
@@ -95,7 +140,7 @@ std::string set_rows(const Problem& problem, bool strips, Tile tile, Params& p) 
 
 // How x is divided among blocks.
 void set_items(const Problem& problem, const Choice& choice, Params& p) {
-  const int64_t quantum = choice.strips ? 1 : 8 / std::gcd(int64_t{p.x_w}, int64_t{8});
+  const int64_t quantum = choice.strips ? 1 : row_quantum(p);
   const int64_t rows =
       round_up(ceil_div(p.x_h, choice.segments), std::max<int64_t>(quantum, p.tile_rows));
   p.segments = static_cast<int32_t>(ceil_div(p.x_h, rows));
@@ -115,9 +160,18 @@ void set_shared_memory(Tile tile, Params& p) {
   };
   p.weights_at = take(p.resident ? int64_t{p.chunks} * weight_bytes(p, tile) : 0, 1024);
   p.stages_at = take(int64_t{p.stages} * stage_bytes(p, tile), 1024);
-  p.products_at = take(int64_t{tile.row_groups} * product_bytes(tile), 16);
+  p.products_at = take(p.flat ? 0 : int64_t{tile.row_groups} * product_bytes(tile), 16);
   p.carried_at = take(int64_t{row_blocks(tile)} * 2 * carried_bytes(p), 16);
   p.shared_bytes = at + 32 * 4;  // lanes beyond a row's end read on
+}
+
+bool words(const Params& p) { return p.number_bytes == 4; }
+
+// Chunks whose x can come as one box: words are eights of channels there, which must not be those of two groups.
+int32_t box_chunks(const Params& p) {
+  const bool eights = p.reduce % kRegionChannels == 0;
+  if (!words(p) || (p.groups == 1 && eights)) return p.chunks;
+  return p.groups == 1 || eights ? p.reduce / p.depth : 0;
 }
 
 // Everything that follows from the problem and the choice, pointers aside. Returns why it cannot be done, or an empty
@@ -131,17 +185,29 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
   p.x_w = static_cast<int32_t>(w.in);
   p.y_h = static_cast<int32_t>(h.out);
   p.y_w = static_cast<int32_t>(w.out);
+  p.number_bytes = static_cast<int32_t>(element_size(problem.dtype));
   p.kernel = static_cast<int32_t>(h.kernel);
   p.pad_h = static_cast<int32_t>(h.near_pad);
   p.pad_w = static_cast<int32_t>(w.near_pad);
+  p.flat = is_flat(problem);
+  if (p.flat) {
+    p.row_w = p.x_w;
+    p.row_magic = magic_of(p.row_w);
+    p.x_w *= p.x_h;
+    p.x_h = 1;
+  }
   p.depth = choice.depth;
   p.chunks = static_cast<int32_t>(ceil_div(p.reduce, choice.depth));
+  p.box_chunks = box_chunks(p);
   p.stages = choice.stages;
   p.resident = choice.resident;
-  if (!choice.resident && (problem.w_layout != Layout::nchw || p.columns * taps(p) % 8 != 0))
+  const int vector = vector_numbers(p.number_bytes);
+  if (!choice.resident && (problem.w_layout != Layout::nchw || p.columns * taps(p) % vector != 0))
     return "weights are not rows of whole vectors";
-  p.row_channels = static_cast<int32_t>(
-      std::min<int64_t>(p.resident ? kRows / taps(p) : copied_channels(taps(p)), p.columns));
+  p.row_channels = static_cast<int32_t>(std::min<int64_t>(
+      p.resident ? kRows / taps(p)
+                 : copied_channels(taps(p), words(p) ? row_blocks(tile) : 1, vector),
+      p.columns));
   p.column_blocks = static_cast<int32_t>(ceil_div(p.columns, block_channels(p, tile)));
   if (std::string reason = set_rows(problem, choice.strips, tile, p); !reason.empty())
     return reason;
@@ -151,29 +217,33 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
 }
 
 double predict(const Problem& problem, const Device& device, const Params& p, Tile tile) {
-  const double mma =
-      double(kGroups) * tile.row_blocks * p.chunks * p.depth / kSlice * tile.width / 2;
+  const Costs& cost = tile.strict ? kStrict : words(p) ? kWords : kHalves;
+  const double mma = cost.multiply * kGroups * tile.row_blocks * p.chunks * p.depth /
+                     slice_channels(p.number_bytes) * tile.width / 2;
   // Of warps: products that are stored, spots that collect them.
   const double stored = double(row_blocks(tile)) * kRows * tile_pixels(tile) / 32;
   const double rows = p.tile_rows + (p.carried_rows > 0 ? 1 : 0);
   const double lanes = double(1 << p.row_shift);
   const double spots = p.tile_images * std::ceil(rows / (32 / lanes)) *
                        std::ceil(p.strip_positions / lanes) * block_channels(p, tile);
-  const double collect = kStored * stored + spots * (kSpot + kTap * taps(p));
-  const double copy = p.chunks * stage_bytes(p, tile) / kL2Bytes;
+  const double collect =
+      p.flat ? cost.flat * stored : cost.stored * stored + spots * (cost.spot + cost.tap * taps(p));
+  const double turn = cost.region * p.chunks * x_bytes(p, tile) / kRegion;
+  const double chunk = (stage_bytes(p, tile) - low_bytes(p, tile)) / cost.l2_bytes;
   // Copied while outputs are collected, as much as there is room for.
-  const double room = std::min(p.stages, p.chunks) * stage_bytes(p, tile) / kL2Bytes;
-  const double load = std::max(0.0, copy - std::min(room, collect));
-  const double tile_cycles = kTile + std::max(mma, load) + kWait * std::min(mma, load) + collect;
+  const double ahead = std::min(p.stages, p.chunks) * chunk;
+  const double load = std::max(turn, std::max(0.0, p.chunks * chunk - std::min(ahead, collect)));
+  const double tile_cycles =
+      cost.tile + std::max(mma, load) + cost.wait * std::min(mma, load) + collect;
   const double waves = std::ceil(double(blocks_of(p)) / device.sm_count);
   const double items = std::ceil(double(p.items) / p.walkers);
   const double tiles =
       std::ceil((p.segment_rows + (p.segments > 1 ? p.reach_rows : 0)) / double(p.tile_rows));
-  const double resident = p.resident ? kResident * p.chunks * weight_bytes(p, tile) : 0;
+  const double resident = p.resident ? cost.resident * p.chunks * weight_bytes(p, tile) : 0;
   const double busy_us =
-      waves * (kBlock + resident + items * (kItem + tiles * tile_cycles)) / kClock;
-  const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
-  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
+      waves * (cost.block + resident + items * (cost.item + tiles * tile_cycles)) / kClock;
+  const double memory_us = tensor_bytes(problem) / (cost.memory_rate * device.copy_bytes_per_us);
+  return cost.launch + std::max(busy_us, memory_us) + cost.beside * std::min(busy_us, memory_us);
 }
 
 std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
@@ -206,14 +276,17 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
       before = p.segments;
     }
   };
-  for (int row = 0; row < kTileCount; ++row) {
+  const bool strict = is_strict(problem), words = element_size(problem.dtype) == 4;
+  for (int row = strict ? kFirstStrict : 0; row < (strict ? kTileCount : kFirstStrict); ++row) {
     const bool half_empty = rows * 2 <= int64_t{row_blocks(kTiles[row])} * kRows;
     if (half_empty && row_blocks(kTiles[row]) > 1) continue;
     for (const int depth : {64, 32, 16}) {
+      if (words && depth == 64) continue;
       if (depth > 16 && depth / 2 >= problem.group_in()) continue;
       for (const bool resident : {true, false})
         for (const bool strips : {false, true})
-          consider({row, resident, depth, 2, strips, 1, INT32_MAX});
+          if (!strips || !is_flat(problem))
+            consider({row, resident, depth, 2, strips, 1, INT32_MAX});
     }
   }
   return found;
@@ -232,7 +305,8 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   plan.note =
       std::to_string(block_channels(p, tile)) + " channels (" +
       std::to_string(row_blocks(tile) * kRows) + " rows) x " +
-      (p.strips > 1        ? std::to_string(p.strip_positions) + " pixels of a row"
+      (p.flat              ? std::to_string(tile_pixels(tile)) + " pixels"
+       : p.strips > 1      ? std::to_string(p.strip_positions) + " pixels of a row"
        : p.tile_images > 1 ? std::to_string(p.tile_images) + " images"
                            : std::to_string(p.tile_rows) + " rows of " + std::to_string(p.x_w)) +
       ", K " + std::to_string(p.depth) + " x " + std::to_string(p.stages) + " stages, weights " +
@@ -249,16 +323,18 @@ Choice choice_of(const Plan& plan) {
 std::string refusal(const Problem& problem, const Device& device) {
   const Axis &h = problem.h, &w = problem.w;
   if (!device.has_wgmma) return "no wgmma (sm_90a)";
-  if (problem.direction != Direction::fwd || element_size(problem.dtype) != 2)
-    return "fold is for 16-bit forward";
+  if (problem.direction != Direction::fwd || problem.dtype == DType::f64)
+    return "fold is for forward, in 16 or 32 bits";
   if (problem.x_layout != Layout::nchw || problem.y_layout != Layout::nchw)
     return "fold is for NCHW";
-  if (h.kernel != w.kernel || (h.kernel != 3 && h.kernel != 4) || h.stride != kStride ||
-      w.stride != kStride || h.dilation != 1 || w.dilation != 1)
-    return "fold is for kernels of 3 x 3 and 4 x 4, stride 2";
-  if (h.in * w.in % 8 != 0) return "planes of x are not whole vectors";
+  if (!is_flat(problem) &&
+      (h.kernel != w.kernel || h.kernel < 2 || h.kernel > 4 || h.stride != kStride ||
+       w.stride != kStride || h.dilation != 1 || w.dilation != 1))
+    return "fold is for kernels of 2 x 2, 3 x 3 and 4 x 4, stride 2";
+  if (h.in * w.in % vector_numbers(static_cast<int>(element_size(problem.dtype))) != 0)
+    return "planes of x are not whole vectors";
   if (problem.wide_index) return "a tensor has more than 2^31 elements";
-  return {};
+  return is_strict(problem) ? sums_too_short(problem, kLeastProducts) : std::string();
 }
 
 }  // namespace
@@ -285,27 +361,62 @@ Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   Params p;
   shape(problem, choice_of(plan), p);
   p.destination = args.y.data;
+  p.source = args.x.data;
   p.weight = args.w.data;
   p.bias = problem.has_bias ? args.bias : nullptr;
   for (int i = 0; i < 4; ++i) p.weight_stride[i] = static_cast<int32_t>(args.w.stride[i]);
   return p;
 }
 
-// A box is 64 numbers of each channel of a chunk: pixels of an image, or rows of the weights.
-Maps maps_of(const Params& p, const Args& args) {
-  const auto lines = [&](const void* base, int64_t numbers, int64_t images) {
-    const int64_t line = 2 * numbers, group = line * p.reduce;
+// To the copy engine lines are an axis, which says nothing about where a plane or a row of weights ends; so are the eights
+// of channels in which words of x lie.
+Maps maps_of(const Params& p, Tile tile, const Args& args) {
+  const int32_t bytes = p.number_bytes, numbers = line_numbers(bytes);
+  const auto map_of = [&](TensorBox box) {
+    box.rounded = !tile.strict;
+    return encode(box);
+  };
+  // From one to the next, in bytes.
+  const int64_t plane = int64_t{p.x_h} * p.x_w * bytes, group = plane * p.reduce,
+                image = group * p.groups, row = int64_t{p.columns} * taps(p) * bytes;
+  const int32_t channels = words(p) ? kRegionChannels : p.depth;
+  TensorBox x{args.x.data,
+              bytes,
+              5,
+              {plane / bytes, p.reduce, p.image_lines, p.batch, p.groups},
+              {bytes, plane, kLine, image, group},
+              {numbers, channels, p.image_lines, p.tile_images, 1},
+              {1, 1, 1, 1, 1}};
+  if (words(p)) {
+    x.extent[1] = channels;
+    x.extent[4] = std::max<int64_t>(int64_t{p.groups} * p.reduce / channels, 1);
+    x.stride[4] = plane * channels;
+    x.count[4] = p.depth / channels;
+  }
+  const auto line_of = [&](const void* base, int64_t channel, int64_t count, int32_t deep) {
     return TensorBox{base,
-                     2,
+                     bytes,
                      4,
-                     {numbers, p.reduce, p.groups, images},
-                     {2, line, group, group * p.groups},
-                     {kLineNumbers, p.depth, 1, 1},
+                     {channel / bytes, p.reduce, count, 1},
+                     {bytes, channel, channel * p.reduce, channel * p.reduce * count},
+                     {numbers, deep, 1, 1},
                      {1, 1, 1, 1}};
   };
   Maps maps{};
-  maps.x = encode(lines(args.x.data, int64_t{p.x_h} * p.x_w, p.batch));
-  if (!p.resident) maps.w = encode(lines(args.w.data, int64_t{p.columns} * taps(p), 1));
+  maps.x = map_of(x);
+  maps.x_line = map_of(line_of(args.x.data, plane, int64_t{p.batch} * p.groups, channels));
+  if (p.resident) return maps;
+  maps.w_line = map_of(line_of(args.w.data, row, p.groups, p.depth));
+  if (words(p)) {
+    const int32_t lines = weight_lines(tile, bytes);
+    maps.w = map_of({args.w.data,
+                     bytes,
+                     4,
+                     {row / bytes, p.reduce, lines, p.groups},
+                     {bytes, row, kLine, row * p.reduce},
+                     {numbers, p.depth, lines, 1},
+                     {1, 1, 1, 1}});
+  }
   return maps;
 }
 

@@ -15,7 +15,7 @@ std::vector<Plan> plans(const Problem& problem, const Device& device, std::strin
 Decision plan(const Problem& problem, const Device& device);
 
 Params params_of(const Problem& problem, const Plan& plan, const Args& args);
-Maps maps_of(const Params& params, const Args& args);
+Maps maps_of(const Params& params, Tile tile, const Args& args);
 int64_t blocks_of(const Params& params);
 
 }  // namespace convt2d::cuda::fold

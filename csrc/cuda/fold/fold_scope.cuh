@@ -7,6 +7,9 @@
 
 namespace convt2d::cuda::fold {
 
+template <class T>
+constexpr bool is_word = sizeof(T) == 4;
+
 // The channels of a block, and which of the blocks with the same channels it is.
 struct Scope {
   int group, column_block, walker;
@@ -73,18 +76,28 @@ __device__ __forceinline__ uint32_t product_byte(const Params& p, Tile tile, con
     place = pixel;
     wanted = column >= 0 && column < p.x_w && pixel < p.row_pitch;
   } else {
-    const int image = p.tile_images > 1 ? pixel / kLineNumbers : 0;
-    const int inside = pixel - image * kLineNumbers, row = inside / p.x_w;
+    const int image_pixels = p.image_lines * line_numbers(p.number_bytes);
+    const int image = p.tile_images > 1 ? pixel / image_pixels : 0;
+    const int inside = pixel - image * image_pixels, row = inside / p.x_w;
     column = inside - row * p.x_w - p.low_w;
     place = (image * p.x_h + row) * p.row_pitch + column;
-    wanted = row < p.tile_rows && column >= 0 && column < p.row_pitch;
+    wanted = image < p.tile_images && row < p.tile_rows && column >= 0 && column < p.row_pitch;
   }
   return (wanted ? place : pitch(tile) - 2) * 4;
 }
 
 // How many rows before a channel's first one the copy engine starts: it wants multiples of 16 bytes.
 __device__ __forceinline__ int lead(const Params& p, int channel) {
-  return p.resident ? 0 : channel * taps(p) & 7;
+  return p.resident ? 0 : channel * taps(p) & (vector_numbers(p.number_bytes) - 1);
+}
+
+// Calls `visit` with each tile of a block: its item and its first row of x.
+template <class Visit>
+__device__ __forceinline__ void for_tiles(const Params& p, const Scope& at, Visit&& visit) {
+  for (int i = at.walker; i < p.items; i += p.walkers) {
+    const Item item = item_of(p, i);
+    for (int row = item.first_row; row < item.end_row; row += p.tile_rows) visit(item, row);
+  }
 }
 
 }  // namespace convt2d::cuda::fold
