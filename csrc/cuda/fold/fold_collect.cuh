@@ -1,8 +1,6 @@
 // The second half of the fold kernel: outputs collect their products in shared memory, wait there or go to memory.
 #pragma once
 
-#include <type_traits>
-
 #include "cuda/device/memory.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/fold/fold_plain.cuh"
@@ -181,23 +179,13 @@ __device__ __forceinline__ void collect_pairs(const Params& p, const Item& item,
 template <class T, int PITCH, bool STRICT>
 __device__ __forceinline__ void collect(const Params& p, const Item& item, const Moment& now,
                                         const Rows& rows, int warp, int warps) {
-  const auto with = [&](auto kernel, auto odd) {
-    collect_pairs<T, decltype(kernel)::value, PITCH, decltype(odd)::value, STRICT>(
-        p, item, now, rows, warp, warps);
-  };
-  const auto of = [&](auto kernel) {
-    if (p.pad_w % 2 != 0) {
-      with(kernel, std::true_type());
-    } else {
-      with(kernel, std::false_type());
-    }
-  };
-  if (p.kernel == 2) {
-    of(std::integral_constant<int, 2>());
-  } else if (p.kernel == 3) {
-    of(std::integral_constant<int, 3>());
+  const bool odd = p.pad_w % 2 != 0;
+  if (p.kernel == 3) {
+    odd ? collect_pairs<T, 3, PITCH, true, STRICT>(p, item, now, rows, warp, warps)
+        : collect_pairs<T, 3, PITCH, false, STRICT>(p, item, now, rows, warp, warps);
   } else {
-    of(std::integral_constant<int, 4>());
+    odd ? collect_pairs<T, 4, PITCH, true, STRICT>(p, item, now, rows, warp, warps)
+        : collect_pairs<T, 4, PITCH, false, STRICT>(p, item, now, rows, warp, warps);
   }
 }
 

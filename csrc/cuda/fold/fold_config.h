@@ -13,7 +13,7 @@
 //   x          16 bits: [64 pixels][channel][128 B]; words: [8 channels][32 pixels][channel][128 B]
 //   products   [row of a block][pixel, with zeros where a row of x ends]
 //
-// A row is an (output channel, tap); a block of 64 has as many whole channels as fit. The kernels are 2 x 2 to 4 x 4, the
+// A row is an (output channel, tap); a block of 64 has as many whole channels as fit. The kernels are 3 x 3 and 4 x 4, the
 // stride is 2. A block of threads walks x downwards, a tile of whole rows (or a strip of one row) at a time; sums of
 // outputs that later rows of x will add to wait in shared memory (`carried`).
 //

@@ -81,17 +81,17 @@ __device__ __forceinline__ int whole_chunks(const Params& p, int channel_numbers
   return behind < 0 ? 0 : static_cast<int>(behind / channel_numbers + 1) / p.depth;
 }
 
-// A chunk's weights, line by line: those of words are one run, blocks of 16 bits start anew.
+// The first row of each line of a block's weights: those of words are one run, blocks of 16 bits start anew.
 template <class T, int ROW>
-__device__ __forceinline__ void bring_weight_lines(const Params& p, const Maps& maps,
-                                                   const Scope& at, int chunk, uint32_t to,
-                                                   uint32_t full) {
-  constexpr Tile tile = kTiles[ROW];
-  for (int line = 0; line < weight_lines(tile, sizeof(T)); ++line, to += p.depth * kLine) {
-    const int column = first_channel(p, tile, at, is_word<T> ? 0 : line);
-    const int row = column * taps(p) - lead(p, column);
-    copy_box(to, &maps.w_line, full, row + (is_word<T> ? line * line_numbers(sizeof(T)) : 0),
-             chunk * p.depth, at.group, 0);
+using LineRows = int[weight_lines(kTiles[ROW], sizeof(T))];
+template <class T, int ROW>
+__device__ __forceinline__ void find_lines(const Params& p, const Scope& at,
+                                           LineRows<T, ROW>& row) {
+#pragma unroll
+  for (int line = 0; line < weight_lines(kTiles[ROW], sizeof(T)); ++line) {
+    const int column = first_channel(p, kTiles[ROW], at, is_word<T> ? 0 : line);
+    row[line] =
+        column * taps(p) - lead(p, column) + (is_word<T> ? line * line_numbers(sizeof(T)) : 0);
   }
 }
 
@@ -117,12 +117,13 @@ __device__ __forceinline__ void bring_tiles(const Params& p, const Maps& maps, c
   const uint32_t weights_at = x_bytes(p, tile) + low_bytes(p, tile);
   const uint32_t bytes =
       p.tile_images * p.image_lines * p.depth * kLine + (p.resident ? 0 : weight_bytes(p, tile));
-  const int column = first_channel(p, tile, at, 0), first_row = column * taps(p) - lead(p, column);
-  const int whole_weights = is_word<T>
-                                ? whole_chunks(p, rows,
-                                               int64_t{p.groups - at.group} * p.reduce * rows -
-                                                   (first_row + row_blocks(tile) * kRows))
-                                : 0;
+  LineRows<T, ROW> line_row;
+  find_lines<T, ROW>(p, at, line_row);
+  int whole_weights = 0;
+  if constexpr (is_word<T>)
+    whole_weights = whole_chunks(
+        p, rows,
+        int64_t{p.groups - at.group} * p.reduce * rows - (line_row[0] + row_blocks(tile) * kRows));
   // The box's axis that goes by chunks: eights of channels, or channels.
   const int step = is_word<T> ? p.depth / kRegionChannels : p.depth,
             first_step = is_word<T> ? at.group * p.reduce / kRegionChannels : 0;
@@ -147,9 +148,12 @@ __device__ __forceinline__ void bring_tiles(const Params& p, const Maps& maps, c
         bring_pixel_lines<T, ROW>(p, maps, item.n * p.groups + at.group, pixel, chunk, to, full);
       }
       if (chunk < whole_weights && !p.resident) {
-        copy_box(to + weights_at, &maps.w, full, first_row, chunk * p.depth, 0, at.group);
+        copy_box(to + weights_at, &maps.w, full, line_row[0], chunk * p.depth, 0, at.group);
       } else if (!p.resident) {
-        bring_weight_lines<T, ROW>(p, maps, at, chunk, to + weights_at, full);
+#pragma unroll
+        for (int line = 0; line < weight_lines(tile, sizeof(T)); ++line)
+          copy_box(to + weights_at + line * p.depth * kLine, &maps.w_line, full, line_row[line],
+                   chunk * p.depth, at.group, 0);
       }
     }
   });

@@ -25,6 +25,7 @@ struct Costs {
   double tap;          // of a tap of it
   double flat;         // of 32 products that are outputs
   double region;       // of words that are turned
+  double shallow;      // of turning and copying that two stages leave in sight
   double l2_bytes;     // a cycle
   double wait;         // of the lesser of multiplying and copying that is not hidden
   double resident;     // of a byte of weights that stay
@@ -34,12 +35,12 @@ struct Costs {
 constexpr double kClock = 1700;  // cycles a microsecond
 
 // Fitted to times on the H200 (kernel_bench sweep, of bench/layers.json; 16 bits also of 48 random layers; 2026-11-22).
-constexpr Costs kHalves = {7.49, 5720, 586,  490,   1,    3.92,  8.15, 2.6,
-                           0,    0,    31.6, 0.337, 0.35, 0.632, 0.16};
-constexpr Costs kWords = {10.2, 7910, 430,  308,   1.33,  4.94, 20.8, 1.21,
-                          3.57, 34.1, 31.1, 0.223, 0.279, 0.86, 0};
-constexpr Costs kStrict = {7.46, 5000, 0,    0,    3.09,  5.37, 20.2, 1.25,
-                           0,    57,   48.6, 0.86, 0.233, 0.75, 0.332};
+constexpr Costs kHalves = {7.49, 5720, 586, 490,  1,     3.92, 8.15,  2.6,
+                           0,    0,    0,   31.6, 0.337, 0.35, 0.632, 0.16};
+constexpr Costs kWords = {9.26, 8590, 272,   158,  1.25,  5.92, 23.6,  0.921,
+                          4.32, 35.7, 0.346, 32.5, 0.254, 0.24, 0.853, 0};
+constexpr Costs kStrict = {7.46, 5000, 0, 0,    3.09, 5.37,  20.2, 1.25,
+                           0,    57,   0, 48.6, 0.86, 0.233, 0.75, 0.332};
 
 constexpr int64_t kLeastProducts = 64;  // strict fp32, as hopper's
 
@@ -141,11 +142,15 @@ std::string set_rows(const Problem& problem, bool strips, Tile tile, Params& p) 
 // How x is divided among blocks.
 void set_items(const Problem& problem, const Choice& choice, Params& p) {
   const int64_t quantum = choice.strips ? 1 : row_quantum(p);
+  p.reach_rows = static_cast<int32_t>(round_up((p.kernel - 1) / kStride, quantum));
+  // Whole tiles, with the rows that an item starts with.
+  const int64_t step = std::max<int64_t>(quantum, p.tile_rows);
   const int64_t rows =
-      round_up(ceil_div(p.x_h, choice.segments), std::max<int64_t>(quantum, p.tile_rows));
+      choice.segments == 1 || p.tile_rows >= p.x_h
+          ? p.x_h
+          : round_up(ceil_div(p.x_h, choice.segments) + p.reach_rows, step) - p.reach_rows;
   p.segments = static_cast<int32_t>(ceil_div(p.x_h, rows));
   p.segment_rows = static_cast<int32_t>(rows);
-  p.reach_rows = static_cast<int32_t>(round_up((p.kernel - 1) / kStride, quantum));
   p.carried_rows = p.tile_rows < p.x_h ? p.kernel - kStride : 0;
   p.items = static_cast<int32_t>(ceil_div(problem.batch, p.tile_images)) * p.strips * p.segments;
   p.walkers = std::min(choice.walkers, p.items);
@@ -233,8 +238,9 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   // Copied while outputs are collected, as much as there is room for.
   const double ahead = std::min(p.stages, p.chunks) * chunk;
   const double load = std::max(turn, std::max(0.0, p.chunks * chunk - std::min(ahead, collect)));
+  const double in_sight = p.stages == 2 ? cost.shallow * (turn + p.chunks * chunk) : 0;
   const double tile_cycles =
-      cost.tile + std::max(mma, load) + cost.wait * std::min(mma, load) + collect;
+      cost.tile + std::max(mma, load) + cost.wait * std::min(mma, load) + in_sight + collect;
   const double waves = std::ceil(double(blocks_of(p)) / device.sm_count);
   const double items = std::ceil(double(p.items) / p.walkers);
   const double tiles =
@@ -264,12 +270,13 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
         std::min(kMostStages, 2 + (device.smem_optin - p.shared_bytes) / stage_bytes(p, tile));
     const int64_t combinations = int64_t{p.groups} * p.column_blocks;
     int before = 0;
-    for (choice.segments = 1; choice.segments <= 64; choice.segments *= 2) {
+    for (choice.segments = 1; choice.segments <= 64;
+         choice.segments += std::max(1, choice.segments / 4)) {
       for (const int waves : {1, 2, 4}) {
         choice.walkers =
             static_cast<int>(std::max<int64_t>(1, int64_t{device.sm_count} * waves / combinations));
         shape(problem, choice, p);
-        if (p.segments == before) return;  // x has no more rows
+        if (p.segments == before) break;  // x has no more rows
         found.push_back({choice, predict(problem, device, p, tile)});
         if (p.walkers < choice.walkers) break;
       }
@@ -328,9 +335,10 @@ std::string refusal(const Problem& problem, const Device& device) {
   if (problem.x_layout != Layout::nchw || problem.y_layout != Layout::nchw)
     return "fold is for NCHW";
   if (!is_flat(problem) &&
-      (h.kernel != w.kernel || h.kernel < 2 || h.kernel > 4 || h.stride != kStride ||
+      (h.kernel != w.kernel || h.kernel < 3 || h.kernel > 4 || h.stride != kStride ||
        w.stride != kStride || h.dilation != 1 || w.dilation != 1))
-    return "fold is for kernels of 2 x 2, 3 x 3 and 4 x 4, stride 2";
+    return "fold is for kernels of 3 x 3 and 4 x 4, stride 2, and in 32 bits for 1 x 1 and 2 x 2 "
+           "that are their stride";
   if (h.in * w.in % vector_numbers(static_cast<int>(element_size(problem.dtype))) != 0)
     return "planes of x are not whole vectors";
   if (problem.wide_index) return "a tensor has more than 2^31 elements";
