@@ -1,8 +1,9 @@
 // The fold kernel; fold_config.h draws the tiling.
 //
 // One thread asks the copy engine for the chunks of a block's tiles, in a ring of stages: `full` ends a phase when a
-// stage has arrived, `empty` when every warp that multiplies has read it; of words, `turned` when x has been turned. A warpgroup that has multiplied a tile puts
-// its products into shared memory, a block of rows at a time, and collects the outputs; meanwhile the other one may multiply.
+// stage has arrived, `turned` when its x has been turned (words), `empty` when every warp that multiplies has read it. A
+// warpgroup that has multiplied a tile puts its products into shared memory, a block of rows at a time, and collects the
+// outputs; meanwhile the other one may multiply.
 #pragma once
 
 #include "cuda/device/barrier.cuh"
