@@ -5,7 +5,7 @@
 # make matrix     that wheel under every Python x torch of tools/matrix.py
 # make oldest     compile and test from source against the oldest torch
 # make budgets    build time, wheel size and kernel count against their limits
-# make emulators  builds the five of benchmarks/kernels and runs them on one small case
+# make emulators  builds the five of benchmarks/kernels and runs them on small cases
 #
 # PYTHON=...      which Python makes the environment; the newest suitable one otherwise
 # VENV=none       use PYTHON (python3) as it is, torch included: no network, nothing installed in it
@@ -130,7 +130,9 @@ emulators:
 	benchmarks/kernels/emulate_hopper_weight.sh fp16 1 1 op2; \
 	benchmarks/kernels/emulate_nchw_weight.sh fp16 1 1 m_op; \
 	build/kernels/emulate_nchw_weight benchmarks/kernels/cases.txt fp32 1 1 k2s2; \
-	benchmarks/kernels/emulate_fold.sh fp16 1 1 fold_k4
+	benchmarks/kernels/emulate_fold.sh fp16 1 1 fold_k4; \
+	build/kernels/emulate_fold benchmarks/kernels/cases.txt tf32 1 1 fold_odd; \
+	build/kernels/emulate_fold benchmarks/kernels/cases.txt fp32 1 1 flat_g
 
 matrix:
 	$(FIND_PYTHON) tools/matrix.py $(WHEEL) $(MATRIX_ARGS)
