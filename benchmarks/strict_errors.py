@@ -37,7 +37,7 @@ def main() -> None:
             torchs = errors(F.conv_transpose2d(x, w, *where), exact)
             line = f"{channels:5} to {columns} k{kernel} s{stride} {draw.__name__:5}"
             line += f" torch {torchs[0]:.2e} max {torchs[1]:.2e}"
-            for family in ("hopper", "igemm", "direct"):
+            for family in ("fold", "hopper", "igemm", "direct"):
                 try:
                     result = convt2d_ext.conv_transpose2d(x, w, *where, algorithm=family)
                 except (RuntimeError, ValueError):

@@ -118,6 +118,7 @@ PATCHES = Case("patches_of_4", 8, 192, 192, (30, 37), (4, 4), (4, 4))
 BILINEAR = Case("depthwise", 8, 96, 96, (40, 48), (4, 4), (2, 2), (1, 1), groups=96)
 FEW = Case("two_channels", 4, 2, 2, (64, 80), (4, 4), (2, 2), (1, 1))
 DEEP = Case("deep", 12, 768, 320, (20, 24), (4, 4), (2, 2), (1, 1))
+NARROW = Case("few_to_fold", 24, 64, 64, (100, 120), (3, 3), (2, 2), (1, 1))
 POINTS = Case("points", 4, 96, 160, (200, 180), (1, 1), (1, 1))
 THIN = Case("to_three", 8, 160, 3, (72, 96), (4, 4), (2, 2), (1, 1))
 # Elsewhere fp32 multiply-adds are as fast as TF32 or nearly, and `direct` may win.
@@ -132,6 +133,7 @@ REGIMES = (
     (DEEP, ("tf32", "f32"), ("forward",), ("nchw",), HOPPER, "fold"),
     (DEEP, ("tf32",), ("forward",), ("nhwc",), HOPPER, "hopper"),
     (THIN, ("f16", "bf16", "f32", "tf32"), ("forward",), ("nchw",), HOPPER, "fold"),
+    (NARROW, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "hopper"),
     (SHUFFLE, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "fold"),
     (POINTS, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "fold"),
     (SAME, TENSOR_CORES, ("forward", "grad_input"), DENSE, NOT_HOPPER, "igemm"),

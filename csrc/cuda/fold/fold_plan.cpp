@@ -42,8 +42,6 @@ constexpr Costs kWords = {9.26, 8590, 272,   158,  1.25,  5.92, 23.6,  0.921,
 constexpr Costs kStrict = {7.46, 5000, 0, 0,    3.09, 5.37,  20.2, 1.25,
                            0,    57,   0, 48.6, 0.86, 0.233, 0.75, 0.332};
 
-constexpr int64_t kLeastProducts = 64;  // strict fp32, as hopper's
-
 struct Choice {
   int row;  // of kTiles
   bool resident;
@@ -283,12 +281,12 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
       before = p.segments;
     }
   };
-  const bool strict = is_strict(problem), words = element_size(problem.dtype) == 4;
+  const bool strict = is_strict(problem);
   for (int row = strict ? kFirstStrict : 0; row < (strict ? kTileCount : kFirstStrict); ++row) {
     const bool half_empty = rows * 2 <= int64_t{row_blocks(kTiles[row])} * kRows;
     if (half_empty && row_blocks(kTiles[row]) > 1) continue;
     for (const int depth : {64, 32, 16}) {
-      if (words && depth == 64) continue;
+      if (depth * element_size(problem.dtype) > kLine) continue;
       if (depth > 16 && depth / 2 >= problem.group_in()) continue;
       for (const bool resident : {true, false})
         for (const bool strips : {false, true})
@@ -342,7 +340,7 @@ std::string refusal(const Problem& problem, const Device& device) {
   if (h.in * w.in % vector_numbers(static_cast<int>(element_size(problem.dtype))) != 0)
     return "planes of x are not whole vectors";
   if (problem.wide_index) return "a tensor has more than 2^31 elements";
-  return is_strict(problem) ? sums_too_short(problem, kLeastProducts) : std::string();
+  return sums_too_short(problem, kLeastWgmmaTerms);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "cuda/device/barrier.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/stage_ring.cuh"
+#include "cuda/device/strict_product.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/fold/fold_scope.cuh"
 
@@ -129,8 +130,7 @@ __device__ __forceinline__ void multiply_chunk(Sums<ROW>& sum, const Places<ROW>
   }
 }
 
-// The same in strict fp32. The tensor core cuts digits off where it adds: the lesser products come first, while there is
-// little to cut them off from, and ordinary additions join the chunks.
+// The same in strict fp32.
 template <int ROW, int SLICES>
 __device__ __forceinline__ void multiply_strict(Sums<ROW>& sum, const Places<ROW>& place,
                                                 uint32_t weights, uint64_t x, uint32_t low_bytes) {
@@ -145,31 +145,7 @@ __device__ __forceinline__ void multiply_strict(Sums<ROW>& sum, const Places<ROW
       for (int i = 0; i < 4; ++i)
         MmaF32x3::split(high[slice][b][i], high[slice][b][i], low[slice][b][i]);
   }
-  Sums<ROW> part;
-  wgmma_fence();
-#pragma unroll
-  for (int lesser = 1; lesser >= 0; --lesser)
-#pragma unroll
-    for (int slice = 0; slice < SLICES; ++slice)
-#pragma unroll
-      for (int b = 0; b < tile.row_blocks; ++b) {
-        using Multiply = WgmmaPartial<tile.width>;
-        const uint64_t here = advance(x, slice * tile_lines(tile, 4) * (kRegion >> 4));
-        if (lesser) {
-          Multiply::add(part[b], low[slice][b], here, slice > 0);
-          Multiply::add(part[b], high[slice][b], advance(here, low_bytes >> 4), true);
-        } else {
-          Multiply::add(part[b], high[slice][b], here, true);
-        }
-      }
-  wgmma_commit();
-  wgmma_wait<0>();
-#pragma unroll
-  for (int b = 0; b < tile.row_blocks; ++b) {
-    finished(part[b]);
-#pragma unroll
-    for (int i = 0; i < tile.width / 2; ++i) sum[b][i] += part[b][i];
-  }
+  add_strict<tile.width>(sum, high, low, x, tile_lines(tile, 4) * (kRegion >> 4), low_bytes >> 4);
 }
 
 // The products of a tile.

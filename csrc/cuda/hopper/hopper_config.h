@@ -118,9 +118,9 @@ constexpr TileRow kTiles[] = {
     {false, true, 64, 2, 1, true},
     {false, true, 128, 1, 1, true},
 };
-// How many they are, in this order: strict fp32, what else threads feed (of which the last are channel rows), rows of pixels that are
-// turned or flat, fetched ones, copied channels with fetched weights, copied channels (of which the last have copied
-// columns).
+// How many they are, in this order: strict fp32, what else threads feed (of which the last are channel rows), rows of
+// pixels that are turned or flat, fetched ones, copied channels with fetched weights, copied channels (of which the last
+// have copied columns).
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 constexpr int kStrictTiles = 6, kTurnedTiles = 11, kFetchedTiles = 4, kLentTiles = 2,
               kCopiedTiles = 8, kColumnTiles = 3;

@@ -10,6 +10,7 @@
 #include "cuda/device/mma.cuh"
 #include "cuda/device/numeric.cuh"
 #include "cuda/device/stage_ring.cuh"
+#include "cuda/device/strict_product.cuh"
 #include "cuda/device/successor.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
@@ -225,14 +226,12 @@ __device__ __forceinline__ void split_tiles(const NchwWeightScope& at, StageRing
   }
 }
 
-// A K tile in strict fp32: the lesser products first, while there is little that the tensor core could cut digits off
-// from.
+// A K tile in strict fp32.
 template <int ROW>
 __device__ __forceinline__ void multiply_strict(
     NchwSums<ROW>& sum, const uint32_t (&start)[kNchwWeightTiles[ROW].instructions],
     uint32_t second, uint32_t stage, uint32_t table, uint64_t x) {
   constexpr NchwWeightTile tile = kNchwWeightTiles[ROW];
-  using Multiply = WgmmaPartial<tile.width>;
   uint32_t high[kKSlices][tile.instructions][4], low[kKSlices][tile.instructions][4];
 #pragma unroll
   for (int s = 0; s < kKSlices; ++s) {
@@ -245,30 +244,7 @@ __device__ __forceinline__ void multiply_strict(
       for (int w = 0; w < 4; ++w) MmaF32x3::split(high[s][i][w], high[s][i][w], low[s][i][w]);
     }
   }
-  NchwSums<ROW> part;
-  wgmma_fence();
-#pragma unroll
-  for (int lesser = 1; lesser >= 0; --lesser)
-#pragma unroll
-    for (int s = 0; s < kKSlices; ++s)
-#pragma unroll
-      for (int i = 0; i < tile.instructions; ++i) {
-        const uint64_t at = advance(x, s * (kKSlice >> 4));
-        if (lesser) {
-          Multiply::add(part[i], low[s][i], at, s > 0);
-          Multiply::add(part[i], high[s][i], advance(at, low_bytes(tile) >> 4), true);
-        } else {
-          Multiply::add(part[i], high[s][i], at, true);
-        }
-      }
-  wgmma_commit();
-  wgmma_wait<0>();
-#pragma unroll
-  for (int i = 0; i < tile.instructions; ++i) {
-    finished(part[i]);
-#pragma unroll
-    for (int j = 0; j < tile.width / 2; ++j) sum[i][j] += part[i][j];
-  }
+  add_strict<tile.width>(sum, high, low, x, kKSlice >> 4, low_bytes(tile) >> 4);
 }
 
 // Multiplies all of a block's K tiles. The words stay until they are multiplied; the other warpgroup multiplies

@@ -13,8 +13,8 @@
 namespace convt2d::cuda::hopper {
 namespace {
 
-// See strict_sums.h; measured against float64 on the H200 (tests/test_numeric.py, 2026-11-22).
-constexpr int64_t kLeastStrictTerms = 64, kLeastStrictTermsOfInput = 96;
+// Measured as kLeastWgmmaTerms.
+constexpr int64_t kLeastTermsOfInput = 96;
 
 // Cycles of one multiprocessor; fitted to 15292 plans of bench/layers.json on the H200 (kernel_bench sweep: fp16
 // and tf32 in both layouts, forward and grad_input, bf16 NCHW forward; 2026-11-22) by benchmarks/kernels/fit.sh.
@@ -513,12 +513,11 @@ void set_walkers(const Plan& plan, GatherParams& params) {
 Decision plan(const Problem& problem, const Device& device) {
   if (!device.has_wgmma) return Decision::decline("no wgmma (sm_90a)");
   if (problem.dtype == DType::f64) return Decision::decline("fp64 is left to direct");
-  if (is_strict(problem))
-    if (std::string reason = sums_too_short(problem, problem.direction == Direction::grad_input
-                                                         ? kLeastStrictTermsOfInput
-                                                         : kLeastStrictTerms);
-        !reason.empty())
-      return Decision::decline(reason);
+  const bool of_input = problem.direction == Direction::grad_input;
+  if (std::string reason =
+          sums_too_short(problem, of_input ? kLeastTermsOfInput : kLeastWgmmaTerms);
+      !reason.empty())
+    return Decision::decline(reason);
   if (problem.direction == Direction::grad_weight)
     return is_nchw(problem) ? nchw_weight_plan(problem, device) : weight_plan(problem, device);
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");

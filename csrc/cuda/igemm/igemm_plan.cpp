@@ -12,6 +12,7 @@
 namespace convt2d::cuda::igemm {
 namespace {
 
+// Measured on the H200 against float64 (tests/test_numeric.py, 2026-11-21).
 constexpr int64_t kLeastSplitTerms = 128;
 
 // Rates of one multiprocessor, in wavefronts (one 128-byte shared-memory or L1 access) a microsecond.
@@ -358,13 +359,8 @@ Decision plan(const Problem& problem, const Device& device) {
     return Decision::decline("no tensor cores with fp32 accumulation of bf16/tf32 (sm_80 and up)");
   if (problem.dtype == DType::f64) return Decision::decline("fp64 is left to direct");
   if (problem.direction == Direction::grad_weight) return weight_plan(problem, device);
-  if (is_strict(problem)) {
-    // Measured on the H200 against float64 (tests/test_numeric.py, 2026-11-21): three tf32 products keep
-    // 22 bits of each product, which is worse than fp32 multiply-adds for short sums and better for long
-    // ones, where the rounding of a running sum dominates.
-    if (std::string reason = sums_too_short(problem, kLeastSplitTerms); !reason.empty())
-      return Decision::decline(reason);
-  }
+  if (std::string reason = sums_too_short(problem, kLeastSplitTerms); !reason.empty())
+    return Decision::decline(reason);
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
   std::string reason = "no tile fits";
   const std::vector<GatherCandidate> found = gather_candidates(problem, device, reason);
