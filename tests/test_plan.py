@@ -90,12 +90,23 @@ FOLDED = tuple(  # whole vectors in a plane of x, rows that a tile holds
     and case.dilation == (1, 1)
     and case.size[0] * case.size[1] % 8 == 0
 )
+SLID = tuple(  # rows that are whole vectors, kernel rows that there is a tile for
+    case.name
+    for case in CASES
+    if (case.kernel[1], case.stride[1]) in ((3, 1), (3, 2), (4, 2), (5, 1), (7, 1))
+    and case.stride[0] <= 8
+    and case.kernel[0] * case.in_channels // case.groups <= 5 * 96
+    and case.dilation[1] == 1
+    and case.size[1] % 8 == 0
+    and (case.groups == 1 or case.in_channels // case.groups % 16 == 0)
+)
 MUST_SERVE = (
     ("direct", EVERY_CASE, EVERY_DIRECTION, EVERY_DTYPE, EVERY_LAYOUT, BOARDS),
     ("depthwise", DEPTHWISE, EVERY_DIRECTION, ("f16", "bf16", "f32", "tf32"), DENSE, BOARDS),
     ("igemm", EVERY_CASE, ("forward",), TENSOR_CORES, EVERY_LAYOUT, ("h200", "h100", "b200")),
     ("hopper", EVERY_CASE, ("forward",), TENSOR_CORES, EVERY_LAYOUT, ("h200", "h100")),
     ("fold", FOLDED, ("forward",), TENSOR_CORES, ("nchw",), ("h200", "h100")),
+    ("slide", SLID, ("forward",), ("f16", "bf16"), ("nchw",), ("h200", "h100")),
     ("hopper", VECTORS, ("grad_weight",), ("f16", "bf16"), ("nhwc",), ("h200", "h100")),
 )
 
@@ -113,6 +124,7 @@ def test_must_not_refuse(row):
 # ordinary layers, none of them one that the planners were fitted to.
 MANY = Case("many_channels", 16, 192, 96, (40, 56), (4, 4), (2, 2), (1, 1))
 SAME = Case("stride_1", 8, 48, 48, (200, 300), (3, 3), (1, 1), (1, 1))
+ROWS = Case("rows", 8, 96, 64, (200, 304), (3, 5), (1, 1), (1, 2))
 SHUFFLE = Case("k_is_s", 8, 96, 48, (100, 120), (2, 2), (2, 2))
 PATCHES = Case("patches_of_4", 8, 192, 192, (30, 37), (4, 4), (4, 4))
 BILINEAR = Case("depthwise", 8, 96, 96, (40, 48), (4, 4), (2, 2), (1, 1), groups=96)
@@ -137,7 +149,11 @@ REGIMES = (
     (SHUFFLE, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "fold"),
     (POINTS, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "fold"),
     (SAME, TENSOR_CORES, ("forward", "grad_input"), DENSE, NOT_HOPPER, "igemm"),
-    (SAME, TENSOR_CORES, ("forward", "grad_input"), DENSE, HOPPER, "hopper"),
+    (SAME, ("tf32",), ("forward", "grad_input"), DENSE, HOPPER, "hopper"),
+    (SAME, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "hopper"),
+    (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nchw",), HOPPER, "slide"),
+    (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),
+    (NARROW, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "slide"),
     (SHUFFLE, TENSOR_CORES, ("forward",), DENSE, NOT_HOPPER, "igemm"),
     (SHUFFLE, ("f16", "bf16"), ("forward",), DENSE, HOPPER, "hopper"),
     (SHUFFLE, TENSOR_CORES, ("grad_input",), ("nchw",), HOPPER, "hopper"),
@@ -299,6 +315,31 @@ def test_fold_says_why_it_declines():
         ("forward", "f16", "nchw", "b200", "wgmma"),
     ):
         reason = refusal(explain(DEEP, direction, dtype, layout, board), "fold")
+        assert reason and words in reason, reason
+
+
+@needs_cuda_room
+def test_slide_says_why_it_declines():
+    for change, words in (
+        ({"kernel": (3, 2)}, "kernel rows of 2"),
+        ({"stride": (1, 2), "kernel": (3, 7)}, "kernel rows of 7 with stride 2"),
+        ({"dilation": (1, 2)}, "without dilation"),
+        ({"size": (200, 301)}, "rows of 301"),
+        ({"groups": 4}, "groups of 24"),
+        ({"in_channels": 320}, "320 channels"),
+        ({"kernel": (17, 3)}, "too high"),
+        ({"in_channels": 256, "kernel": (7, 7)}, "bytes of shared memory"),
+    ):
+        reason = refusal(explain(dataclasses.replace(ROWS, **change), dtype="f16"), "slide")
+        assert reason and words in reason, (change, reason)
+    for case, direction, dtype, layout, board, words in (
+        (ROWS, "grad_weight", "f16", "nchw", "h200", "forward and grad_input"),
+        (NARROW, "grad_input", "f16", "nchw", "h200", "stride 1"),
+        (ROWS, "forward", "f32", "nchw", "h200", "16 bits"),
+        (ROWS, "forward", "f16", "nhwc", "h200", "NCHW"),
+        (ROWS, "forward", "f16", "nchw", "b200", "wgmma"),
+    ):
+        reason = refusal(explain(case, direction, dtype, layout, board), "slide")
         assert reason and words in reason, reason
 
 

@@ -39,8 +39,16 @@ WHEEL_MIB = 40.0  # all release targets; a wheel with fewer gets its share
 # is free and a new template parameter is not; depthwise has used up its own. hopper had 32 until
 # it used the copy engine, with tiles of its own for NHWC and for NCHW, 88 until grad_weight in
 # NCHW, nine of them, and 104 until strict fp32, eight of them; fold had 8 until it multiplied
-# words, five of them. weight is weight_sum.cu.
-KERNELS = {"direct": 64, "hopper": 112, "fold": 12, "igemm": 64, "depthwise": 128, "weight": 4}
+# words, five of them. slide has seven tiles of two types. weight is weight_sum.cu.
+KERNELS = {
+    "direct": 64,
+    "hopper": 112,
+    "fold": 12,
+    "slide": 16,
+    "igemm": 64,
+    "depthwise": 128,
+    "weight": 4,
+}
 RELEASE_TARGETS = {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120", "compute_120"}
 
 FATBIN_MAGIC = struct.pack("<IHH", 0xBA55ED50, 1, 16)  # and version 1, header of 16 bytes

@@ -37,6 +37,7 @@
 #include "cuda/igemm/igemm.h"
 #include "cuda/igemm/igemm_plan.h"
 #include "cuda/igemm/igemm_weight_plan.h"
+#include "cuda/slide/slide_plan.h"
 #include "layers.h"
 
 namespace {
@@ -144,6 +145,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
       plans.push_back(cuda::igemm::plan_of(candidate));
   } else if (name == "fold") {
     plans = cuda::fold::plans(problem, device, reason);
+  } else if (name == "slide") {
+    plans = cuda::slide::plans(problem, device, reason);
   } else if (const Decision decision = family.plan(problem, device); decision.accepted) {
     plans.push_back(decision.plan);
   }

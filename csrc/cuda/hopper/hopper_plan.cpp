@@ -36,6 +36,8 @@ constexpr double kStrictStalls = 0.782;    // as kStalls
 constexpr double kStored = 0.452;          // a sum of each consumer thread
 constexpr double kTraded = 2;              // where lanes trade channels
 constexpr double kStaged = 6.28;           // a byte of it where rows are staged
+constexpr double kHalves = 2.2;            // the same where 16-bit rows have odd places
+constexpr double kPairs = 1.6;             // of 16-bit rows that two phases share
 constexpr double kSectorStored = 0.408;    // 32 bytes on their way to L2
 constexpr double kRagged = 3.84;           // what the ends of a run add, in sectors
 constexpr double kTile = 2540;             // tables of a tile, first product, last product
@@ -181,7 +183,8 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
   const bool whole = !half || (forward ? problem.w.out : problem.w.in) % 2 == 0;
   const double each = tile.weights_fetched ? kTraded
                       : !tile.channel_rows ? kStored
-                                           : kStaged * size * (whole ? 1 : 1.7);
+                                           : kStaged * size * (whole ? 1 : kHalves) *
+                                                 (half && forward && tile.slots == 2 ? kPairs : 1);
   const double sectors =
       sums * 256 * size / 32 * (1 + kRagged * 32 / run_bytes) * scatter_of(problem, p);
   const double store = std::max(sums * each, sectors * kSectorStored);

@@ -1,0 +1,13 @@
+// slide's kernels, as the host calls them.
+#pragma once
+
+#include "cuda/slide/slide_config.h"
+
+namespace convt2d::cuda::slide {
+
+using Launch = void(int row, const Params& params, const CUtensorMap& map, int64_t blocks,
+                    void* stream);
+Launch launch_f16;   // slide_kernel_f16.cu
+Launch launch_bf16;  // slide_kernel_bf16.cu
+
+}  // namespace convt2d::cuda::slide

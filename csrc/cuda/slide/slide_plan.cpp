@@ -1,0 +1,274 @@
+#include "cuda/slide/slide_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "core/phases.h"
+#include "cuda/gather_params.h"
+#include "cuda/tensor_map.h"
+
+namespace convt2d::cuda::slide {
+namespace {
+
+constexpr double kClock = 1700;  // cycles a microsecond
+
+// What things cost, in cycles where nothing else is said. Fitted to times on the H200 (kernel_bench sweep of
+// bench/layers.json and 60 random layers, fp16, 2026-11-22): 11 % off in the mean.
+constexpr double kLaunch = 10;        // us
+constexpr double kWeightByte = 0.08;  // of resident weights
+constexpr double kVisit = 670;        // of a stage
+constexpr double kNarrow = 1.14;      // tiles of 64 positions: times what the tensor core takes
+constexpr double kRun = 720;          // of a warp's 8 channels of a row of a tile
+constexpr double kOutput = 28;        // of a thread's output
+constexpr double kPass = 11;          // of a sum that is passed on
+constexpr double kL2Bytes = 64;       // a cycle
+constexpr double kMemoryRate = 0.65;  // of the copy rate
+constexpr double kBeside = 0.25;      // of the lesser of work and bytes
+
+struct Choice {
+  int row;  // of kTiles
+  int run, turns, stages, walkers;
+};
+
+int64_t round_up(int64_t value, int64_t to) { return ceil_div(value, to) * to; }
+
+// An axis as the forward of what is computed: a gradient of stride 1 is the forward of the mirrored kernel.
+Axis forward_axis(const Problem& problem, const Axis& axis) {
+  if (problem.direction == Direction::fwd) return axis;
+  return {axis.out,
+          axis.in,
+          axis.kernel,
+          axis.stride,
+          (axis.kernel - 1) * axis.dilation - axis.near_pad,
+          axis.dilation};
+}
+
+// Everything that follows from the problem and the choice, pointers aside. Returns why it cannot be done, or an empty
+// string.
+std::string shape(const Problem& problem, const Choice& choice, Params& p) {
+  const Tile tile = kTiles[choice.row];
+  const Axis h = forward_axis(problem, problem.h), w = forward_axis(problem, problem.w);
+  p = {};
+  set_extents(problem, p);
+  p.x_h = static_cast<int32_t>(h.in);
+  p.x_w = static_cast<int32_t>(w.in);
+  p.y_h = static_cast<int32_t>(h.out);
+  p.y_w = static_cast<int32_t>(w.out);
+  p.kernel_h = static_cast<int32_t>(h.kernel);
+  p.stride_h = static_cast<int32_t>(h.stride);
+  p.pad_h = static_cast<int32_t>(h.near_pad);
+  p.pad_w = static_cast<int32_t>(w.near_pad);
+  int8_t taps = 0;
+  for (int64_t phase = 0; phase < h.stride; ++phase) {
+    p.first_tap[phase] = taps;
+    for (int8_t tap = 0; tap < p.kernel_h; ++tap)
+      if (tap * h.dilation % h.stride == phase) p.tap[taps++] = tap;
+    p.first_tap[phase + 1] = taps;
+  }
+  for (int tap = 0; tap < p.kernel_h; ++tap)
+    p.tap_shift[tap] = static_cast<int8_t>(tap * h.dilation / h.stride);
+  p.reach = p.tap_shift[p.kernel_h - 1];
+  p.slices = static_cast<int32_t>(ceil_div(p.reduce, kSlice));
+  p.reduce_padded = p.slices * kSlice;
+  p.column_tiles = static_cast<int32_t>(ceil_div(p.columns, channels(tile)));
+
+  p.run = choice.run;
+  while (1 << p.run_shift < p.run) ++p.run_shift;
+  p.box = std::min(p.run, kMostBox);
+  p.tile_rows = tile.width / p.run;
+  p.turns = choice.turns;
+  p.item_rows = kGroups * p.turns * p.tile_rows;
+  p.patch_rows = p.item_rows + p.reach;
+  if (p.patch_rows > kMostSpan) return "a tile has too many rows";
+  p.first_row = p.pad_h / p.stride_h;
+  p.end_row = (p.pad_h + p.y_h - 1) / p.stride_h + 1;
+  p.row_items = static_cast<int32_t>(ceil_div(p.end_row - p.first_row, p.item_rows));
+  const int32_t positions = std::min((p.pad_w + p.y_w - 1) / tile.stride + 1, p.x_w);
+  p.sweeps = static_cast<int32_t>(ceil_div(positions, p.run));
+  // Outputs behind the last position; rows that start at odd places move on by one.
+  if (p.pad_w + p.y_w >= (p.sweeps * p.run + kBeyond) * tile.stride)
+    return "too many outputs behind the last pixel";
+  p.items = p.batch * p.row_items;
+  p.walkers = std::min(choice.walkers, p.items);
+
+  p.stages = choice.stages;
+  p.box_bytes = p.patch_rows * p.reduce_padded * p.box * 2;
+  p.stage_bytes = p.box_bytes * (p.run / p.box);
+  // With room for where a row starts; channels of a warp in different banks.
+  p.staging_pitch = static_cast<int32_t>(
+      round_up(((p.run + kBeyond) * tile.stride + kVector) * 2, 128) + 16 * tile.stride);
+  int64_t at = kHeader;
+  const auto take = [&](int64_t bytes, int64_t alignment) {
+    const int64_t start = round_up(at, alignment);
+    at = std::min<int64_t>(start + bytes, INT32_MAX / 2);
+    return static_cast<int32_t>(start);
+  };
+  p.weights_at = take(int64_t{p.kernel_h} * p.slices * slice_bytes(tile), 1024);
+  p.stages_at = take(int64_t{p.stages} * p.stage_bytes, 1024);
+  p.staging_at = take(int64_t{kConsumers} / 32 * staging_bytes(p), 16);
+  p.carried_at = take(p.sweeps > 1 ? p.turns * p.stride_h * p.tile_rows * thread_channels(tile) *
+                                         carried(tile) * kWaitingBytes
+                                   : 0,
+                      16);
+  p.shared_bytes = static_cast<int32_t>(at);
+  return {};
+}
+
+double predict(const Problem& problem, const Device& device, const Params& p, Tile tile) {
+  const int quarter = tile.width / 4;  // positions of a thread
+  const double multiply = double(p.turns) * p.kernel_h * p.slices * blocks(tile) * tile.width / 2 *
+                          (tile.width == 64 ? kNarrow : 1);
+  const double store =
+      double(p.turns) * p.stride_h * thread_channels(tile) *
+      (kRun * p.tile_rows + kOutput * quarter * tile.stride + kPass * quarter * carried(tile));
+  // The tensor core serves both warpgroups; a warpgroup multiplies, then stores.
+  const double visit =
+      kVisit + std::max({kGroups * multiply, multiply + store, p.stage_bytes / kL2Bytes});
+  const double waves = std::ceil(double(blocks_of(p)) / device.sm_count);
+  const double visits = std::ceil(double(p.items) / p.walkers) * p.sweeps;
+  const double weights = kWeightByte * p.kernel_h * p.slices * slice_bytes(tile);
+  const double busy_us = waves * (weights + visits * visit) / kClock;
+  const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
+  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
+}
+
+std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
+                                          std::string& reason) {
+  std::vector<Candidate<Choice>> found;
+  for (int row = 0; row < kTileCount; ++row) {
+    const Tile tile = kTiles[row];
+    if (tile.kernel != problem.w.kernel || tile.stride != problem.w.stride) continue;
+    for (int run = tile.width; run >= kLeastRun; run /= 2)
+      for (const int turns : {1, 2, 4}) {
+        Choice choice = {row, run, turns, 2, INT32_MAX};
+        Params p;
+        std::string why = shape(problem, choice, p);
+        if (why.empty() && p.shared_bytes > device.smem_optin)
+          why = "a tile needs " + std::to_string(p.shared_bytes) + " bytes of shared memory";
+        if (!why.empty()) {
+          reason = why;
+          continue;
+        }
+        choice.stages =
+            std::min(kMostStages, 2 + (device.smem_optin - p.shared_bytes) / p.stage_bytes);
+        const int64_t combinations = int64_t{p.groups} * p.column_tiles;
+        choice.walkers = static_cast<int>(std::max<int64_t>(1, device.sm_count / combinations));
+        shape(problem, choice, p);
+        found.push_back({choice, predict(problem, device, p, tile)});
+      }
+  }
+  return found;
+}
+
+Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
+  const Choice& c = candidate.choice;
+  const Tile tile = kTiles[c.row];
+  Params p;
+  shape(problem, c, p);
+  Plan plan;
+  plan.row = c.row;
+  plan.predicted_us = candidate.predicted_us;
+  const int detail[] = {c.run, c.turns, c.stages, c.walkers};
+  std::copy(std::begin(detail), std::end(detail), plan.detail);
+  plan.note = std::to_string(channels(tile)) + " channels x " + std::to_string(tile.width) +
+              " positions, " + std::to_string(p.item_rows) + " rows of " + std::to_string(p.run) +
+              ", " + std::to_string(p.stages) + " stages, " + std::to_string(blocks_of(p)) +
+              " blocks";
+  return plan;
+}
+
+Choice choice_of(const Plan& plan) {
+  const int32_t* d = plan.detail;
+  return {plan.row, d[0], d[1], d[2], d[3]};
+}
+
+std::string refusal(const Problem& problem, const Device& device) {
+  const bool forward = problem.direction == Direction::fwd;
+  const auto number = [](int64_t value) { return std::to_string(value); };
+  if (!device.has_wgmma) return "no wgmma (sm_90a)";
+  if (problem.direction == Direction::grad_weight) return "slide is for forward and grad_input";
+  if (element_size(problem.dtype) != 2) return "slide is for 16 bits";
+  if (problem.x_layout != Layout::nchw || problem.y_layout != Layout::nchw)
+    return "slide is for NCHW";
+  if (!forward && (problem.h.stride != 1 || problem.w.stride != 1))
+    return "slide takes grad_input with stride 1 only";
+  const Axis h = forward_axis(problem, problem.h), w = forward_axis(problem, problem.w);
+  if (std::none_of(std::begin(kTiles), std::end(kTiles), [&](const Tile& tile) {
+        return tile.kernel == w.kernel && tile.stride == w.stride;
+      }))
+    return "no tile for kernel rows of " + number(w.kernel) + " with stride " + number(w.stride);
+  if (w.dilation != 1) return "slide takes rows without dilation";
+  if (h.near_pad < 0 || w.near_pad < 0) return "slide takes no negative padding";
+  if (h.kernel > kMostTaps || (h.kernel - 1) * h.dilation / h.stride > INT8_MAX ||
+      h.stride > kMostPhases)
+    return "the kernel or its stride is too high";
+  if (w.in % kVector != 0)
+    return "rows of " + number(w.in) + " are not whole vectors of " + number(kVector);
+  const int64_t reduce = forward ? problem.group_in() : problem.group_out();
+  if (problem.groups > 1 && reduce % kSlice != 0)
+    return "groups of " + number(reduce) + " channels, which are no multiple of " + number(kSlice);
+  if (reduce > kMostSpan)
+    return number(reduce) + " channels are more than a copy brings, " + number(kMostSpan);
+  if (problem.wide_index) return "a tensor has more than 2^31 elements";
+  return {};
+}
+
+}  // namespace
+
+std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
+  std::vector<Plan> found;
+  reason = refusal(problem, device);
+  if (!reason.empty()) return found;
+  for (const auto& candidate : candidates(problem, device, reason))
+    found.push_back(plan_of(problem, candidate));
+  return found;
+}
+
+Decision plan(const Problem& problem, const Device& device) {
+  std::string reason = refusal(problem, device);
+  if (!reason.empty()) return Decision::decline(reason);
+  reason = "no tile fits";
+  const std::vector<Candidate<Choice>> found = candidates(problem, device, reason);
+  if (found.empty()) return Decision::decline(reason);
+  return Decision::accept(plan_of(problem, cheapest(found)));
+}
+
+Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
+  Params p;
+  shape(problem, choice_of(plan), p);
+  const bool forward = problem.direction == Direction::fwd;
+  p.source = forward ? args.x.data : args.y.data;
+  p.destination = forward ? args.y.data : args.x.data;
+  p.bias = forward && problem.has_bias ? args.bias : nullptr;
+  p.weight_group = static_cast<int32_t>(args.w.stride[0] * problem.group_in());
+  p.weight_reduce = static_cast<int32_t>(args.w.stride[forward ? 0 : 1]);
+  p.weight_column = static_cast<int32_t>(args.w.stride[forward ? 1 : 0]);
+  p.weight_h = static_cast<int32_t>(args.w.stride[2]);
+  p.weight_w = static_cast<int32_t>(args.w.stride[3]);
+  p.weight = args.w.data;
+  if (!forward) {  // from the last tap backwards
+    p.weight =
+        static_cast<const char*>(p.weight) +
+        ((problem.h.kernel - 1) * args.w.stride[2] + (problem.w.kernel - 1) * args.w.stride[3]) * 2;
+    p.weight_h = -p.weight_h;
+    p.weight_w = -p.weight_w;
+  }
+  return p;
+}
+
+CUtensorMap map_of(const Params& p) {
+  const int64_t plane = int64_t{p.x_h} * p.x_w * 2;
+  const int64_t all = int64_t{p.groups} * p.reduce;
+  return encode({p.source,
+                 2,
+                 4,
+                 {p.x_w, all, p.x_h, p.batch},
+                 {2, plane, int64_t{p.x_w} * 2, plane * all},
+                 {p.box, p.reduce_padded, p.patch_rows, 1},
+                 {1, 1, 1, 1}});
+}
+
+int64_t blocks_of(const Params& p) { return int64_t{p.groups} * p.column_tiles * p.walkers; }
+
+}  // namespace convt2d::cuda::slide

@@ -1,0 +1,31 @@
+// Where a block of the slide kernel is, and what it walks.
+#pragma once
+
+#include "cuda/slide/slide_config.h"
+
+namespace convt2d::cuda::slide {
+
+// The channels of a block, and which of the blocks with the same channels it is.
+struct Scope {
+  int group, column_tile, walker;
+};
+__device__ __forceinline__ Scope scope_of(const Params& p) {
+  const int rest = blockIdx.x / p.column_tiles;
+  return {rest % p.groups, static_cast<int>(blockIdx.x) % p.column_tiles, rest / p.groups};
+}
+
+// What one stage serves: the first row of positions, and the first position of them.
+struct Visit {
+  int n, row, sweep;
+};
+
+// Calls `visit` with each of a block, sweeps of the same rows one after the other.
+template <class Call>
+__device__ __forceinline__ void for_visits(const Params& p, const Scope& at, Call&& call) {
+  for (int i = at.walker; i < p.items; i += p.walkers) {
+    const int n = i / p.row_items, row = p.first_row + (i - n * p.row_items) * p.item_rows;
+    for (int sweep = 0; sweep < p.sweeps; ++sweep) call(Visit{n, row, sweep});
+  }
+}
+
+}  // namespace convt2d::cuda::slide
