@@ -109,6 +109,7 @@ CASES: tuple[Case, ...] = (
     _case("1x1_one_channel", (1, 1), (3, 5), k=1, n=1),
     _case("1x1_even_planes", (40, 72), (4, 10), k=1),
     _case("pixel_to_4x4", (100, 40), 1, k=4, n=9),
+    _case("pixel_to_rows", (24, 16), 1, k=(2, 5), s=3, n=17),
     _case("pixel_k3s1p1", (16, 8), 1, k=3, p=1, n=33),
     _case("pixel_k5s2p2op1", (9, 7), 1, k=5, s=2, p=2, op=1, n=5),
     # Stride 1: a halo and flipped taps.

@@ -8,18 +8,18 @@ import calls
 import pytest
 import torch
 from calls import DEVICES, FAMILY_FORMATS, INNER, Refused
-from cases import CASES
+from cases import BY_NAME, CASES
 from data import DIRECTIONS, LAYOUTS, integers, poison
 from reference import grad_bias
 from tolerance import FORMATS, assert_exact
 
 
-def check_layout(layout, direction, case, device, family, number_format):
-    """A result with bias in every layout but `mixed`."""
+def check_layout(layout, direction, case, device, family, number_format, with_bias=True):
+    """A result with bias, but in the layout `mixed`."""
     arrange_first, arrange_second, channels_last = LAYOUTS[layout]
     wide_second = channels_last and number_format.name == "f32"  # low bits on either side count
     first, second, bias, total = integers(case, direction, number_format, device, wide_second)
-    bias = None if layout == "mixed" else bias
+    bias = bias if with_bias and layout != "mixed" else None
     if direction == "forward" and bias is not None:
         total = total + bias.double()[:, None, None]
     poison(total.to(first.dtype))
@@ -54,6 +54,18 @@ def test_exact(direction, case, device, family, number_format):
             raise AssertionError(f"layout {layout}: {error}") from error
     if len(reasons) == len(LAYOUTS):
         pytest.skip(reasons[0])
+
+
+@pytest.mark.parametrize("device, family, number_format", FAMILY_FORMATS)
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("case", ("pixel_to_4x4", "pixel_to_rows"))
+def test_exact_products_of_matrices(direction, case, device, family, number_format):
+    """Without bias one pixel in and one kernel out is a product of matrices."""
+    for layout in LAYOUTS:
+        try:
+            check_layout(layout, direction, BY_NAME[case], device, family, number_format, False)
+        except Refused:
+            continue
 
 
 @pytest.mark.parametrize("number_format", FORMATS, ids=lambda each: each.name)

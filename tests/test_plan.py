@@ -36,7 +36,9 @@ needs_cuda_room = pytest.mark.skipif(
 )
 
 
-def explain(case, direction="forward", dtype="f32", layout="nchw", device="h200", family=None):
+def explain(
+    case, direction="forward", dtype="f32", layout="nchw", device="h200", family=None, bias=True
+):
     sizes = [case.batch, case.in_channels, case.out_channels, case.groups]
     for axis in (0, 1):
         sizes += [
@@ -51,7 +53,7 @@ def explain(case, direction="forward", dtype="f32", layout="nchw", device="h200"
     number, precision = DTYPES[dtype]
     layouts = [LAYOUTS[layout]] * 3
     return INNER.explain(
-        DIRECTIONS[direction], number, precision, sizes, layouts, 1, device, algorithm
+        DIRECTIONS[direction], number, precision, sizes, layouts, int(bias), device, algorithm
     )
 
 
@@ -316,6 +318,25 @@ def test_fold_says_why_it_declines():
     ):
         reason = refusal(explain(DEEP, direction, dtype, layout, board), "fold")
         assert reason and words in reason, reason
+
+
+@needs_cuda_room
+def test_one_pixel_to_one_kernel_is_a_product_of_matrices():
+    case = Case("first", 64, 128, 256, (1, 1), (4, 4))
+    for dtype, layout in itertools.product((*TENSOR_CORES, "f32"), DENSE):
+        for change, bias, expected in (
+            ({}, False, True),
+            ({}, True, False),
+            ({"padding": (1, 1)}, False, False),
+            ({"output_padding": (1, 0), "stride": (2, 2)}, False, False),
+            ({"groups": 2}, False, False),
+        ):
+            other = dataclasses.replace(case, **change)
+            text = explain(other, "forward", dtype, layout, bias=bias)
+            assert ("a product of matrices" in text) == expected, text
+            if expected:
+                assert "w [128, 4096, 1, 1]" in text, text
+                assert dtype == "f32" or chosen(text) == "hopper", text
 
 
 @needs_cuda_room

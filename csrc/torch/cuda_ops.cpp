@@ -7,6 +7,7 @@
 
 #include <stdexcept>
 
+#include "core/matrix.h"
 #include "cuda/cuda_families.h"
 #include "cuda/direct/direct.h"
 #include "torch/choice_cache.h"
@@ -48,6 +49,10 @@ Precision ambient_precision() {
 void run(Call& call) {
   if (call.empty) return;
   if (call.ask_precision) call.problem.precision = ambient_precision();
+  if (is_matrix(call.problem)) {
+    call.problem = as_matrix(call.problem);
+    call.args = as_matrix(call.problem, call.args);
+  }
   const torch::stable::accelerator::DeviceGuard guard(call.device_index);
   const Backend backend{families(), &device(call.device_index), call.device_index};
   const Choice& choice = cached_choice(backend, call.problem, call.algorithm);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/choose.h"
+#include "core/matrix.h"
 #include "cpu/cpu_families.h"
 #include "torch/tensor_args.h"
 #ifdef CONVT2D_WITH_CUDA
@@ -91,7 +92,11 @@ std::string explain_op(int64_t direction, int64_t dtype, int64_t precision,
                  elements(p.batch, p.out_channels, p.h.out, p.w.out) > INT32_MAX ||
                  elements(p.in_channels, p.out_channels, p.h.kernel, p.w.kernel) >
                      double(INT32_MAX) * double(p.groups);
-  return explain(families_of(device), p, device_of(device), int(algorithm));
+  // As cuda_ops.cpp has it.
+  const bool matrix = device != "cpu" && is_matrix(p);
+  const std::string text =
+      explain(families_of(device), matrix ? as_matrix(p) : p, device_of(device), int(algorithm));
+  return matrix ? describe(p) + ", a product of matrices:\n" + text : text;
 }
 
 }  // namespace
