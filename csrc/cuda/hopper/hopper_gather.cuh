@@ -20,6 +20,7 @@ enum { kAllConsumers = 1, kGroup0 = 2 };
 struct Loop {
   uint32_t barriers, patch, weights, shifts, firsts;
   int patch_stage, weight_stage, products;
+  int slot_ends[kMaxSlots];  // channel rows: products of a column phase and those before it
 };
 // What a consumer looks up for each tile, in shared memory: its sums leave it few registers, and what it
 // spills to local memory comes back from L2, since the loads of the producers flood the small L1.
@@ -364,7 +365,7 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
           int slot_first = 0;
 #pragma unroll
           for (int s = 0; s < tile.slots; ++s) {
-            const int slot_last = tile.channel_rows ? slot_first + products_of(p, at, s) : last;
+            const int slot_last = tile.channel_rows ? loop.slot_ends[s] : last;
             const int end = min(slot_last, to);
 #pragma unroll 1
             for (int i = max(slot_first, from); i < end; ++i) {
@@ -525,12 +526,22 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
                                   (other < 0 || other % 2 == 0));
 
   Known& known = *reinterpret_cast<Known*>(smem + kKnown);
-  if (threadIdx.x == 0)
+  if (threadIdx.x == 0) {
     known = {at,
              map,
              places,
-             {barriers, places.patch, places.weights, shared_address(smem + map.shifts),
-              shared_address(smem + map.firsts), map.patch_stage, map.weight_stage, at.products}};
+             {barriers,
+              places.patch,
+              places.weights,
+              shared_address(smem + map.shifts),
+              shared_address(smem + map.firsts),
+              map.patch_stage,
+              map.weight_stage,
+              at.products,
+              {}}};
+    int end = 0;
+    for (int s = 0; s < kMaxSlots; ++s) known.loop.slot_ends[s] = end += products_of(p, at, s);
+  }
   __syncthreads();
 
   if (threadIdx.x >= consumers(tile)) {

@@ -16,48 +16,50 @@ namespace {
 // Measured as kLeastWgmmaTerms.
 constexpr int64_t kLeastTermsOfInput = 96;
 
-// Cycles of one multiprocessor; fitted to 15292 plans of bench/layers.json on the H200 (kernel_bench sweep: fp16
-// and tf32 in both layouts, forward and grad_input, bf16 NCHW forward; 2026-11-22) by benchmarks/kernels/fit.sh.
+// Cycles of one multiprocessor; fitted to 16000 plans of bench/layers.json on the H200 (kernel_bench sweep: fp16
+// and tf32 in both layouts, strict fp32 in NCHW, forward and grad_input; 2026-11-22) by benchmarks/kernels/fit.sh.
 constexpr double kClock = 1700;       // cycles a microsecond
-constexpr double kLaunch = 6.13;      // us, empty kernel, tables, first loads, last stores
-constexpr double kPiece = 1990;       // a buffer handed over and back
-constexpr double kBatch = 1840;       // a batch of loads on its way
-constexpr double kParcel = 287;       // a parcel of each thread of a producer group
-constexpr double kProduct = 186;      // beside the multiplications of a product
-constexpr double kTurnedHalf = 86.6;  // of turned ones
-constexpr double kTurnedRun = 327;    // of turned runs
+constexpr double kLaunch = 5.79;      // us, empty kernel, tables, first loads, last stores
+constexpr double kPiece = 1910;       // a buffer handed over and back
+constexpr double kBatch = 1980;       // a batch of loads on its way
+constexpr double kParcel = 274;       // a parcel of each thread of a producer group
+constexpr double kProduct = 149;      // beside the multiplications of a product
+constexpr double kTurnedHalf = 58.4;  // of turned ones
+constexpr double kTurnedRun = 286;    // of turned runs
 constexpr double kFetchedWord =
-    0.76;  // multiplying with words that consumers fetch, over shared memory
-constexpr double kFetchedNumber = 2.29;    // with single numbers and a table
-constexpr double kFetchedWeight = 2.01;    // with weights
-constexpr double kStrict = 3.17;           // strict fp32: three products, parts joined
-constexpr double kStrictFill = 0.829;      // filling a buffer there, over TF32
-constexpr double kStrictStalls = 0.782;    // as kStalls
-constexpr double kStored = 0.452;          // a sum of each consumer thread
-constexpr double kTraded = 2;              // where lanes trade channels
-constexpr double kStaged = 6.28;           // a byte of it where rows are staged
-constexpr double kHalves = 2.2;            // the same where 16-bit rows have odd places
-constexpr double kPairs = 1.6;             // of 16-bit rows that two phases share
-constexpr double kSectorStored = 0.408;    // 32 bytes on their way to L2
-constexpr double kRagged = 3.84;           // what the ends of a run add, in sectors
-constexpr double kTile = 2540;             // tables of a tile, first product, last product
-constexpr double kOverlap = 0.273;         // how much of the lesser work hides behind the greatest
-constexpr double kStalls = 0.769;          // what nothing above accounts for
-constexpr double kPlanes = 1.01;           // 16-bit NCHW in grad_input
-constexpr double kOdd = 1.82;              // an odd number of column phases in NCHW rows of pixels
-constexpr double kEngine = 137;            // bytes a cycle of the copy engine
-constexpr double kTurnedRow = 215;         // 32 pixels of 16 bytes along K, in shared memory
-constexpr double kUnderWay = 5760;         // from asking for a buffer to having it
-constexpr double kEngineRow = 3.81;        // beside its bytes, a row of a pixel or of weights
-constexpr double kEngineOverlap = 0.0742;  // as kOverlap, with more and lighter consumers
-constexpr double kOneGroup = 1.27;         // filling by one producer group, over two
-constexpr double kTurnedAlone = 9.84;      // of turned weights: nobody loads while they are stored
+    1.01;  // multiplying with words that consumers fetch, over shared memory
+constexpr double kFetchedNumber = 2.45;   // with single numbers and a table
+constexpr double kFetchedWeight = 2.51;   // with weights
+constexpr double kFetchedTwice = 1.26;    // which two operands of pixels use
+constexpr double kStrict = 3.18;          // strict fp32: three products, parts joined
+constexpr double kStrictFill = 0.862;     // filling a buffer there, over TF32
+constexpr double kStrictStalls = 0.748;   // as kStalls
+constexpr double kStored = 0.451;         // a sum of each consumer thread
+constexpr double kTraded = 5.99;          // where lanes trade channels
+constexpr double kStaged = 6.28;          // a byte of it where rows are staged
+constexpr double kHalves = 2.6;           // the same where 16-bit rows have odd places
+constexpr double kPairs = 1.6;            // of 16-bit rows that two phases share
+constexpr double kSectorStored = 0.422;   // 32 bytes on their way to L2
+constexpr double kRagged = 4.15;          // what the ends of a run add, in sectors
+constexpr double kTile = 3100;            // tables of a tile, first product, last product
+constexpr double kOverlap = 0.293;        // how much of the lesser work hides behind the greatest
+constexpr double kStalls = 0.768;         // what nothing above accounts for
+constexpr double kPlanes = 1.08;          // 16-bit NCHW in grad_input
+constexpr double kOdd = 1.68;             // an odd number of column phases in NCHW rows of pixels
+constexpr double kEngine = 161;           // bytes a cycle of the copy engine
+constexpr double kTurnedRow = 228;        // 32 pixels of 16 bytes along K, in shared memory
+constexpr double kUnderWay = 6010;        // from asking for a buffer to having it
+constexpr double kEngineRow = 4.15;       // beside its bytes, a row of a pixel or of weights
+constexpr double kEngineOverlap = 0.106;  // as kOverlap, with more and lighter consumers
+constexpr double kOneGroup = 1.4;         // filling by one producer group, over two
+constexpr double kTurnedAlone = 3.04;     // of turned weights: nobody loads while they are stored
 constexpr double kTurnover =
-    0.686;  // from one buffer to the next, where the copy engine fills them
-constexpr double kFedTurnover = 0.87;    // where threads do
-constexpr double kEngineStalls = 0.604;  // as kStalls
-constexpr double kBeside = 0.00323;      // of the lesser of work and bytes
-constexpr double kWeights = 2.44;        // filling a buffer with weights, over one with pixels
+    0.532;  // from one buffer to the next, where the copy engine fills them
+constexpr double kFedTurnover = 0.925;   // where threads do
+constexpr double kShallow = 1.02;        // two buffers of what the copy engine brings, over more
+constexpr double kEngineStalls = 0.579;  // as kStalls
+constexpr double kBeside = 0.000872;     // of the lesser of work and bytes
+constexpr double kWeights = 2.29;        // filling a buffer with weights, over one with pixels
 
 // What brings a buffer: parcels, how many of them a thread has on their way, and cycles each.
 struct Load {
@@ -131,11 +133,12 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
       p.weight_stages ? pieces * std::ceil(products / pieces / p.part_products) : 0;
   // A wgmma takes as long as its multiplications, or as reading both operands, 128 bytes a cycle.
   const double multiply =
-      std::max(tile.width / 2.0, (64 + tile.width) / 4.0) * (tile.bordered          ? kFetchedNumber
-                                                             : tile.fetched         ? kFetchedWord
-                                                             : tile.weights_fetched ? kFetchedWeight
-                                                             : tile.strict          ? kStrict
-                                                                                    : 1);
+      std::max(tile.width / 2.0, (64 + tile.width) / 4.0) *
+      (tile.bordered          ? kFetchedNumber
+       : tile.fetched         ? kFetchedWord
+       : tile.weights_fetched ? (tile.operands > 1 ? kFetchedTwice : kFetchedWeight)
+       : tile.strict          ? kStrict
+                              : 1);
   const double mma = products * (k_slices * consumer_groups(tile) * tile.operands * multiply +
                                  p.chunks * kProduct) +
                      p.chunks * (pieces + parts) * (tile.copied ? kTurnover : kFedTurnover);
@@ -172,10 +175,11 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
   const double sums =
       tile.width / 2.0 * tile.operands * tile.slots * consumer_groups(tile) / 2;  // of 256 threads
   const double staged_bytes = (p.operand_columns ? 8 : p.tile_w) * tile.slots * size;
-  // A stride of 5 or more that blocks cannot cut evenly: the phases of others lie between, nothing is aligned.
+  // A stride of 5 or more that blocks cannot cut evenly: the phases of others lie between, nothing is aligned, and words
+  // are often in two sectors.
   const bool broken = p.w.destination_step > kMaxSlots && p.w.destination_step % p.w.slots != 0;
   const double run_bytes = p.store_mode || (tile.channel_rows && !staged(tile)) ? 64
-                           : broken                                             ? size * p.w.slots
+                           : broken                  ? size * p.w.slots / (half ? 1 : 2)
                            : tile.channel_rows       ? std::min(128.0, staged_bytes)
                            : !channels_last(problem) ? 8 * size * p.w.slots
                            : stacked(p, tile) == 1   ? 8 * size
@@ -191,7 +195,8 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
 
   const double busiest = std::max({mma, produce, store});
   const double overlap = tile.copied ? kEngineOverlap : kOverlap;
-  return {busiest + (1 - overlap) * (mma + produce + store - busiest),
+  const double shallow = straight(tile) && p.source_stages == 2 ? kShallow : 1;
+  return {shallow * (busiest + (1 - overlap) * (mma + produce + store - busiest)),
           source_sectors + weight_sectors, weight_fill};
 }
 
