@@ -80,6 +80,10 @@ T __shfl_xor_sync(unsigned, T value, int mask) {
   return emulate::bits<T>(emulate::trade(emulate::bits<uint32_t>(value), mask));
 }
 template <class T>
+T __shfl_sync(unsigned, T value, int lane) {
+  return emulate::bits<T>(emulate::of_lane(emulate::bits<uint32_t>(value), lane));
+}
+template <class T>
 T __ldg(const T* pointer) {
   return *pointer;
 }
