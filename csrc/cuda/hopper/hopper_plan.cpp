@@ -55,8 +55,11 @@ constexpr double kOneGroup = 1.4;         // filling by one producer group, over
 constexpr double kTurnedAlone = 3.04;     // of turned weights: nobody loads while they are stored
 constexpr double kTurnover =
     0.532;  // from one buffer to the next, where the copy engine fills them
-constexpr double kFedTurnover = 0.925;   // where threads do
-constexpr double kShallow = 1.02;        // two buffers of what the copy engine brings, over more
+constexpr double kFedTurnover = 0.925;  // where threads do
+constexpr double kShallow = 1.02;       // two buffers of what the copy engine brings, over more
+constexpr double kShallowAlone = 1.2;   // the same in grad_input where weights stay
+constexpr double kWideColumns = 1.13;   // of copied columns, 128 over 64
+constexpr double kNarrow = 3;  // over the pixels of a row that threads bring: forward, NCHW
 constexpr double kEngineStalls = 0.579;  // as kStalls
 constexpr double kBeside = 0.000872;     // of the lesser of work and bytes
 constexpr double kWeights = 2.29;        // filling a buffer with weights, over one with pixels
@@ -177,7 +180,9 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
   const double staged_bytes = (p.operand_columns ? 8 : p.tile_w) * tile.slots * size;
   // A stride of 5 or more that blocks cannot cut evenly: the phases of others lie between, nothing is aligned, and words
   // are often in two sectors.
-  const bool broken = p.w.destination_step > kMaxSlots && p.w.destination_step % p.w.slots != 0;
+  const bool broken =
+      p.w.destination_step > kMaxSlots &&
+      (p.w.slots == 1 ? !channels_last(problem) : p.w.destination_step % p.w.slots != 0);
   const double run_bytes = p.store_mode || (tile.channel_rows && !staged(tile)) ? 64
                            : broken                  ? size * p.w.slots / (half ? 1 : 2)
                            : tile.channel_rows       ? std::min(128.0, staged_bytes)
@@ -195,8 +200,14 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
 
   const double busiest = std::max({mma, produce, store});
   const double overlap = tile.copied ? kEngineOverlap : kOverlap;
-  const double shallow = straight(tile) && p.source_stages == 2 ? kShallow : 1;
-  return {shallow * (busiest + (1 - overlap) * (mma + produce + store - busiest)),
+  const bool two = straight(tile) && p.source_stages == 2;
+  const double shallow = !two ? 1 : forward || p.weight_stages ? kShallow : kShallowAlone;
+  const double wide =
+      tile.columns_copied && !tile.weights_fetched && tile.width == 128 ? kWideColumns : 1;
+  const double narrow = forward && !tile.copied && !tile.strict && !channels_last(problem)
+                            ? 1 + kNarrow / p.tile_w
+                            : 1;
+  return {shallow * wide * narrow * (busiest + (1 - overlap) * (mma + produce + store - busiest)),
           source_sectors + weight_sectors, weight_fill};
 }
 
