@@ -22,6 +22,8 @@ CONVT2D_HOST_DEVICE int64_t floor_div(int64_t a, int64_t b) {  // b > 0
 
 CONVT2D_HOST_DEVICE int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
 
+CONVT2D_HOST_DEVICE int64_t round_up(int64_t value, int64_t to) { return ceil_div(value, to) * to; }
+
 CONVT2D_HOST_DEVICE int64_t gcd(int64_t a, int64_t b) {
   while (b != 0) {
     int64_t r = a % b;

@@ -31,6 +31,40 @@ const Candidate& cheapest(const std::vector<Candidate>& found) {
   });
 }
 
+// Of a family that first looks for a reason to refuse, and then for candidates: refuse(problem, device), find(problem,
+// device, reason), describe(problem, candidate). Every plan there is, in no order, or why there is none; and the best.
+template <class Refuse, class Find, class Describe>
+std::vector<Plan> all_plans(const Problem& problem, const Device& device, std::string& reason,
+                            Refuse&& refuse, Find&& find, Describe&& describe) {
+  std::vector<Plan> plans;
+  reason = refuse(problem, device);
+  if (!reason.empty()) return plans;
+  for (const auto& candidate : find(problem, device, reason))
+    plans.push_back(describe(problem, candidate));
+  return plans;
+}
+template <class Refuse, class Find, class Describe>
+Decision best_plan(const Problem& problem, const Device& device, Refuse&& refuse, Find&& find,
+                   Describe&& describe) {
+  std::string reason = refuse(problem, device);
+  if (!reason.empty()) return Decision::decline(reason);
+  reason = "no tile fits";
+  const auto found = find(problem, device, reason);
+  if (found.empty()) return Decision::decline(reason);
+  return Decision::accept(describe(problem, cheapest(found)));
+}
+
+// Places in a block's shared memory, one after the other. What is more than any block has stays a number.
+struct SharedPlaces {
+  int64_t end;  // of what has been taken
+
+  int32_t take(int64_t bytes, int64_t alignment) {
+    const int64_t start = round_up(end, alignment);
+    end = std::min<int64_t>(start + bytes, INT32_MAX / 2);
+    return static_cast<int32_t>(start);
+  }
+};
+
 // For lists of what a choice may have in one of its fields.
 inline void add_once(std::vector<int>& list, int64_t value) {
   const int one = static_cast<int>(value);
@@ -85,26 +119,32 @@ inline bool aligned(const void* pointer, size_t bytes) {
   return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
 }
 
-// Pointers and strides. Weights may have any; wide loads where theirs allow them.
+// Pointers, and the strides of weights, which may have any.
 template <class Params>
-void set_operands(const Problem& problem, const Args& args, Params& params) {
+void set_tensors(const Problem& problem, const Args& args, Params& params) {
   const bool forward = problem.direction == Direction::fwd;
-  const TensorRef& source = forward ? args.x : args.y;
-  const TensorRef& destination = forward ? args.y : args.x;
-  params.source = source.data;
-  params.destination = destination.data;
+  params.source = forward ? args.x.data : args.y.data;
+  params.destination = forward ? args.y.data : args.x.data;
   params.weight = args.w.data;
   params.bias = forward && problem.has_bias ? args.bias : nullptr;
-  for (int i = 0; i < 4; ++i) {
-    params.source_stride[i] = static_cast<int32_t>(source.stride[i]);
-    params.destination_stride[i] = static_cast<int32_t>(destination.stride[i]);
-  }
   params.weight_group = static_cast<int32_t>(args.w.stride[0] * problem.group_in());
   params.weight_reduce = static_cast<int32_t>(args.w.stride[forward ? 0 : 1]);
   params.weight_column = static_cast<int32_t>(args.w.stride[forward ? 1 : 0]);
   params.weight_h = static_cast<int32_t>(args.w.stride[2]);
   params.weight_w = static_cast<int32_t>(args.w.stride[3]);
+}
 
+// Those and the strides of the others; wide loads of weights where their strides allow them.
+template <class Params>
+void set_operands(const Problem& problem, const Args& args, Params& params) {
+  set_tensors(problem, args, params);
+  const bool forward = problem.direction == Direction::fwd;
+  const TensorRef& source = forward ? args.x : args.y;
+  const TensorRef& destination = forward ? args.y : args.x;
+  for (int i = 0; i < 4; ++i) {
+    params.source_stride[i] = static_cast<int32_t>(source.stride[i]);
+    params.destination_stride[i] = static_cast<int32_t>(destination.stride[i]);
+  }
   const int64_t vector = 16 / element_size(problem.dtype);
   params.weight_vectors = args.w.stride[1] == 1 && !forward && params.reduce % vector == 0 &&
                           args.w.stride[0] % vector == 0 && args.w.stride[2] % vector == 0 &&

@@ -51,7 +51,6 @@ struct Choice {
   int walkers;
 };
 
-int64_t round_up(int64_t value, int64_t to) { return ceil_div(value, to) * to; }
 int64_t round_down(int64_t value, int64_t to) { return -round_up(-value, to); }
 
 // How many channels a block of 64 rows holds where the copy engine brings runs of `blocks` of them, which start at
@@ -155,17 +154,12 @@ void set_items(const Problem& problem, const Choice& choice, Params& p) {
 }
 
 void set_shared_memory(Tile tile, Params& p) {
-  int at = kHeader;
-  const auto take = [&](int64_t bytes, int64_t alignment) {
-    const int64_t start = round_up(at, alignment);
-    at = static_cast<int>(std::min<int64_t>(start + bytes, INT32_MAX / 2));
-    return static_cast<int32_t>(start);
-  };
-  p.weights_at = take(p.resident ? int64_t{p.chunks} * weight_bytes(p, tile) : 0, 1024);
-  p.stages_at = take(int64_t{p.stages} * stage_bytes(p, tile), 1024);
-  p.products_at = take(p.flat ? 0 : int64_t{tile.row_groups} * product_bytes(tile), 16);
-  p.carried_at = take(int64_t{row_blocks(tile)} * 2 * carried_bytes(p), 16);
-  p.shared_bytes = at + 32 * 4;  // lanes beyond a row's end read on
+  SharedPlaces places{kHeader};
+  p.weights_at = places.take(p.resident ? int64_t{p.chunks} * weight_bytes(p, tile) : 0, 1024);
+  p.stages_at = places.take(int64_t{p.stages} * stage_bytes(p, tile), 1024);
+  p.products_at = places.take(p.flat ? 0 : int64_t{tile.row_groups} * product_bytes(tile), 16);
+  p.carried_at = places.take(int64_t{row_blocks(tile)} * 2 * carried_bytes(p), 16);
+  p.shared_bytes = static_cast<int32_t>(places.end) + 32 * 4;  // lanes beyond a row's end read on
 }
 
 bool words(const Params& p) { return p.number_bytes == 4; }
@@ -346,21 +340,11 @@ std::string refusal(const Problem& problem, const Device& device) {
 }  // namespace
 
 std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
-  std::vector<Plan> found;
-  reason = refusal(problem, device);
-  if (!reason.empty()) return found;
-  for (const auto& candidate : candidates(problem, device, reason))
-    found.push_back(plan_of(problem, candidate));
-  return found;
+  return all_plans(problem, device, reason, refusal, candidates, plan_of);
 }
 
 Decision plan(const Problem& problem, const Device& device) {
-  std::string reason = refusal(problem, device);
-  if (!reason.empty()) return Decision::decline(reason);
-  reason = "no tile fits";
-  const std::vector<Candidate<Choice>> found = candidates(problem, device, reason);
-  if (found.empty()) return Decision::decline(reason);
-  return Decision::accept(plan_of(problem, cheapest(found)));
+  return best_plan(problem, device, refusal, candidates, plan_of);
 }
 
 Params params_of(const Problem& problem, const Plan& plan, const Args& args) {

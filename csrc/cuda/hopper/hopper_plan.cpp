@@ -34,9 +34,7 @@ constexpr double kFetchedTwice = 1.26;    // which two operands of pixels use
 constexpr double kStrict = 3.18;          // strict fp32: three products, parts joined
 constexpr double kStrictFill = 0.862;     // filling a buffer there, over TF32
 constexpr double kStrictStalls = 0.748;   // as kStalls
-constexpr double kStored = 0.451;         // a sum of each consumer thread
-constexpr double kTraded = 5.99;          // where lanes trade channels
-constexpr double kStaged = 6.28;          // a byte of it where rows are staged
+constexpr double kStaged = 6.28;          // a byte of a consumer thread's sum where rows are staged
 constexpr double kHalves = 2.6;           // the same where 16-bit rows have odd places
 constexpr double kPairs = 1.6;            // of 16-bit rows that two phases share
 constexpr double kSectorStored = 0.422;   // 32 bytes on their way to L2
@@ -190,10 +188,10 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
                            : stacked(p, tile) == 1   ? 8 * size
                                                      : size;
   const bool whole = !half || (forward ? problem.w.out : problem.w.in) % 2 == 0;
-  const double each = tile.weights_fetched ? kTraded
-                      : !tile.channel_rows ? kStored
-                                           : kStaged * size * (whole ? 1 : kHalves) *
-                                                 (half && forward && tile.slots == 2 ? kPairs : 1);
+  // Staged rows pass through shared memory; other sums go straight to L2, which takes longer than the threads do.
+  const double each = !staged(tile) ? 0
+                                    : kStaged * size * (whole ? 1 : kHalves) *
+                                          (half && forward && tile.slots == 2 ? kPairs : 1);
   const double sectors =
       sums * 256 * size / 32 * (1 + kRagged * 32 / run_bytes) * scatter_of(problem, p);
   const double store = std::max(sums * each, sectors * kSectorStored);

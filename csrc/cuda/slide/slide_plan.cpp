@@ -31,8 +31,6 @@ struct Choice {
   int run, turns, stages, walkers;
 };
 
-int64_t round_up(int64_t value, int64_t to) { return ceil_div(value, to) * to; }
-
 // An axis as the forward of what is computed: a gradient of stride 1 is the forward of the mirrored kernel.
 Axis forward_axis(const Problem& problem, const Axis& axis) {
   if (problem.direction == Direction::fwd) return axis;
@@ -42,6 +40,20 @@ Axis forward_axis(const Problem& problem, const Axis& axis) {
           axis.stride,
           (axis.kernel - 1) * axis.dilation - axis.near_pad,
           axis.dilation};
+}
+
+void set_shared_memory(Tile tile, Params& p) {
+  // With room for where a row starts; channels of a warp in different banks.
+  p.staging_pitch = static_cast<int32_t>(
+      round_up(((p.run + kBeyond) * tile.stride + kVector) * 2, 128) + 16 * tile.stride);
+  const int64_t waiting =
+      p.turns * p.stride_h * p.tile_rows * thread_channels(tile) * carried(tile) * kWaitingBytes;
+  SharedPlaces places{kHeader};
+  p.weights_at = places.take(int64_t{p.kernel_h} * p.slices * slice_bytes(tile), 1024);
+  p.stages_at = places.take(int64_t{p.stages} * p.stage_bytes, 1024);
+  p.staging_at = places.take(int64_t{kConsumers} / 32 * staging_bytes(p), 16);
+  p.carried_at = places.take(p.sweeps > 1 ? waiting : 0, 16);
+  p.shared_bytes = static_cast<int32_t>(places.end);
 }
 
 // Everything that follows from the problem and the choice, pointers aside. Returns why it cannot be done, or an empty
@@ -95,23 +107,7 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
   p.stages = choice.stages;
   p.box_bytes = p.patch_rows * p.reduce_padded * p.box * 2;
   p.stage_bytes = p.box_bytes * (p.run / p.box);
-  // With room for where a row starts; channels of a warp in different banks.
-  p.staging_pitch = static_cast<int32_t>(
-      round_up(((p.run + kBeyond) * tile.stride + kVector) * 2, 128) + 16 * tile.stride);
-  int64_t at = kHeader;
-  const auto take = [&](int64_t bytes, int64_t alignment) {
-    const int64_t start = round_up(at, alignment);
-    at = std::min<int64_t>(start + bytes, INT32_MAX / 2);
-    return static_cast<int32_t>(start);
-  };
-  p.weights_at = take(int64_t{p.kernel_h} * p.slices * slice_bytes(tile), 1024);
-  p.stages_at = take(int64_t{p.stages} * p.stage_bytes, 1024);
-  p.staging_at = take(int64_t{kConsumers} / 32 * staging_bytes(p), 16);
-  p.carried_at = take(p.sweeps > 1 ? p.turns * p.stride_h * p.tile_rows * thread_channels(tile) *
-                                         carried(tile) * kWaitingBytes
-                                   : 0,
-                      16);
-  p.shared_bytes = static_cast<int32_t>(at);
+  set_shared_memory(tile, p);
   return {};
 }
 
@@ -217,40 +213,21 @@ std::string refusal(const Problem& problem, const Device& device) {
 }  // namespace
 
 std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
-  std::vector<Plan> found;
-  reason = refusal(problem, device);
-  if (!reason.empty()) return found;
-  for (const auto& candidate : candidates(problem, device, reason))
-    found.push_back(plan_of(problem, candidate));
-  return found;
+  return all_plans(problem, device, reason, refusal, candidates, plan_of);
 }
 
 Decision plan(const Problem& problem, const Device& device) {
-  std::string reason = refusal(problem, device);
-  if (!reason.empty()) return Decision::decline(reason);
-  reason = "no tile fits";
-  const std::vector<Candidate<Choice>> found = candidates(problem, device, reason);
-  if (found.empty()) return Decision::decline(reason);
-  return Decision::accept(plan_of(problem, cheapest(found)));
+  return best_plan(problem, device, refusal, candidates, plan_of);
 }
 
 Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   Params p;
   shape(problem, choice_of(plan), p);
-  const bool forward = problem.direction == Direction::fwd;
-  p.source = forward ? args.x.data : args.y.data;
-  p.destination = forward ? args.y.data : args.x.data;
-  p.bias = forward && problem.has_bias ? args.bias : nullptr;
-  p.weight_group = static_cast<int32_t>(args.w.stride[0] * problem.group_in());
-  p.weight_reduce = static_cast<int32_t>(args.w.stride[forward ? 0 : 1]);
-  p.weight_column = static_cast<int32_t>(args.w.stride[forward ? 1 : 0]);
-  p.weight_h = static_cast<int32_t>(args.w.stride[2]);
-  p.weight_w = static_cast<int32_t>(args.w.stride[3]);
-  p.weight = args.w.data;
-  if (!forward) {  // from the last tap backwards
-    p.weight =
-        static_cast<const char*>(p.weight) +
-        ((problem.h.kernel - 1) * args.w.stride[2] + (problem.w.kernel - 1) * args.w.stride[3]) * 2;
+  set_tensors(problem, args, p);
+  if (problem.direction != Direction::fwd) {  // mirrored: from the last tap backwards
+    p.weight = static_cast<const char*>(p.weight) + ((problem.h.kernel - 1) * args.w.stride[2] +
+                                                     (problem.w.kernel - 1) * args.w.stride[3]) *
+                                                        element_size(problem.dtype);
     p.weight_h = -p.weight_h;
     p.weight_w = -p.weight_w;
   }
