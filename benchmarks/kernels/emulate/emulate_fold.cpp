@@ -4,16 +4,17 @@
 //
 // As emulate.cpp does for hopper: PLANS plans of each case at random, on integers.
 #include <cstdlib>
-#include <functional>
 #include <string>
-#include <utility>
 
 namespace convt2d::cuda::fold {
 alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
 }
 
+#include "cuda/cuda_families.h"
 #include "cuda/fold/fold_kernel.cuh"
 #include "cuda/fold/fold_plan.h"
+#include "cuda/visit_row.h"
+#include "fibers.h"
 #include "gather_trial.h"
 
 namespace {
@@ -21,31 +22,24 @@ namespace {
 using namespace convt2d;
 using namespace convt2d::cuda;
 
-template <class T, int... ROWS>
-void run(int row, const fold::Params& params, const fold::Maps& maps,
-         std::integer_sequence<int, ROWS...>) {
-  const std::function<void()> kernels[] = {
-      [&] { fold::convt2d_fold_kernel<T, ROWS>(params, maps); }...};
-  emulate::kernel = kernels[row];
-  emulate::shared_bytes = params.shared_bytes;
-  emulate::block_dim.x = fold::kThreads;
-  for (int64_t block = 0; block < fold::blocks_of(params); ++block)
-    emulate::run_block(uint32_t(block));
-}
-
 template <class T>
-bool check(const Case& one, Precision precision, int plans) {
-  constexpr int kRows = sizeof(T) == 4 ? fold::kTileCount : fold::kFirstStrict;
-  return try_plans<T>(one, Direction::fwd, precision, plans, fold::plans,
-                      [](const Problem& problem, Plan plan, const Args& args) {
-                        int32_t &stages = plan.detail[2], &walkers = plan.detail[5];
-                        stages = std::min(stages, 2 + int(emulate::random() % 3));
-                        walkers = std::min(walkers, 1 + int(emulate::random() % 3));
-                        const fold::Params params = fold::params_of(problem, plan, args);
-                        run<T>(plan.row, params,
-                               fold::maps_of(params, fold::kTiles[plan.row], args),
-                               std::make_integer_sequence<int, kRows>());
-                      });
+bool check(const Case& one, Precision precision, int most) {
+  GatherTrial<T> trial(one, Direction::fwd, precision);
+  std::string reason;
+  std::vector<Plan> plans = fold::plans(trial.problem, invented_device("h200"), reason);
+  for (Plan& plan : plans) {
+    int32_t &stages = plan.detail[2], &walkers = plan.detail[5];
+    stages = std::min(stages, 2 + int(emulate::random() % 3));
+    walkers = std::min(walkers, 1 + int(emulate::random() % 3));
+  }
+  return trial.passes(trial.some(plans, most, reason), [&](const Plan& plan) {
+    const fold::Params params = fold::params_of(trial.problem, plan, trial.args);
+    const auto maps = fold::maps_of(params, fold::kTiles[plan.row], trial.args);
+    visit_row<sizeof(T) == 4 ? fold::kTileCount : fold::kFirstStrict>(plan.row, [&](auto row) {
+      emulate::run_grid(fold::blocks_of(params), fold::kThreads, params.shared_bytes,
+                        [&] { fold::convt2d_fold_kernel<T, row>(params, maps); });
+    });
+  });
 }
 
 }  // namespace

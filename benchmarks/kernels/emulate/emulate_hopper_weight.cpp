@@ -6,7 +6,6 @@
 // in places; outputs and shared memory hold NaN before. The two passes that add up pieces and the bias gradient
 // are not in it.
 #include <cstdio>
-#include <functional>
 #include <string>
 #include <utility>
 
@@ -18,6 +17,7 @@ alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
 #include "cuda/cuda_families.h"
 #include "cuda/hopper/hopper_weight.cuh"
 #include "cuda/hopper/hopper_weight_plan.h"
+#include "cuda/visit_row.h"
 #include "cuda/weight_sum.h"
 #include "fibers.h"
 #include "weight_trial.h"
@@ -25,18 +25,6 @@ alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
 namespace {
 
 using hopper::WeightParams;
-
-template <class T, int... ROWS>
-void run(int row, const WeightParams& params, const hopper::WeightMaps& maps,
-         std::integer_sequence<int, ROWS...>) {
-  const std::function<void()> kernels[] = {
-      [&] { hopper::convt2d_hopper_grad_weight_kernel<T, ROWS>(params, maps); }...};
-  emulate::kernel = kernels[row];
-  emulate::shared_bytes = hopper::weight_shared_bytes(params, hopper::kWeightTiles[row]);
-  emulate::block_dim.x = hopper::weight_threads(hopper::kWeightTiles[row]);
-  const int64_t blocks = hopper::weight_combinations(params) * params.split;
-  for (int64_t block = 0; block < blocks; ++block) emulate::run_block(uint32_t(block));
-}
 
 template <class T>
 bool check(const Case& one, int random_plans) {
@@ -70,8 +58,13 @@ bool check(const Case& one, int random_plans) {
     for (int d = 0; d < 4; ++d) params.weight_stride[d] = int32_t(a.w.stride[d]);
     params.weight_quads = p.w_layout == Layout::nhwc;
     tensor_boxes.clear();
-    run<T>(choice.row, params, hopper::weight_maps(params, a.x.data, a.y.data),
-           std::make_integer_sequence<int, hopper::kWeightTileCount>());
+    const hopper::WeightMaps maps = hopper::weight_maps(params, a.x.data, a.y.data);
+    const auto tile = hopper::kWeightTiles[choice.row];
+    visit_row<hopper::kWeightTileCount>(choice.row, [&](auto row) {
+      emulate::run_grid(hopper::weight_combinations(params) * params.split,
+                        hopper::weight_threads(tile), hopper::weight_shared_bytes(params, tile),
+                        [&] { hopper::convt2d_hopper_grad_weight_kernel<T, row>(params, maps); });
+    });
     const int64_t differ = trial.wrong(params.partials ? params.split : 0);
     if (differ == 0) continue;
     ++wrong;

@@ -4,9 +4,7 @@
 //
 // As emulate_hopper_weight does for channels-last tensors.
 #include <cstdio>
-#include <functional>
 #include <string>
-#include <utility>
 
 namespace convt2d::cuda::hopper {
 alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
@@ -14,22 +12,11 @@ alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
 
 #include "cuda/cuda_families.h"
 #include "cuda/hopper/hopper_nchw_weight.cuh"
+#include "cuda/visit_row.h"
 #include "fibers.h"
 #include "weight_trial.h"
 
 namespace {
-
-template <class T, int FIRST, int... ROWS>
-void run(int row, const hopper::NchwWeightParams& params, const hopper::NchwWeightMaps& maps,
-         std::integer_sequence<int, ROWS...>) {
-  const std::function<void()> kernels[] = {
-      [&] { hopper::convt2d_hopper_nchw_grad_weight_kernel<T, FIRST + ROWS>(params, maps); }...};
-  emulate::kernel = kernels[row - FIRST];
-  emulate::shared_bytes = hopper::nchw_shared_bytes(params, hopper::kNchwWeightTiles[row]);
-  emulate::block_dim.x = hopper::kNchwThreads;
-  for (int64_t block = 0; block < hopper::nchw_weight_blocks(params); ++block)
-    emulate::run_block(uint32_t(block));
-}
 
 template <class T, bool STRICT = false>
 bool check(const Case& one, int random_plans) {
@@ -59,8 +46,13 @@ bool check(const Case& one, int random_plans) {
     trial.args.workspace = trial.partials.data();
     tensor_boxes.clear();
     const hopper::NchwWeightParams params = hopper::nchw_weight_params(p, plan, trial.args);
-    run<T, kFirst>(plan.row, params, hopper::nchw_weight_maps(params, plan.row, trial.args),
-                   std::make_integer_sequence<int, kEnd - kFirst>());
+    const auto maps = hopper::nchw_weight_maps(params, plan.row, trial.args);
+    visit_row<kEnd - kFirst>(plan.row - kFirst, [&](auto row) {
+      emulate::run_grid(
+          hopper::nchw_weight_blocks(params), hopper::kNchwThreads,
+          hopper::nchw_shared_bytes(params, hopper::kNchwWeightTiles[plan.row]),
+          [&] { hopper::convt2d_hopper_nchw_grad_weight_kernel<T, kFirst + row>(params, maps); });
+    });
     const int64_t differ = trial.wrong(params.partials ? params.split : 0);
     if (differ == 0) continue;
     ++wrong;

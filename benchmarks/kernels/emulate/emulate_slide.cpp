@@ -5,16 +5,17 @@
 // As emulate.cpp does for hopper: PLANS plans of each case at random in either direction, on
 // integers.
 #include <cstdlib>
-#include <functional>
 #include <string>
-#include <utility>
 
 namespace convt2d::cuda::slide {
 alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
 }
 
+#include "cuda/cuda_families.h"
 #include "cuda/slide/slide_kernel.cuh"
 #include "cuda/slide/slide_plan.h"
+#include "cuda/visit_row.h"
+#include "fibers.h"
 #include "gather_trial.h"
 
 namespace {
@@ -22,30 +23,25 @@ namespace {
 using namespace convt2d;
 using namespace convt2d::cuda;
 
-template <class T, int... ROWS>
-void run(int row, const slide::Params& params, const CUtensorMap& map,
-         std::integer_sequence<int, ROWS...>) {
-  const std::function<void()> kernels[] = {
-      [&] { slide::convt2d_slide_kernel<T, ROWS>(params, map); }...};
-  emulate::kernel = kernels[row];
-  emulate::shared_bytes = params.shared_bytes;
-  emulate::block_dim.x = slide::kThreads;
-  for (int64_t block = 0; block < slide::blocks_of(params); ++block)
-    emulate::run_block(uint32_t(block));
-}
-
 template <class T>
-bool check(const Case& one, int plans) {
+bool check(const Case& one, int most) {
   const Direction direction = emulate::random() % 3 ? Direction::fwd : Direction::grad_input;
-  return try_plans<T>(one, direction, Precision::ieee, plans, slide::plans,
-                      [](const Problem& problem, Plan plan, const Args& args) {
-                        int32_t &stages = plan.detail[2], &walkers = plan.detail[3];
-                        stages = std::min(stages, 2 + int(emulate::random() % 3));
-                        walkers = std::min(walkers, 1 + int(emulate::random() % 3));
-                        const slide::Params params = slide::params_of(problem, plan, args);
-                        run<T>(plan.row, params, slide::map_of(params),
-                               std::make_integer_sequence<int, slide::kTileCount>());
-                      });
+  GatherTrial<T> trial(one, direction, Precision::ieee);
+  std::string reason;
+  std::vector<Plan> plans = slide::plans(trial.problem, invented_device("h200"), reason);
+  for (Plan& plan : plans) {
+    int32_t &stages = plan.detail[2], &walkers = plan.detail[3];
+    stages = std::min(stages, 2 + int(emulate::random() % 3));
+    walkers = std::min(walkers, 1 + int(emulate::random() % 3));
+  }
+  return trial.passes(trial.some(plans, most, reason), [&](const Plan& plan) {
+    const slide::Params params = slide::params_of(trial.problem, plan, trial.args);
+    const auto maps = slide::map_of(params);
+    visit_row<slide::kTileCount>(plan.row, [&](auto row) {
+      emulate::run_grid(slide::blocks_of(params), slide::kThreads, params.shared_bytes,
+                        [&] { slide::convt2d_slide_kernel<T, row>(params, maps); });
+    });
+  });
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 // integers, and again with an infinity or a NaN in places; outputs and shared memory hold NaN before.
 #include <algorithm>
 #include <cstdio>
-#include <functional>
 #include <string>
 
 namespace convt2d::cuda::igemm {
@@ -17,6 +16,7 @@ alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
 #include "cuda/cuda_families.h"
 #include "cuda/igemm/igemm_grad_weight.cuh"
 #include "cuda/igemm/igemm_weight_plan.h"
+#include "cuda/visit_row.h"
 #include "cuda/weight_sum.h"
 #include "fibers.h"
 #include "weight_trial.h"
@@ -24,17 +24,6 @@ alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
 namespace {
 
 using igemm::WeightParams;
-
-template <class M, int... ROWS>
-void run(int row, const WeightParams& params, std::integer_sequence<int, ROWS...>) {
-  const std::function<void()> kernels[] = {
-      [&] { igemm::convt2d_igemm_grad_weight_kernel<M, ROWS>(params); }...};
-  emulate::kernel = kernels[row];
-  emulate::shared_bytes = igemm::weight_map(params, sizeof(typename M::Element)).total;
-  emulate::block_dim.x = 32 * (params.warps_m * params.warps_n + params.producers);
-  const int64_t blocks = igemm::weight_combinations(params) * params.split;
-  for (int64_t block = 0; block < blocks; ++block) emulate::run_block(uint32_t(block));
-}
 
 template <class M>
 bool check(const Case& one, int random_plans) {
@@ -63,8 +52,12 @@ bool check(const Case& one, int random_plans) {
       params.y_stride[d] = int32_t(a.y.stride[d]);
       params.weight_stride[d] = int32_t(a.w.stride[d]);
     }
-    run<M>(choice.row, params,
-           std::make_integer_sequence<int, igemm::weight_tile_count(sizeof(T))>());
+    visit_row<igemm::weight_tile_count(sizeof(T))>(choice.row, [&](auto row) {
+      emulate::run_grid(igemm::weight_combinations(params) * params.split,
+                        32 * (params.warps_m * params.warps_n + params.producers),
+                        igemm::weight_map(params, sizeof(T)).total,
+                        [&] { igemm::convt2d_igemm_grad_weight_kernel<M, row>(params); });
+    });
     const int64_t differ = trial.wrong(params.partials ? params.split : 0);
     if (differ == 0) continue;
     ++wrong;

@@ -171,6 +171,14 @@ void barrier_wait(uint32_t address, uint32_t parity) {
   while ((barriers[address].phase & 1) == parity) give_way();
 }
 
+// A grid's blocks, one after the other.
+void run_grid(int64_t blocks, int threads, uint32_t bytes, std::function<void()> of_thread) {
+  kernel = std::move(of_thread);
+  block_dim.x = threads;
+  shared_bytes = bytes;
+  for (int64_t block = 0; block < blocks; ++block) run_block(uint32_t(block));
+}
+
 unsigned char* shared(uint32_t address, uint32_t bytes) {
   if (address + bytes > shared_bytes) fail("beyond shared memory");
   return smem + address;

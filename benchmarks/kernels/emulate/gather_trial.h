@@ -1,74 +1,96 @@
-// What emulate_fold.cpp and emulate_slide.cpp do with a case: plans at random, on integers, to the bit.
+// A forward or grad_input of a case on integers, and how many numbers of a result are wrong.
 #pragma once
 
-#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "core/plan.h"
-#include "cuda/cuda_families.h"
-#include "fibers.h"
 #include "problems.h"
 
 namespace {
 
 using namespace convt2d;
 
-// Tries `most` of the plans that `plans_of` a problem and a device gives, each by run(problem, plan, args).
-template <class T, class PlansOf, class Run>
-bool try_plans(const Case& one, Direction direction, Precision precision, int most,
-               PlansOf&& plans_of, Run&& run) {
-  const bool forward = direction == Direction::fwd;
-  Problem p = one.problem;
-  p.direction = direction;
-  p.dtype = dtype_of<T>;
-  p.precision = precision;
-  if (!forward) p.has_bias = false;
-  std::string reason;
-  std::vector<Plan> plans = plans_of(p, invented_device("h200"), reason);
-  const std::string label = one.name + " " + name(p.dtype) + " " + name(direction);
-  if (plans.empty()) {
-    std::printf("%s declined: %s\n", label.c_str(), reason.c_str());
-    return true;
+template <class T>
+class GatherTrial {
+ public:
+  // With numbers that the tensor core does not take whole in one of the factors, if `precision` is strict and T is float.
+  GatherTrial(const Case& one, Direction direction, Precision precision)
+      : problem(problem_of(one, direction, precision)),
+        label_(one.name + " " + name(problem.dtype) + " " + name(problem.x_layout) + " " +
+               name(direction)) {
+    const Problem& p = problem;
+    const bool forward = direction == Direction::fwd;
+    const int64_t image = p.h.out * p.w.out, inputs = p.batch * p.in_channels * p.h.in * p.w.in,
+                  outputs = p.batch * p.out_channels * image;
+    x_ = integers<T>(inputs), y_ = integers<T>(outputs);
+    w_ = integers<T>(p.in_channels * p.group_out() * p.h.kernel * p.w.kernel);
+    bias_ = integers<T>(p.out_channels);
+    if constexpr (sizeof(T) == 4)
+      if (precision == Precision::ieee)
+        for (T& value : emulate::random() % 2 ? w_ : forward ? x_ : y_) value *= 2049;
+    args.x = tensor(x_.data(), p.in_channels, p.h.in, p.w.in, p.x_layout);
+    args.w = tensor(w_.data(), p.group_out(), p.h.kernel, p.w.kernel, p.w_layout);
+    args.y = tensor(y_.data(), p.out_channels, p.h.out, p.w.out, p.y_layout);
+    args.bias = p.has_bias ? bias_.data() : nullptr;
+    expected_.resize(forward ? outputs : inputs);
+    const auto value = [](const std::vector<T>& from, int64_t i) {
+      return Numeric<T>::widen(from[i]);
+    };
+    products(p, args, [&](int64_t i, int64_t j, int64_t k) {
+      expected_[forward ? k : i] += value(forward ? x_ : y_, forward ? i : k) * value(w_, j);
+    });
+    for (int64_t i = 0; p.has_bias && i < outputs; ++i)
+      expected_[i] += value(
+          bias_, p.y_layout == Layout::nhwc ? i % p.out_channels : i / image % p.out_channels);
   }
-  const int64_t image = p.h.out * p.w.out, pixels = p.h.in * p.w.in;
-  std::vector<T> x = integers<T>(p.batch * p.in_channels * pixels),
-                 w = integers<T>(p.in_channels * p.group_out() * p.h.kernel * p.w.kernel),
-                 y = integers<T>(p.batch * p.out_channels * image),
-                 bias = integers<T>(p.out_channels);
-  Args a;
-  a.x = tensor(x.data(), p.in_channels, p.h.in, p.w.in, p.x_layout);
-  a.w = tensor(w.data(), p.group_out(), p.h.kernel, p.w.kernel, p.w_layout);
-  a.y = tensor(y.data(), p.out_channels, p.h.out, p.w.out, p.y_layout);
-  a.bias = p.has_bias ? bias.data() : nullptr;
-  std::vector<float> expected(forward ? p.batch * p.out_channels * image
-                                      : p.batch * p.in_channels * pixels);
-  products(p, a, [&](int64_t i, int64_t j, int64_t k) {
-    (forward ? expected[k] : expected[i]) +=
-        Numeric<T>::widen(forward ? x[i] : y[k]) * Numeric<T>::widen(w[j]);
-  });
-  for (size_t i = 0; p.has_bias && i < expected.size(); ++i)
-    expected[i] += Numeric<T>::widen(bias[i / image % p.out_channels]);
 
-  std::vector<T>& result = forward ? y : x;
-  std::shuffle(plans.begin(), plans.end(), emulate::random);
-  plans.resize(std::min<size_t>(plans.size(), most));
-  int wrong = 0;
-  for (const Plan& plan : plans) {
-    if (std::getenv("SHOW")) std::printf("%s\n", plan.note.c_str());
-    std::memset(result.data(), 0xff, result.size() * sizeof(T));
-    tensor_boxes.clear();
-    run(p, plan, a);
-    const int64_t differ = differences(result, expected);
-    if (differ == 0) continue;
-    ++wrong;
-    std::printf("WRONG %s, %lld of %zu: %s\n", label.c_str(), static_cast<long long>(differ),
-                expected.size(), plan.note.c_str());
+  // Runs every plan, by run(plan), on a result filled with ones; tells what is wrong, and whether nothing is.
+  template <class Run>
+  bool passes(const std::vector<Plan>& plans, Run&& run) {
+    std::vector<T>& result = problem.direction == Direction::fwd ? y_ : x_;
+    int wrong = 0;
+    for (const Plan& plan : plans) {
+      if (std::getenv("SHOW")) std::printf("%s\n", plan.note.c_str());
+      std::memset(result.data(), 0xff, result.size() * sizeof(T));
+      tensor_boxes.clear();
+      run(plan);
+      const int64_t differ = differences(result, expected_);
+      if (differ == 0) continue;
+      ++wrong;
+      std::printf("WRONG %s, %lld of %zu: %s\n", label_.c_str(), static_cast<long long>(differ),
+                  expected_.size(), plan.note.c_str());
+    }
+    std::printf("%s: %zu plans, %d wrong\n", label_.c_str(), plans.size(), wrong);
+    return wrong == 0;
   }
-  std::printf("%s: %zu plans, %d wrong\n", label.c_str(), plans.size(), wrong);
-  return wrong == 0;
-}
+
+  // At most `most` of `plans`, at random; tells why, if there are none.
+  std::vector<Plan> some(std::vector<Plan> plans, size_t most, const std::string& reason) const {
+    if (plans.empty()) std::printf("%s declined: %s\n", label_.c_str(), reason.c_str());
+    std::shuffle(plans.begin(), plans.end(), emulate::random);
+    plans.resize(std::min(plans.size(), most));
+    return plans;
+  }
+
+  const Problem problem;
+  Args args;
+
+ private:
+  static Problem problem_of(const Case& one, Direction direction, Precision precision) {
+    Problem p = one.problem;
+    p.direction = direction;
+    p.dtype = dtype_of<T>;
+    p.precision = precision;
+    p.has_bias &= direction == Direction::fwd;
+    return p;
+  }
+
+  const std::string label_;
+  std::vector<T> x_, w_, y_, bias_;
+  std::vector<float> expected_;
+};
 
 }  // namespace
