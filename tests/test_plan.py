@@ -102,6 +102,14 @@ SLID = tuple(  # rows that are whole vectors, kernel rows that there is a tile f
     and case.size[1] % 8 == 0
     and (case.groups == 1 or case.in_channels // case.groups % 16 == 0)
 )
+ODD_ROWS = tuple(  # of dY, whose planes add up to whole vectors, beside rows of x that are such
+    case.name
+    for case in CASES
+    if case.size[1] % 8 == 0
+    and case.out_size[1] % 4 != 0
+    and case.out_channels // case.groups % 8 == 0
+    and max(case.stride) <= 8
+)
 MUST_SERVE = (
     ("direct", EVERY_CASE, EVERY_DIRECTION, EVERY_DTYPE, EVERY_LAYOUT, BOARDS),
     ("depthwise", DEPTHWISE, EVERY_DIRECTION, ("f16", "bf16", "f32", "tf32"), DENSE, BOARDS),
@@ -109,7 +117,8 @@ MUST_SERVE = (
     ("hopper", EVERY_CASE, ("forward",), TENSOR_CORES, EVERY_LAYOUT, ("h200", "h100")),
     ("fold", FOLDED, ("forward",), TENSOR_CORES, ("nchw",), ("h200", "h100")),
     ("slide", SLID, ("forward",), ("f16", "bf16"), ("nchw",), ("h200", "h100")),
-    ("hopper", VECTORS, ("grad_weight",), ("f16", "bf16"), ("nhwc",), ("h200", "h100")),
+    ("hopper", VECTORS, ("grad_weight",), ("f16", "bf16", "tf32"), ("nhwc",), ("h200", "h100")),
+    ("hopper", ODD_ROWS, ("grad_weight",), TENSOR_CORES, ("nchw",), ("h200", "h100")),
 )
 
 
@@ -174,7 +183,10 @@ REGIMES = (
     (SHUFFLE, ("f16", "bf16"), ("grad_weight",), DENSE, NOT_HOPPER, "igemm"),
     (MANY, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "hopper"),
     (SHUFFLE, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "hopper"),
-    (MANY, ("tf32",), ("grad_weight",), ("nhwc",), HOPPER, "igemm"),  # wgmma cannot turn words
+    (MANY, ("tf32",), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),  # three warps turn x
+    (SAME, ("tf32", "f32"), ("grad_weight",), ("nchw",), HOPPER, "hopper"),  # odd rows of dY
+    (ROWS, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "hopper"),
+    (PATCHES, ("tf32",), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),
     (MANY, ("f16", "bf16"), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),
     (SAME, ("f16", "bf16"), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),
     (SHUFFLE, ("f16", "bf16"), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),
@@ -380,13 +392,14 @@ def test_grad_weight_is_cut_alike_on_every_gpu():
 
 @needs_cuda_room
 def test_hopper_fetches_operands_that_wgmma_cannot_turn():
-    """Words across K: weights of TF32 NHWC forward, and dY of NCHW grad_weight in any type."""
+    """Words across K: weights of TF32 NHWC forward; dY of grad_weight in NCHW, and in TF32."""
     wide = Case("wide", 8, 256, 128, (48, 64), (4, 4), (2, 2), (1, 1))
     for dtype in TENSOR_CORES:
         text = explain(wide, "forward", dtype, "nhwc", "h200", "hopper")
         assert ("weights fetched" in text.splitlines()[1]) == (dtype == "tf32"), text
-    for case, dtype in itertools.product((MANY, SHUFFLE), TENSOR_CORES):
-        text = explain(case, "grad_weight", dtype, "nchw", "h200")
+    fetched = (*itertools.product(TENSOR_CORES, ("nchw",)), ("tf32", "nhwc"))
+    for case, (dtype, layout) in itertools.product((MANY, SHUFFLE), fetched):
+        text = explain(case, "grad_weight", dtype, layout, "h200")
         assert chosen(text) == "hopper" and "dY fetched" in text.splitlines()[1], text
     one = Case("one", 4, 64, 128, (248, 216), (1, 1))
     text = explain(one, "forward", "f16", "nchw", "h200", "hopper")
@@ -431,9 +444,15 @@ def test_hopper_cuts_grad_weight_alike_on_every_gpu():
 @needs_cuda_room
 def test_hopper_says_why_it_leaves_a_grad_weight():
     for case, dtype, layout, words in (
-        (MANY, "tf32", "nhwc", "cannot turn"),
+        (MANY, "f32", "nhwc", "cannot turn"),
+        (dataclasses.replace(MANY, out_channels=90), "tf32", "nhwc", "vectors"),
         (MANY, "f16", "strided", "vectors of channels"),
-        (dataclasses.replace(MANY, output_padding=(1, 1)), "f16", "nchw", "rows of dY"),
+        (
+            dataclasses.replace(MANY, out_channels=92, output_padding=(1, 1)),
+            "f16",
+            "nchw",
+            "planes of dY",
+        ),
         (Case("odd", 2, 64, 64, (7, 7), (2, 2), (2, 2), output_padding=(0, 2)), "f16", "nchw", "x"),
         (Case("apart", 2, 64, 64, (8, 8), (9, 2), (9, 2)), "f16", "nchw", "7 rows"),
         (Case("wide", 2, 64, 64, (8, 64), (2, 16), (2, 8)), "f16", "nchw", "too long"),

@@ -31,7 +31,7 @@
 #include "cuda/device/numeric.cuh"
 #include "cuda/direct/direct.h"
 #include "cuda/fold/fold_plan.h"
-#include "cuda/hopper/hopper_nchw_weight.h"
+#include "cuda/hopper/hopper_fetched_weight.h"
 #include "cuda/hopper/hopper_plan.h"
 #include "cuda/hopper/hopper_weight_plan.h"
 #include "cuda/igemm/igemm.h"
@@ -128,8 +128,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
   std::string reason;
   const std::string name = family.name;
   if (name == "hopper" && problem.direction == Direction::grad_weight) {
-    if (family.plan(problem, device).accepted && cuda::hopper::is_nchw(problem))
-      plans = cuda::hopper::nchw_weight_plans(problem, device, reason);
+    if (family.plan(problem, device).accepted && cuda::hopper::is_fetched_weight(problem))
+      plans = cuda::hopper::fetched_weight_plans(problem, device, reason);
     else if (family.plan(problem, device).accepted)
       for (const auto& candidate : cuda::hopper::weight_candidates(problem, device, reason))
         plans.push_back(cuda::hopper::weight_plan_of(problem, device, candidate));

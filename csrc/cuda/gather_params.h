@@ -66,9 +66,10 @@ struct SharedPlaces {
 };
 
 // For lists of what a choice may have in one of its fields.
-inline void add_once(std::vector<int>& list, int64_t value) {
-  const int one = static_cast<int>(value);
-  if (std::find(list.begin(), list.end(), one) == list.end()) list.push_back(one);
+template <class T, class Value>
+void add_once(std::vector<T>& list, const Value& value) {
+  const T added = static_cast<T>(value);
+  if (std::find(list.begin(), list.end(), added) == list.end()) list.push_back(added);
 }
 
 // Batch, groups and channels of a group.

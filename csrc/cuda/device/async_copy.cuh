@@ -94,6 +94,9 @@ __device__ __forceinline__ unsigned short load_shared<unsigned short>(uint32_t s
   return value;
 }
 
+__device__ __forceinline__ void store_shared_2(uint32_t shared, unsigned short half) {
+  asm volatile("st.shared.b16 [%0], %1;" ::"r"(shared), "h"(half) : "memory");
+}
 __device__ __forceinline__ void store_shared_4(uint32_t shared, uint32_t word) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(shared), "r"(word) : "memory");
 }

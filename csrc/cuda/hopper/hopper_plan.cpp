@@ -6,7 +6,7 @@
 #include "core/phases.h"
 #include "cuda/gather_params.h"
 #include "cuda/hopper/hopper.h"
-#include "cuda/hopper/hopper_nchw_weight.h"
+#include "cuda/hopper/hopper_fetched_weight.h"
 #include "cuda/hopper/hopper_weight_plan.h"
 #include "cuda/strict_sums.h"
 
@@ -536,7 +536,8 @@ Decision plan(const Problem& problem, const Device& device) {
       !reason.empty())
     return Decision::decline(reason);
   if (problem.direction == Direction::grad_weight)
-    return is_nchw(problem) ? nchw_weight_plan(problem, device) : weight_plan(problem, device);
+    return is_fetched_weight(problem) ? fetched_weight_plan(problem, device)
+                                      : weight_plan(problem, device);
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
   std::string reason = "no tile fits";
   const std::vector<GatherCandidate> found = gather_candidates(problem, device, reason);

@@ -2,14 +2,14 @@
 
 #include "cuda/direct/direct.h"
 #include "cuda/gather_params.h"
-#include "cuda/hopper/hopper_nchw_weight.h"
+#include "cuda/hopper/hopper_fetched_weight.h"
 #include "cuda/hopper/hopper_weight_plan.h"
 #include "cuda/weight_sum.h"
 
 namespace convt2d::cuda::hopper {
 
 void launch_grad_weight(const Problem& problem, const Plan& plan, const Args& args) {
-  if (is_nchw(problem)) return launch_nchw_grad_weight(problem, plan, args);
+  if (is_fetched_weight(problem)) return launch_fetched_grad_weight(problem, plan, args);
   WeightParams params;
   weight_shape(problem, weight_choice_of(plan), params);
   params.weight = args.w.data;

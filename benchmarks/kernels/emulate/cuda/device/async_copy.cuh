@@ -22,6 +22,9 @@ inline uint32_t load_shared_4(uint32_t address) {
 inline void load_shared_8(uint32_t address, uint32_t (&word)[2]) {
   std::memcpy(word, emulate::shared(address, 8), 8);
 }
+inline void store_shared_2(uint32_t address, unsigned short half) {
+  std::memcpy(emulate::shared(address, 2), &half, 2);
+}
 inline void store_shared_4(uint32_t address, uint32_t word) {
   if (address % 4 != 0) emulate::fail("misaligned");
   std::memcpy(emulate::shared(address, 4), &word, 4);

@@ -1,0 +1,669 @@
+// The hopper kernel of grad_weight whose dY is fetched; hopper_fetched_weight.h draws the tiling.
+//
+// One warp asks the copy engine for a block's K tiles, in a ring of stages, and lists where their pixels stand; `full`
+// ends a phase when a stage has arrived, `helped` when three warps have turned or split its x, `empty` when every warp
+// that multiplies has read it. If a sum came out NaN, all of it once more, with care.
+#pragma once
+
+#include "cuda/device/async_copy.cuh"
+#include "cuda/device/barrier.cuh"
+#include "cuda/device/mma.cuh"
+#include "cuda/device/numeric.cuh"
+#include "cuda/device/stage_ring.cuh"
+#include "cuda/device/strict_product.cuh"
+#include "cuda/device/successor.cuh"
+#include "cuda/device/tensor_copy.cuh"
+#include "cuda/device/wgmma.cuh"
+#include "cuda/hopper/hopper_fetched_weight.h"
+
+namespace convt2d::cuda::hopper {
+
+// The channels, taps and K tiles of a block.
+struct FetchedWeightScope {
+  int group, row_block, column_block;
+  int kernel_h, kernel_w;  // of its first tap
+  int piece, begin, end;
+};
+
+// Neighbouring blocks read the same pixels, at about the same time.
+__device__ __forceinline__ FetchedWeightScope fetched_weight_scope(const FetchedWeightParams& p) {
+  FetchedWeightScope at;
+  int rest = blockIdx.x;
+  const auto digit = [&](int count) {
+    const int found = rest % count;
+    rest /= count;
+    return found;
+  };
+  at.kernel_w = digit(p.units_w) * p.unit_w;
+  at.kernel_h = digit(p.units_h) * p.unit_h;
+  at.column_block = digit(p.column_blocks);
+  at.row_block = digit(p.row_blocks);
+  at.group = digit(p.groups);
+  at.piece = rest;
+  const int64_t tiles = int64_t{p.batch} * p.image_tiles;
+  at.begin = static_cast<int>(tiles * at.piece / p.split);
+  at.end = static_cast<int>(tiles * (at.piece + 1) / p.split);
+  return at;
+}
+
+// Where a K tile starts, and then the next ones.
+struct KTile {
+  int n, h, w;  // of its first pixel
+  __device__ __forceinline__ KTile(const FetchedWeightParams& p, int tile) {
+    n = tile / p.image_tiles;
+    const int rest = tile - n * p.image_tiles;
+    if (p.runs) {
+      const int first = rest * tile_pixels(p);
+      h = first / p.x_w;
+      w = first - h * p.x_w;
+    } else {
+      h = rest / p.row_tiles;
+      w = (rest - h * p.row_tiles) * tile_pixels(p);
+    }
+  }
+  __device__ __forceinline__ void advance(const FetchedWeightParams& p) {
+    w += tile_pixels(p);
+    if (w >= p.x_w && !p.runs) w = 0, ++h;
+    while (w >= p.x_w) w -= p.x_w, ++h;
+    if (h >= p.x_h) h = w = 0, ++n;
+  }
+  // The same of one of its pixels.
+  __device__ __forceinline__ void pixel(const FetchedWeightParams& p, int i, int& row,
+                                        int& column) const {
+    row = h, column = w + i;
+    if (!p.runs) return;
+    const int rows = column / p.x_w;
+    row += rows;
+    column -= rows * p.x_w;
+  }
+};
+
+// The row and column of dY that a tile's patch starts with, for the block's first tap.
+__device__ __forceinline__ int patch_line(const FetchedWeightParams& p,
+                                          const FetchedWeightScope& at, const KTile& tile) {
+  return tile.h * p.stride_h - p.pad_h + at.kernel_h * p.dilation_h;
+}
+__device__ __forceinline__ int patch_column(const FetchedWeightParams& p,
+                                            const FetchedWeightScope& at, const KTile& tile) {
+  return (p.runs ? 0 : tile.w * p.stride_w) - p.pad_w + at.kernel_w * p.dilation_w;
+}
+
+// Where the pixels of a ring's stage stand; and where its odd rows start, [line][residue] in bytes.
+__device__ __forceinline__ uint32_t table_of(const StageRing& ring) {
+  return ring.barriers + kFetchedTablesAt + ring.index * kTableBytes;
+}
+__device__ __forceinline__ uint32_t leads_of(const StageRing& ring) {
+  return table_of(ring) + kMostTilePixels * 4;
+}
+
+// Where three warps have done their part.
+__device__ __forceinline__ uint32_t helped_barrier(const StageRing& ring) {
+  return ring.barriers + kHelpedAt + ring.index * 8;
+}
+
+// Named barrier: all who multiply, the warp that asks and those that help, who agree whether the sums are good.
+constexpr int kFetchedVerdict = 1;
+__device__ __forceinline__ bool fetched_agree(const FetchedWeightParams& p, FetchedWeightTile tile,
+                                              bool good) {
+  return barrier_all(kFetchedVerdict, consumers(tile) + 32 + (helped(p, tile) ? kHelpers : 0),
+                     good);
+}
+
+// Odd rows: one of the threads that ask does so for its part of a tile's pixels of dY.
+template <int ROW>
+__device__ __forceinline__ void copy_odd_rows(const FetchedWeightParams& p, const CUtensorMap* map,
+                                              const FetchedWeightScope& at, const StageRing& ring,
+                                              const KTile& start, int part) {
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  const int line = patch_line(p, at, start), column = patch_column(p, at, start);
+  const int plane = p.y_h * p.y_w, vector = 16 / p.element_bytes;  // where a copy may start
+  const int channel =
+      (at.group * p.columns + at.column_block * p.y_blocks * kPlaneChannels) >> p.residue_shift;
+  const uint32_t y = ring.stage() + x_bytes(tile) + low_bytes(tile);
+  for (int i = part; i < p.patch_lines * p.residues; i += p.askers) {
+    const int l = i >> p.residue_shift, residue = i & (p.residues - 1);
+    const int h = line + l * p.dilation_h;
+    // A row that is not there: beyond the last plane.
+    const int first =
+        h >= 0 && h < p.y_h ? residue * plane + h * p.y_w + column : p.residues * plane;
+    for (int block = 0; block < p.y_blocks; ++block)
+      copy_box(y + block * p.y_block_bytes + l * p.line_bytes +
+                   residue * residue_channels(p) * p.channel_bytes,
+               map, ring.full(), first & -vector, channel + block * residue_channels(p), 0,
+               start.n);
+  }
+}
+
+// All of a block's K tiles, by one warp.
+template <int ROW>
+__device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
+                                            const FetchedWeightMaps& maps,
+                                            const FetchedWeightScope& at, StageRing& ring) {
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  const int lane = threadIdx.x % 32, pixels = tile_pixels(p), vector = 16 / p.element_bytes;
+  const int x_channel = at.group * p.rows + at.row_block * tile.width;
+  const int y_channel = at.group * p.columns + at.column_block * p.y_blocks * cell_channels(tile);
+  const int last_line = p.patch_lines - 1 - (p.unit_h - 1) * p.tap_lines;
+  const int last_pixel = p.span - 1 - (p.unit_w - 1) * p.dilation_w;
+  KTile start(p, at.begin);
+  for (int k = at.begin; k < at.end; ++k, ring.advance(), start.advance(p)) {
+    const int line = patch_line(p, at, start), column = patch_column(p, at, start);
+    const int lead = tile.channels_last || p.odd_rows ? 0 : column & (vector - 1);
+    barrier_wait(ring.empty(), ring.parity ^ 1);
+    // Parts of rows start at multiples of their length: a stage's table stays.
+    for (int i = lane; i < pixels && (p.runs || k - at.begin < p.stages); i += 32) {
+      int h, w;
+      start.pixel(p, i, h, w);
+      // Beyond the last row of an image, and beyond a row, x is zero: any pixel will do.
+      const int on_line = min((h - start.h) * p.row_lines, last_line);
+      const int inside = min((w - (p.runs ? 0 : start.w)) * p.stride_w, last_pixel) + lead;
+      const uint32_t where[1] = {
+          static_cast<uint32_t>(on_line * p.line_bytes + inside * p.pixel_bytes)};
+      store_shared<1>(table_of(ring) + i * 4, where);
+    }
+    if (p.odd_rows && lane < p.patch_lines * p.residues) {
+      const int l = lane >> p.residue_shift, residue = lane & (p.residues - 1);
+      const int first = (residue * p.y_h + line + l * p.dilation_h) * p.y_w + column;
+      const bool there = line + l * p.dilation_h >= 0 && line + l * p.dilation_h < p.y_h;
+      const uint32_t lead[1] = {
+          there ? static_cast<uint32_t>((first & (vector - 1)) * p.element_bytes) : 0};
+      store_shared<1>(leads_of(ring) + lane * 4, lead);
+    }
+    // Every lane has written a part of the table.
+    if (lane > 0) {
+      barrier_arrive(ring.full());
+    } else {
+      barrier_expect(ring.full(), copied_bytes(p, tile));
+      const uint32_t y = ring.stage() + x_bytes(tile) + low_bytes(tile);
+      const int x_w = p.runs ? start.h * p.x_w + start.w : start.w, x_h = p.runs ? 0 : start.h;
+      if constexpr (!tile.channels_last) {
+        copy_box(ring.stage(), &maps.x, ring.full(), x_w, x_h, x_channel, start.n);
+        if (p.odd_rows) copy_odd_rows<ROW>(p, &maps.y, at, ring, start, 0);
+        for (int i = 0; i < p.y_blocks && !p.odd_rows; ++i)
+          copy_box(y + i * p.y_block_bytes, &maps.y, ring.full(), column - lead,
+                   y_channel + i * kPlaneChannels, line, start.n);
+      } else if (p.whole_squares) {
+        copy_box(ring.stage(), &maps.x, ring.full(), 0, x_w, x_h, x_channel / kSquare, start.n);
+        copy_box(y, &maps.y, ring.full(), 0, column, line, y_channel / kSquare, start.n);
+      } else {
+        for (int i = 0; i < tile.width / kSquare; ++i)
+          copy_box(ring.stage() + i * kSquareBytes, &maps.x, ring.full(), x_channel + i * kSquare,
+                   x_w, x_h, start.n);
+        for (int i = 0; i < p.y_blocks; ++i)
+          copy_box(y + i * p.y_block_bytes, &maps.y, ring.full(), y_channel + i * kSquare, column,
+                   line, start.n);
+      }
+    }
+    __syncwarp();
+  }
+}
+
+// Of a thread: [instruction][input channel 8 i + 2 t or + 1, output channel g or g + 8 of the warp's 16].
+template <int ROW>
+using FetchedSums =
+    float[kFetchedWeightTiles[ROW].instructions][kFetchedWeightTiles[ROW].width / 2];
+
+// What an instruction of this warp is about.
+struct FetchedCell {
+  int tap_h, tap_w, y_block;  // of the block
+};
+template <int ROW>
+__device__ __forceinline__ FetchedCell fetched_cell(const FetchedWeightParams& p, int instruction) {
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  const int of_group = threadIdx.x / 128 * tile.instructions + instruction;
+  const int cell = tile.channels_last ? of_group * 2 + threadIdx.x % 128 / 64 : of_group;
+  const int tap = cell / p.y_blocks;
+  return {tap / p.unit_w, tap % p.unit_w, cell % p.y_blocks};
+}
+template <int ROW>
+__device__ __forceinline__ bool cell_exists(const FetchedWeightParams& p,
+                                            const FetchedWeightScope& at, const FetchedCell& cell) {
+  return cell.tap_h < p.unit_h && at.kernel_h + cell.tap_h < p.kernel_h &&
+         at.kernel_w + cell.tap_w < p.kernel_w;
+}
+// The row of the sum that is the thread's first one, of an instruction's 64; the second is eight on.
+__device__ __forceinline__ int sum_row() {
+  return threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+}
+// Where its patch starts for the thread, from the start of a stage. What does not exist reads what the first one does.
+template <int ROW>
+__device__ __forceinline__ uint32_t cell_start(const FetchedWeightParams& p,
+                                               const FetchedWeightScope& at,
+                                               const FetchedCell& cell) {
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  uint32_t start = x_bytes(tile) + low_bytes(tile);
+  if (!tile.channels_last) start += sum_row() * p.channel_bytes;
+  if (cell_exists<ROW>(p, at, cell))
+    start += cell.y_block * p.y_block_bytes + cell.tap_h * p.tap_lines * p.line_bytes +
+             cell.tap_w * p.dilation_w * p.pixel_bytes;
+  return start;
+}
+
+// The thread's first output channel of a cell and, eight rows of the sum on, its second one: in bytes of a channel, of
+// which the places of two differ in bits. See far_piece.
+struct Lanes {
+  uint32_t first, second;
+};
+template <int ROW>
+__device__ __forceinline__ Lanes lanes_of(const FetchedWeightParams& p) {
+  if (!kFetchedWeightTiles[ROW].channels_last)
+    return {0, static_cast<uint32_t>(8 * p.channel_bytes)};
+  const int g = threadIdx.x % 32 / 4;
+  const int warp_piece = 7 * 16 - p.far_piece - p.next_piece;
+  return {
+      static_cast<uint32_t>(threadIdx.x / 32 % 2 * warp_piece + g / 4 * p.far_piece + g % 4 * 4),
+      static_cast<uint32_t>(p.next_piece)};
+}
+template <int ROW>
+__device__ __forceinline__ int output_channel(const FetchedWeightParams& p, const FetchedCell& cell,
+                                              const Lanes& lanes, int half) {
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  int inside = (lanes.first ^ half * lanes.second) / 4;
+  if (!tile.channels_last) {
+    const int row = sum_row() + 8 * half;
+    inside = (row & (residue_channels(p) - 1)) * p.residues + residue_of(p, row);
+  }
+  return cell.y_block * cell_channels(tile) + inside;
+}
+
+// Odd rows: where a stage's leads_of() say what its patch has before the first column, in the thread's first channel of a
+// cell and, above, in its second one. A cell that does not exist may be of a row that did not come.
+__device__ __forceinline__ uint32_t leads_at(const FetchedWeightParams& p,
+                                             const FetchedCell& cell) {
+  const int line = min(cell.tap_h, p.unit_h - 1) * p.residues;
+  return (line + residue_of(p, sum_row())) * 4 | (line + residue_of(p, sum_row() + 8)) * 4 << 16;
+}
+__device__ __forceinline__ void add_leads(const StageRing& ring, uint32_t leads, uint32_t& from,
+                                          Lanes& lanes) {
+  const uint32_t first = load_shared_4(leads_of(ring) + (leads & 0xffff)),
+                 second = load_shared_4(leads_of(ring) + (leads >> 16));
+  from += first;
+  lanes.second += second - first;
+}
+
+// Shared addresses of a pixel in the thread's two channels, `at` bytes on in the first one's patch.
+template <int ROW>
+__device__ __forceinline__ void places_of(uint32_t (&place)[2], uint32_t at, const Lanes& lanes) {
+  if constexpr (kFetchedWeightTiles[ROW].channels_last) {
+    place[0] = at + (lanes.first ^ (at >> 3 & 0x70));
+    place[1] = place[0] ^ lanes.second;
+  } else {
+    place[0] = at;
+    place[1] = at + lanes.second;
+  }
+}
+
+// What a lane holds of a slice of the first operand: pixels at `offset`, of two output channels.
+template <class T, int ROW>
+__device__ __forceinline__ void fetch_slice(uint32_t (&word)[4], uint32_t from, const Lanes& lanes,
+                                            const uint32_t (&offset)[4]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    uint32_t place[2], next[2];
+    if constexpr (sizeof(T) == 4) {
+      places_of<ROW>(place, from + offset[half], lanes);
+    } else {
+      places_of<ROW>(place, from + offset[half * 2], lanes);
+      places_of<ROW>(next, from + offset[half * 2 + 1], lanes);
+    }
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      if constexpr (sizeof(T) == 4) {
+        word[half * 2 + row] = load_shared_4(place[row]);
+      } else {
+        word[half * 2 + row] = load_shared<unsigned short>(place[row]) |
+                               uint32_t(load_shared<unsigned short>(next[row])) << 16;
+      }
+    }
+  }
+}
+
+// Where a lane's pixels of a slice stand.
+template <class T>
+__device__ __forceinline__ void find_slice(uint32_t (&offset)[4], uint32_t table, int slice) {
+  const uint32_t t = threadIdx.x % 4;
+  if constexpr (sizeof(T) == 4) {
+    offset[0] = load_shared_4(table + (slice * 8 + t) * 4);
+    offset[1] = load_shared_4(table + (slice * 8 + t + 4) * 4);
+  } else {
+    uint32_t pair[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      load_shared_8(table + (slice * 16 + half * 8 + 2 * t) * 4, pair);
+      offset[half * 2] = pair[0], offset[half * 2 + 1] = pair[1];
+    }
+  }
+}
+
+// What the tensor core cuts off of the numbers of x goes behind them. By all helpers, of whom this is one.
+template <int ROW>
+__device__ __forceinline__ void split_x(uint32_t stage, int helper) {
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+#pragma unroll 2
+  for (int i = helper * 16; i < x_bytes(tile); i += kHelpers * 16) {
+    uint32_t word[4];
+    load_shared_16(stage + i, word);
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      word[j] = MmaTF32::round(
+          __float_as_uint(__uint_as_float(word[j]) - __uint_as_float(word[j] & 0xffffe000u)));
+    store_shared_16(stage + x_bytes(tile) + i, word);
+  }
+}
+
+// A square of x, from rows of channels to rows of pixels, swizzled as wgmma wants them. A lane takes a channel.
+__device__ __forceinline__ void turn_square(uint32_t square) {
+  const uint32_t lane = threadIdx.x % 32;
+  uint32_t word[kSquare];
+#pragma unroll
+  for (int i = 0; i < kSquare; ++i) word[i] = load_shared_4(square + i * kKRow + lane * 4);
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < kSquare / 4; ++i)
+    store_shared_16(square + lane * kKRow + ((i ^ lane & 7) << 4),
+                    {word[4 * i], word[4 * i + 1], word[4 * i + 2], word[4 * i + 3]});
+}
+
+// Odd rows: zeros for what was brought from beside dY's rows.
+template <int ROW>
+__device__ __forceinline__ void clear_beside(const FetchedWeightParams& p,
+                                             const FetchedWeightScope& at, const StageRing& ring,
+                                             const KTile& start, int helper) {
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  const int column = patch_column(p, at, start);
+  const int before = min(p.span, max(0, -column)), end = min(p.span, max(0, p.y_w - column));
+  if (before == 0 && end == p.span) return;
+  for (int i = helper; i < p.y_blocks * p.patch_lines * kPlaneChannels; i += kHelpers) {
+    const int row = i % kPlaneChannels, block_line = i / kPlaneChannels;
+    const int block = block_line / p.patch_lines, line = block_line - block * p.patch_lines;
+    const uint32_t pixels =
+        ring.stage() + x_bytes(tile) + low_bytes(tile) + block * p.y_block_bytes +
+        line * p.line_bytes + row * p.channel_bytes +
+        load_shared_4(leads_of(ring) + (line * p.residues + residue_of(p, row)) * 4);
+    const auto clear = [&](int from, int to) {
+      for (int w = from; w < to; ++w) {
+        if (p.element_bytes == 4) {
+          store_shared<1>(pixels + w * 4, {0});
+        } else {
+          store_shared_2(pixels + w * 2, 0);
+        }
+      }
+    };
+    clear(0, before);
+    clear(end, p.span);
+  }
+}
+
+// What three warps do for every K tile. Many odd rows they ask for as well, so far ahead that they need not wait for the
+// tile before the one that they are to work on.
+template <int ROW>
+__device__ __forceinline__ void help_tiles(const FetchedWeightParams& p,
+                                           const FetchedWeightMaps& maps,
+                                           const FetchedWeightScope& at, StageRing& ring) {
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  constexpr int kSquares = tile.width / kSquare;
+  const int helper = threadIdx.x - (threads(tile) - kHelpers);
+  int square = helper / 32;  // of x; they go round
+  StageRing asked = ring;
+  KTile start(p, at.begin), next = start;
+  const int ahead = p.askers > 1 ? max(p.stages - 2, 1) : 0;
+  for (int k = at.begin - ahead; k < at.end; ++k) {
+    if (!tile.channels_last && p.askers > 1 && k + ahead < at.end) {
+      barrier_wait(asked.empty(), asked.parity ^ 1);
+      if (helper % 32 == 0) copy_odd_rows<ROW>(p, &maps.y, at, asked, next, helper / 32 + 1);
+      __syncwarp();
+      asked.advance();
+      next.advance(p);
+    }
+    if (k < at.begin) continue;
+    barrier_wait(ring.full(), ring.parity);
+    if constexpr (tile.channels_last) {
+      for (; square < kSquares; square += kHelpers / 32)
+        turn_square(ring.stage() + square * kSquareBytes);
+      square -= kSquares;
+    } else {
+      if constexpr (tile.strict) split_x<ROW>(ring.stage(), helper);
+      if (p.odd_rows) clear_beside<ROW>(p, at, ring, start, helper);
+    }
+    fence_for_wgmma();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(helped_barrier(ring));
+    ring.advance();
+    start.advance(p);
+  }
+}
+
+// A K tile in strict fp32.
+template <int ROW>
+__device__ __forceinline__ void multiply_strict(
+    FetchedSums<ROW>& sum, const uint32_t (&from)[kFetchedWeightTiles[ROW].instructions],
+    const Lanes (&lanes)[kFetchedWeightTiles[ROW].instructions], uint32_t table, uint64_t x) {
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  uint32_t high[kKSlices][tile.instructions][4], low[kKSlices][tile.instructions][4];
+#pragma unroll
+  for (int s = 0; s < kKSlices; ++s) {
+    uint32_t offset[4];
+    find_slice<float>(offset, table, s);
+#pragma unroll
+    for (int i = 0; i < tile.instructions; ++i) {
+      fetch_slice<float, ROW>(high[s][i], from[i], lanes[i], offset);
+#pragma unroll
+      for (int w = 0; w < 4; ++w) MmaF32x3::split(high[s][i][w], high[s][i][w], low[s][i][w]);
+    }
+  }
+  add_strict<tile.width>(sum, high, low, x, kKSlice >> 4, low_bytes(tile) >> 4);
+}
+
+// Multiplies all of a block's K tiles. The words stay until they are multiplied; the other warpgroup multiplies
+// meanwhile.
+template <class T, int ROW>
+__device__ __forceinline__ void multiply_tiles(const FetchedWeightParams& p,
+                                               const FetchedWeightScope& at, FetchedSums<ROW>& sum,
+                                               StageRing& ring) {
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  constexpr int kAtOnce = tile.instructions > 2 ? 2 : kKSlices;  // slices
+  uint32_t start[tile.instructions], leads[tile.instructions];
+#pragma unroll
+  for (int i = 0; i < tile.instructions; ++i) {
+    const FetchedCell cell = fetched_cell<ROW>(p, i);
+    start[i] = cell_start<ROW>(p, at, cell);
+    leads[i] = leads_at(p, cell);
+  }
+  const uint64_t layout = swizzled_layout(kKRow, 8 * kKRow);
+  for (int k = at.begin; k < at.end; ++k, ring.advance()) {
+    barrier_wait(ring.full(), ring.parity);
+    if (helped(p, tile)) barrier_wait(helped_barrier(ring), ring.parity);
+    const uint64_t x = operand(layout, ring.stage());
+    uint32_t from[tile.instructions];
+    Lanes lanes[tile.instructions];
+#pragma unroll
+    for (int i = 0; i < tile.instructions; ++i) {
+      from[i] = ring.stage() + start[i];
+      lanes[i] = lanes_of<ROW>(p);
+      if (!tile.channels_last && p.odd_rows) add_leads(ring, leads[i], from[i], lanes[i]);
+    }
+    if constexpr (tile.strict) {
+      multiply_strict<ROW>(sum, from, lanes, table_of(ring), x);
+    } else {
+#pragma unroll
+      for (int first = 0; first < kKSlices; first += kAtOnce) {
+        uint32_t word[kAtOnce][tile.instructions][4];
+#pragma unroll
+        for (int s = 0; s < kAtOnce; ++s) {
+          uint32_t offset[4];
+          find_slice<T>(offset, table_of(ring), first + s);
+#pragma unroll
+          for (int i = 0; i < tile.instructions; ++i)
+            fetch_slice<T, ROW>(word[s][i], from[i], lanes[i], offset);
+        }
+        wgmma_fence();
+#pragma unroll
+        for (int s = 0; s < kAtOnce; ++s)
+#pragma unroll
+          for (int i = 0; i < tile.instructions; ++i)
+            WgmmaFetched<T, tile.width>::add(sum[i], word[s][i],
+                                             advance(x, (first + s) * (kKSlice >> 4)));
+        wgmma_commit();
+        wgmma_wait<0>();
+      }
+    }
+    __syncwarp();  // all lanes have read the table and the patch
+    if (threadIdx.x % 32 == 0) barrier_arrive(ring.empty());
+  }
+#pragma unroll
+  for (int i = 0; i < tile.instructions; ++i) finished(sum[i]);
+}
+
+template <class T>
+__device__ __forceinline__ float read_shared(uint32_t at) {
+  if constexpr (sizeof(T) == 4) {
+    return load_shared<float>(at);
+  } else {
+    const unsigned short bits = load_shared<unsigned short>(at);
+    return Numeric<T>::widen(*reinterpret_cast<const T*>(&bits));
+  }
+}
+
+// The same on plain multiply-adds, where every product is of two pixels that exist: zeros from outside of dY are
+// multiplied above too, and 0 * inf is NaN. Slow, and rare: somewhere is a NaN or an infinity.
+template <class T, int ROW>
+__device__ __forceinline__ void multiply_tiles_with_care(const FetchedWeightParams& p,
+                                                         const FetchedWeightScope& at,
+                                                         FetchedSums<ROW>& sum, StageRing& ring) {
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  const int t = threadIdx.x % 4;
+  clear(sum);
+  KTile begin(p, at.begin);
+  for (int k = at.begin; k < at.end; ++k, ring.advance(), begin.advance(p)) {
+    barrier_wait(ring.full(), ring.parity);
+    if (helped(p, tile)) barrier_wait(helped_barrier(ring), ring.parity);
+    const uint32_t stage = ring.stage();
+#pragma unroll 1
+    for (int pixel = 0; pixel < tile_pixels(p); ++pixel) {
+      int h, w;
+      begin.pixel(p, pixel, h, w);
+      if (h >= p.x_h || w >= p.x_w) continue;
+      const uint32_t offset = load_shared_4(table_of(ring) + pixel * 4);
+#pragma unroll
+      for (int i = 0; i < tile.instructions; ++i) {
+        const FetchedCell cell = fetched_cell<ROW>(p, i);
+        const int y_h = h * p.stride_h - p.pad_h + (at.kernel_h + cell.tap_h) * p.dilation_h;
+        const int y_w = w * p.stride_w - p.pad_w + (at.kernel_w + cell.tap_w) * p.dilation_w;
+        if (!cell_exists<ROW>(p, at, cell) || y_h < 0 || y_h >= p.y_h || y_w < 0 || y_w >= p.y_w)
+          continue;
+        uint32_t from = stage + cell_start<ROW>(p, at, cell) + offset, place[2];
+        Lanes lanes = lanes_of<ROW>(p);
+        if (!tile.channels_last && p.odd_rows) add_leads(ring, leads_at(p, cell), from, lanes);
+        places_of<ROW>(place, from, lanes);
+        const float y[2] = {read_shared<T>(place[0]), read_shared<T>(place[1])};
+#pragma unroll
+        for (int j = 0; j < tile.width / 8; ++j)
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            const int channel = 8 * j + 2 * t + e;
+            const float x = read_shared<T>(stage + channel * kKRow +
+                                           (pixel * int(sizeof(T)) ^ (channel & 7) * 16));
+            sum[i][4 * j + e] = fmaf(y[0], x, sum[i][4 * j + e]);
+            sum[i][4 * j + 2 + e] = fmaf(y[1], x, sum[i][4 * j + 2 + e]);
+          }
+      }
+    }
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(ring.empty());
+  }
+}
+
+// To dW, or to this piece's partial sums: eight lanes store neighbouring output channels.
+template <class T, int ROW>
+__device__ __forceinline__ void store_sums(const FetchedWeightParams& p,
+                                           const FetchedWeightScope& at,
+                                           const FetchedSums<ROW>& sum) {
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  const int t = threadIdx.x % 4;
+  const Lanes lanes = lanes_of<ROW>(p);
+  const int32_t* const stride = p.weight_stride;
+  const int64_t dense = int64_t{p.groups} * p.rows * p.columns;  // of partial sums
+  float* const partials = p.partials + int64_t{at.piece} * p.piece_floats;
+  const int first_row = at.row_block * tile.width + 2 * t;
+#pragma unroll
+  for (int i = 0; i < tile.instructions; ++i) {
+    const FetchedCell cell = fetched_cell<ROW>(p, i);
+    if (!cell_exists<ROW>(p, at, cell)) continue;
+    const int kernel_h = at.kernel_h + cell.tap_h, kernel_w = at.kernel_w + cell.tap_w;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int column = at.column_block * p.y_blocks * cell_channels(tile) +
+                         output_channel<ROW>(p, cell, lanes, half);
+      if (column >= p.columns) continue;
+      const int64_t channel = at.group * p.rows + first_row;
+      float* const in_partials = partials + (int64_t{kernel_h} * p.kernel_w + kernel_w) * dense +
+                                 channel * p.columns + column;
+      T* const in_weight = static_cast<T*>(p.weight) + channel * stride[0] +
+                           int64_t{column} * stride[1] + kernel_h * stride[2] +
+                           kernel_w * stride[3];
+#pragma unroll
+      for (int j = 0; j < tile.width / 8; ++j)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          if (first_row + 8 * j + e >= p.rows) continue;
+          const float value = sum[i][4 * j + 2 * half + e];
+          if (p.partials) {
+            in_partials[int64_t{8 * j + e} * p.columns] = value;
+          } else {
+            store(in_weight + int64_t{8 * j + e} * stride[0], value);
+          }
+        }
+    }
+  }
+}
+
+template <class T, int ROW>
+__global__ void __launch_bounds__(threads(kFetchedWeightTiles[ROW]), 1)
+    convt2d_hopper_fetched_grad_weight_kernel(const __grid_constant__ FetchedWeightParams p,
+                                              const __grid_constant__ FetchedWeightMaps maps) {
+#ifdef CONVT2D_HAS_WGMMA  // other chips: declined by the planner
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  extern __shared__ __align__(1024) unsigned char smem[];
+  const FetchedWeightScope at = fetched_weight_scope(p);
+  const uint32_t shared = shared_address(smem);
+  StageRing ring{shared, shared + kFetchedStagesAt, p.stages, stage_bytes(p, tile)};
+  if (threadIdx.x < p.stages) {
+    barrier_init(ring.barriers + threadIdx.x * 16, 32);
+    barrier_init(ring.barriers + threadIdx.x * 16 + 8, consumers(tile) / 32);
+    barrier_init(ring.barriers + kHelpedAt + threadIdx.x * 8, kHelpers / 32);
+  }
+  fence_for_wgmma();  // and for the copy engine
+  __syncthreads();
+  let_successor_start();  // the sum of the pieces; there is no place for it until a block ends
+  if (threadIdx.x >= consumers(tile)) {
+    fewer_registers<kHelperRegisters>();
+    const bool asks = threadIdx.x < consumers(tile) + 32;
+    if (!asks && !helped(p, tile)) return;
+    for (bool again = false;; again = true) {
+      if (asks) {
+        bring_tiles<ROW>(p, maps, at, ring);
+      } else {
+        help_tiles<ROW>(p, maps, at, ring);
+      }
+      if (again || fetched_agree(p, tile, true)) return;
+    }
+  } else {
+    more_registers<consumer_registers(tile)>();
+    FetchedSums<ROW> sum;
+    clear(sum);
+    multiply_tiles<T, ROW>(p, at, sum, ring);
+    bool good = true;
+#pragma unroll
+    for (int i = 0; i < tile.instructions; ++i) {
+      bool nan = false;
+#pragma unroll
+      for (int j = 0; j < tile.width / 2; ++j) nan |= sum[i][j] != sum[i][j];
+      good &= !nan || !cell_exists<ROW>(p, at, fetched_cell<ROW>(p, i));
+    }
+    if (!fetched_agree(p, tile, good)) multiply_tiles_with_care<T, ROW>(p, at, sum, ring);
+    store_sums<T, ROW>(p, at, sum);
+  }
+#endif
+}
+
+}  // namespace convt2d::cuda::hopper

@@ -1,0 +1,201 @@
+// hopper, grad_weight whose dY is fetched to registers: NCHW tensors, and TF32 of channels-last ones.
+//
+//   dW[ci, co, tap] = sum over pixels of x[ci, pixel] * dY[co, pixel * stride - near_pad + tap * d]
+//
+// As a GEMM: rows M = output channels, columns N = input channels, reduction K = the pixels of x, 128 bytes of them a
+// K tile. wgmma wants its second operand as rows along K. Planes of NCHW's x are such rows as they lie; of channels-last
+// words, the copy engine brings squares of 32 pixels x 32 channels, which three warps turn in place. The first operand
+// comes from registers: the copy engine brings those pixels of dY that a tile's pixels meet, with zeros around them, and
+// consumers fetch from there what a tap wants, wherever it stands.
+//
+//   x    [input channel][128 B of pixels]
+//        and, in strict fp32, what the tensor core cuts off of it, by three warps
+//   dY   NCHW            [block of 64 output channels][row][channel][pixel]
+//        channels-last   [block of 32 output channels][row][pixel][channel]
+//
+// The copy engine steps from row to row, and starts, at multiples of 16 bytes. Where the rows of NCHW's dY are no such
+// multiples, some number of planes is, `residues`: these are one row to it, and a copy brings a part of a row of every
+// `residues`-th plane, from the last multiple of 16 bytes on (`odd_rows`). What it brings from beside a row is
+// cleared by the three warps.
+//
+// A K tile is a run of pixels of a plane, or a part of a row. Where its pixels stand in dY's patch, a table tells, which
+// comes with the tile. A block computes `width` input channels x `y_blocks` blocks of output channels x a rectangle of
+// neighbouring taps.
+//
+// Blocks that share dW but not the pixels write partial sums; a second pass adds them in a fixed order (weight_sum.h).
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/args.h"
+#include "core/plan.h"
+#include "core/problem.h"
+#include "core/types.h"
+#include "cuda/strict_sums.h"
+
+namespace convt2d::cuda::hopper {
+
+// The warpgroups that multiply have `instructions` each for 32 bytes of K: 64 output channels, or two taps of 32, times
+// `width` input channels. Sums of a thread: width / 2 * instructions.
+// Strict fp32 (`strict`): every number is the sum of two that the tensor core takes, so a product is three; and as much
+// again goes to the sums of a K tile, which ordinary additions join.
+struct FetchedWeightTile {
+  int width, instructions;
+  bool strict = false;
+  bool channels_last = false;
+  int groups = 2;  // that multiply
+};
+constexpr FetchedWeightTile kFetchedWeightTiles[] = {
+    {256, 1},
+    {128, 2},
+    {64, 4},
+    {64, 3, false, false, 3},  // nine taps of 64 channels
+    {128, 1, true},
+    {64, 2, true},
+    {256, 1, false, true},
+    {128, 2, false, true},
+    {64, 4, false, true},
+    {128, 1, false, true, 3},  // three taps of 64 channels
+    {64, 3, false, true, 3},   // nine
+};
+// How many they are, in this order.
+constexpr int kPlaneTiles = 4, kStrictPlaneTiles = 2, kChannelsLastTiles = 5;
+constexpr int kFetchedWeightTileCount =
+    sizeof(kFetchedWeightTiles) / sizeof(kFetchedWeightTiles[0]);
+constexpr int kFirstStrictPlane = kPlaneTiles,
+              kFirstChannelsLast = kFirstStrictPlane + kStrictPlaneTiles;
+static_assert(kFirstChannelsLast + kChannelsLastTiles == kFetchedWeightTileCount);
+static_assert(kFetchedWeightTiles[kFirstStrictPlane].strict &&
+              kFetchedWeightTiles[kFirstChannelsLast].channels_last);
+
+constexpr int kKRow = 128, kKSlice = 32, kKSlices = kKRow / kKSlice;  // bytes of pixels
+constexpr int kSquare = 32, kSquareBytes = kSquare * kKRow;  // channels-last: pixels and channels
+
+// Output channels of a block of dY: rows of an instruction, or of half of one.
+constexpr int kPlaneChannels = 64;
+CONVT2D_HOST_DEVICE constexpr int cell_channels(FetchedWeightTile tile) {
+  return tile.channels_last ? kSquare : kPlaneChannels;
+}
+// Blocks of dY times taps that a block multiplies.
+CONVT2D_HOST_DEVICE constexpr int cells(FetchedWeightTile tile) {
+  return tile.groups * tile.instructions * 64 / cell_channels(tile);
+}
+
+// One warp asks the copy engine; the three beside it turn x, split it, or clear what is beside dY's rows.
+constexpr int kHelpers = 96, kMostAskers = kHelpers / 32 + 1;
+CONVT2D_HOST_DEVICE constexpr int consumers(FetchedWeightTile tile) { return 128 * tile.groups; }
+CONVT2D_HOST_DEVICE constexpr int threads(FetchedWeightTile tile) { return consumers(tile) + 128; }
+// Of a thread; together no more than the block starts with, or it waits for ever.
+CONVT2D_HOST_DEVICE constexpr int consumer_registers(FetchedWeightTile tile) {
+  return tile.groups == 2 ? 224 : 152;
+}
+constexpr int kHelperRegisters = 56;
+constexpr bool enough_registers() {
+  for (const FetchedWeightTile tile : kFetchedWeightTiles)
+    if (consumers(tile) * consumer_registers(tile) + 128 * kHelperRegisters >
+        threads(tile) * (65536 / threads(tile) / 8 * 8))
+      return false;
+  return true;
+}
+static_assert(enough_registers());
+
+// Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.
+struct FetchedWeightParams {
+  void* weight;     // written when there is one piece
+  float* partials;  // else [pieces][kh][kw][ci][co]
+  int32_t piece_floats;
+  int32_t weight_stride[4];
+  int32_t batch, groups, rows, columns;  // channels of one group: of x, of dY
+  int32_t x_h, x_w, y_h, y_w;            // extents
+  int32_t stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+  int32_t kernel_h, kernel_w;
+  int32_t unit_h, unit_w, y_blocks;   // of a block
+  int32_t row_blocks, column_blocks;  // blocks side by side
+  int32_t units_h, units_w;
+  int32_t element_bytes;
+  int32_t runs;         // K tiles are runs of a plane, else parts of rows
+  int32_t image_tiles;  // K tiles of an image
+  int32_t row_tiles;    // of a row, if they are parts of rows
+  // dY as it comes with a tile: lines, and from one row of x to the next; pixels; bytes to the next line, pixel, channel
+  // and block.
+  int32_t odd_rows, residues, residue_shift, askers;  // log2 of residues; threads that ask
+  int32_t patch_lines, row_lines, tap_lines;          // and from one row of the kernel to the next
+  int32_t patch_pixels, span;                         // and those of them that taps read
+  int32_t line_bytes, pixel_bytes, channel_bytes, y_block_bytes;
+  // Channels-last: bits of a channel's place among 128 bytes, whose 16-byte pieces the copy engine permutes by the
+  // pixel. The eight rows of the sum that a warp reads at once are two pieces, `far_piece` apart; the eight after them
+  // are `next_piece` from these. So four pixels that are read with them meet no bank twice.
+  int32_t far_piece, next_piece;
+  int32_t whole_squares;  // channels-last: one copy brings all blocks of channels
+  int32_t stages, split;
+};
+
+// What the copy engine is told.
+struct FetchedWeightMaps {
+  CUtensorMap x, y;
+};
+
+CONVT2D_HOST_DEVICE int tile_pixels(const FetchedWeightParams& p) {
+  return kKRow / p.element_bytes;
+}
+CONVT2D_HOST_DEVICE constexpr int x_bytes(FetchedWeightTile tile) { return tile.width * kKRow; }
+CONVT2D_HOST_DEVICE constexpr int low_bytes(FetchedWeightTile tile) {
+  return tile.strict ? x_bytes(tile) : 0;
+}
+// Odd rows: channels of a block of dY that one copy brings, and the residue of such a row of the sum.
+CONVT2D_HOST_DEVICE int residue_channels(const FetchedWeightParams& p) {
+  return kPlaneChannels >> p.residue_shift;
+}
+CONVT2D_HOST_DEVICE int residue_of(const FetchedWeightParams& p, int row) {
+  return row * p.residues / kPlaneChannels;
+}
+CONVT2D_HOST_DEVICE bool helped(const FetchedWeightParams& p, FetchedWeightTile tile) {
+  return tile.strict || tile.channels_last || p.odd_rows;
+}
+CONVT2D_HOST_DEVICE int copied_bytes(const FetchedWeightParams& p, FetchedWeightTile tile) {
+  return x_bytes(tile) + p.y_blocks * p.y_block_bytes;
+}
+CONVT2D_HOST_DEVICE int stage_bytes(const FetchedWeightParams& p, FetchedWeightTile tile) {
+  return (copied_bytes(p, tile) + low_bytes(tile) + 1023) / 1024 * 1024;  // where a swizzle starts
+}
+
+// Shared memory: barriers; for each stage where its pixels stand and, for odd rows, where these start, [line][residue];
+// more barriers for what the helpers have done; the stages.
+constexpr int kMostFetchedStages = 8, kMostTilePixels = 64, kMostLeads = 32;
+constexpr int kFetchedTablesAt = 16 * kMostFetchedStages, kFetchedStagesAt = 4096;
+constexpr int kTableBytes = (kMostTilePixels + kMostLeads) * 4;
+constexpr int kHelpedAt = kFetchedTablesAt + kMostFetchedStages * kTableBytes;  // barriers
+static_assert(kHelpedAt + kMostFetchedStages * 8 <= kFetchedStagesAt);
+CONVT2D_HOST_DEVICE int fetched_shared_bytes(const FetchedWeightParams& p, FetchedWeightTile tile) {
+  return kFetchedStagesAt + p.stages * stage_bytes(p, tile);
+}
+
+// Whose grad_weight this is.
+inline bool is_fetched_weight(const Problem& problem) {
+  const auto both = [&](Layout layout) {
+    return problem.x_layout == layout && problem.y_layout == layout;
+  };
+  return both(Layout::nchw) ||
+         (both(Layout::nhwc) && problem.dtype == DType::f32 && !is_strict(problem));
+}
+// Every plan there is, in no order; and the best. `reason` says why there is none.
+std::vector<Plan> fetched_weight_plans(const Problem& problem, const Device& device,
+                                       std::string& reason);
+Decision fetched_weight_plan(const Problem& problem, const Device& device);
+// What a plan's kernel is told, and how many blocks it has.
+FetchedWeightParams fetched_weight_params(const Problem& problem, const Plan& plan,
+                                          const Args& args);
+FetchedWeightMaps fetched_weight_maps(const FetchedWeightParams& params, int row, const Args& args);
+int64_t fetched_weight_blocks(const FetchedWeightParams& params);
+
+void launch_fetched_grad_weight(const Problem& problem, const Plan& plan, const Args& args);
+
+// hopper_fetched_weight.cu
+void launch_fetched_weight(DType dtype, int row, const FetchedWeightParams& params,
+                           const FetchedWeightMaps& maps, int64_t blocks, void* stream);
+
+}  // namespace convt2d::cuda::hopper

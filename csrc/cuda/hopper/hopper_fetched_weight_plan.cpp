@@ -1,0 +1,356 @@
+// Which tiles of NCHW grad_weight fit a problem, their predicted times, and what a kernel is told of one.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+
+#include "core/phases.h"
+#include "cuda/cuda_families.h"
+#include "cuda/direct/direct.h"
+#include "cuda/gather_params.h"
+#include "cuda/hopper/hopper_fetched_weight.h"
+#include "cuda/strict_sums.h"
+#include "cuda/tensor_map.h"
+#include "cuda/weight_sum.h"
+
+namespace convt2d::cuda::hopper {
+namespace {
+
+// Fitted to 1075 times on the H200 (kernel_bench sweep of bench/layers.json, fp16 and tf32; 2026-11-22): half of them are
+// within 8 %.
+constexpr double kClock = 1700;         // cycles a microsecond
+constexpr double kLaunch = 11.1;        // us
+constexpr double kBlock = 4650;         // cycles, of a block beside its K tiles
+constexpr double kStored = 52;          // a sum of each thread, on its way out
+constexpr double kFetchedHalf = 66;     // a slice of the first operand, 16-bit numbers
+constexpr double kFetchedWord = 37;     // or words
+constexpr double kStrict = 1.12;        // strict fp32, over what its multiplications take
+constexpr double kCopy = 300;           // a copy of odd rows, for who asks
+constexpr int kFewCopies = 4;           // of odd rows: one thread asks
+constexpr double kL2Bytes = 38;         // a cycle
+constexpr double kRest = 0.121;         // of what is less busy that is not hidden
+constexpr double kMemoryRate = 0.9;     // of the copy rate
+constexpr double kBeside = 0.038;       // of the lesser of work and bytes
+constexpr double kPartialRate = 2.3;    // times the copy rate's time, to write and to add up
+constexpr double kScatteredRate = 1.2;  // the same of dW's numbers, each in a sector of its own
+
+struct Choice {
+  int row;                       // of kFetchedWeightTiles
+  int y_blocks, unit_h, unit_w;  // see FetchedWeightParams
+  bool runs;
+  int stages;
+  int split;  // pieces of the reduction
+};
+
+int64_t combinations(const FetchedWeightParams& p) {
+  return int64_t{p.groups} * p.row_blocks * p.column_blocks * p.units_h * p.units_w;
+}
+// Copies of odd rows for a K tile.
+int odd_copies(const FetchedWeightParams& p) {
+  return p.odd_rows ? p.y_blocks * p.patch_lines * p.residues : 0;
+}
+int64_t k_tiles(const FetchedWeightParams& p) { return int64_t{p.batch} * p.image_tiles; }
+
+// Everything that follows from the problem and the choice, pointers and strides aside. Returns why it cannot be done, or
+// an empty string.
+std::string shape(const Problem& problem, const Choice& choice, FetchedWeightParams& p) {
+  const FetchedWeightTile tile = kFetchedWeightTiles[choice.row];
+  const int64_t size = static_cast<int64_t>(element_size(problem.dtype)), vector = 16 / size;
+  const Axis &h = problem.h, &w = problem.w;
+  const int64_t pixels = kKRow / size;
+  p = {};
+  p.piece_floats = static_cast<int32_t>(weight_bytes(problem) / 4);
+  p.batch = static_cast<int32_t>(problem.batch);
+  p.groups = static_cast<int32_t>(problem.groups);
+  p.rows = static_cast<int32_t>(problem.group_in());
+  p.columns = static_cast<int32_t>(problem.group_out());
+  p.x_h = static_cast<int32_t>(h.in);
+  p.x_w = static_cast<int32_t>(w.in);
+  p.y_h = static_cast<int32_t>(h.out);
+  p.y_w = static_cast<int32_t>(w.out);
+  p.stride_h = static_cast<int32_t>(h.stride);
+  p.stride_w = static_cast<int32_t>(w.stride);
+  p.pad_h = static_cast<int32_t>(h.near_pad);
+  p.pad_w = static_cast<int32_t>(w.near_pad);
+  p.dilation_h = static_cast<int32_t>(h.dilation);
+  p.dilation_w = static_cast<int32_t>(w.dilation);
+  p.kernel_h = static_cast<int32_t>(h.kernel);
+  p.kernel_w = static_cast<int32_t>(w.kernel);
+  p.element_bytes = static_cast<int32_t>(size);
+  p.unit_h = choice.unit_h;
+  p.unit_w = choice.unit_w;
+  p.y_blocks = choice.y_blocks;
+  p.units_h = static_cast<int32_t>(ceil_div(h.kernel, choice.unit_h));
+  p.units_w = static_cast<int32_t>(ceil_div(w.kernel, choice.unit_w));
+  p.row_blocks = static_cast<int32_t>(ceil_div(p.rows, tile.width));
+  p.column_blocks =
+      static_cast<int32_t>(ceil_div(p.columns, choice.y_blocks * cell_channels(tile)));
+  p.stages = choice.stages;
+  p.split = choice.split;
+  p.runs = choice.runs;
+  p.residues = 1;
+  if (h.stride > kMostStep) return "the copy engine steps over 7 rows at most";
+  if (tile.channels_last) {
+    if (problem.in_channels % vector != 0 || problem.out_channels % vector != 0 ||
+        (problem.groups > 1 && (p.rows % vector != 0 || p.columns % vector != 0)))
+      return "channels are not whole vectors";
+    p.whole_squares = p.rows % kSquare == 0 && p.columns % kSquare == 0;
+    p.far_piece = w.stride % 2 == 0 ? 16 : 64;
+    p.next_piece = w.stride % 2 == 0 ? 32 : 16;
+  } else {
+    p.odd_rows = w.out % vector != 0;
+    if (p.odd_rows) {
+      while (h.out * w.out * p.residues % vector != 0) p.residues *= 2, ++p.residue_shift;
+      if (problem.out_channels % p.residues != 0 ||
+          (problem.groups > 1 && p.columns % p.residues != 0))
+        return "planes of dY do not add up to whole vectors";
+      if (p.residues * choice.unit_h > kMostLeads) return "a tile has too many rows of dY";
+      if (choice.runs) return "rows of dY are not whole vectors";
+    }
+    if (choice.runs ? h.in * w.in % vector != 0 : w.in % vector != 0)
+      return "planes or rows of x are not whole vectors";
+  }
+  p.row_tiles = static_cast<int32_t>(ceil_div(w.in, pixels));
+  p.image_tiles =
+      static_cast<int32_t>(choice.runs ? ceil_div(h.in * w.in, pixels) : h.in * p.row_tiles);
+  const int64_t columns = choice.runs ? w.in : std::min(w.in, pixels);
+  const int64_t rows = std::min(h.in, !choice.runs         ? 1
+                                      : pixels % w.in == 0 ? pixels / w.in
+                                                           : (pixels + w.in - 2) / w.in + 1);
+  // Lines between those that one row of the kernel reads need not come.
+  const int64_t step = choice.unit_h > 1 && !p.odd_rows ? 1 : h.stride;
+  p.row_lines = static_cast<int32_t>(h.stride / step);
+  p.tap_lines = static_cast<int32_t>(p.odd_rows ? 1 : h.dilation);
+  const int64_t lines = (rows - 1) * p.row_lines + (choice.unit_h - 1) * p.tap_lines + 1;
+  const int64_t span = (columns - 1) * w.stride + (choice.unit_w - 1) * w.dilation + 1;
+  // Neighbouring channels of planes lie an odd number of 16 bytes apart, in different banks.
+  const int64_t patch =
+      tile.channels_last ? span : (ceil_div(vector - 1 + span, vector) | 1) * vector;
+  if (patch > kMostSpan || (!p.odd_rows && (lines - 1) * step + 1 > kMostSpan))
+    return "a tile is too long for the copy engine";
+  p.patch_lines = static_cast<int32_t>(lines);
+  p.patch_pixels = static_cast<int32_t>(patch);
+  p.span = static_cast<int32_t>(span);
+  p.pixel_bytes = static_cast<int32_t>(tile.channels_last ? kKRow : size);
+  p.channel_bytes = static_cast<int32_t>(tile.channels_last ? size : patch * size);
+  p.line_bytes = static_cast<int32_t>(patch * size * cell_channels(tile));
+  p.y_block_bytes = static_cast<int32_t>(lines * p.line_bytes);
+  // Who splits has no time to ask.
+  p.askers = !tile.strict && odd_copies(p) > kFewCopies ? kMostAskers : 1;
+  return {};
+}
+
+double predict(const Problem& problem, const Device& device, const FetchedWeightParams& p,
+               FetchedWeightTile tile) {
+  const bool half = p.element_bytes == 2;
+  const double instructions = double(kKSlices) * tile.groups * tile.instructions;
+  const double products = tile.strict ? 3 : 1;
+  const double mma = instructions * products * tile.width / 2;
+  // Loads of the first operand by four warps, the second operand, copies.
+  const double stage = stage_bytes(p, tile);
+  const double shared = instructions * ((half ? 32 : 16) + products * tile.width / 4.0) +
+                        stage / 128 + (tile.channels_last ? 2.0 * x_bytes(tile) / 128 : 0);
+  const double fetch = instructions * (half ? kFetchedHalf : kFetchedWord);
+  const double l2 = copied_bytes(p, tile) / kL2Bytes;
+  const double ask = kCopy * std::ceil(double(odd_copies(p)) / p.askers);
+  const double busiest = std::max({mma, shared, fetch, l2, ask});
+  const double cycles =
+      (busiest + kRest * (mma + shared + fetch + l2 + ask - busiest)) * (tile.strict ? kStrict : 1);
+  const double blocks = double(combinations(p)) * p.split;
+  const double tiles = std::ceil(double(k_tiles(p)) / p.split);
+  const double stored = kStored * tile.width / 2 * tile.instructions;
+  const double busy_us =
+      std::ceil(blocks / device.sm_count) * (kBlock + stored + tiles * cycles) / kClock;
+  const double partial = static_cast<double>(partial_bytes(problem, p.split));
+  const bool apart = p.split == 1 && problem.w_layout != Layout::nhwc;
+  const double scattered = apart ? 32 * weight_bytes(problem) / 4.0 : 0;
+  const double memory_us =
+      (tensor_bytes(problem) + partial) / (kMemoryRate * device.copy_bytes_per_us);
+  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us) +
+         (kPartialRate * partial + kScatteredRate * scattered) / device.copy_bytes_per_us;
+}
+
+// Blocks of dY x taps that come to `most` cells at most, each as even as their number allows.
+std::vector<std::array<int, 3>> units(const Problem& problem, FetchedWeightTile tile) {
+  const int most = cells(tile);
+  const auto evenly = [](int64_t all, int64_t room) {
+    return static_cast<int>(ceil_div(all, ceil_div(all, std::min(all, room))));
+  };
+  std::vector<std::array<int, 3>> found;
+  for (int blocks = 1; blocks <= most; ++blocks) {
+    const int y_blocks = evenly(ceil_div(problem.group_out(), cell_channels(tile)), blocks);
+    for (int columns = 1; columns <= most / y_blocks; ++columns) {
+      const int unit_w = evenly(problem.w.kernel, columns);
+      const int unit_h = evenly(problem.h.kernel, most / y_blocks / unit_w);
+      add_once(found, std::array{y_blocks, unit_h, unit_w});
+    }
+  }
+  return found;
+}
+
+// Every tile that fits, in no order: the same for all devices. `reason` says why there is none.
+std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
+                                          std::string& reason) {
+  std::vector<Candidate<Choice>> found;
+  for (int row = 0; row < kFetchedWeightTileCount; ++row) {
+    const FetchedWeightTile tile = kFetchedWeightTiles[row];
+    if (tile.strict != is_strict(problem) ||
+        tile.channels_last != (problem.x_layout == Layout::nhwc))
+      continue;
+    for (const auto [y_blocks, unit_h, unit_w] : units(problem, tile))
+      for (bool runs : {false, true}) {
+        Choice choice{row, y_blocks, unit_h, unit_w, runs, 2, 1};
+        FetchedWeightParams p;
+        if (std::string why = shape(problem, choice, p); !why.empty()) {
+          reason = why;
+          continue;
+        }
+        const int bytes = stage_bytes(p, tile);
+        const int stages = (device.smem_optin - kFetchedStagesAt) / bytes;
+        if (stages < 2) {
+          reason = "a K tile takes " + std::to_string(bytes) + " bytes of shared memory";
+          continue;
+        }
+        p.stages = choice.stages = std::min(stages, kMostFetchedStages);
+        const int64_t combos = combinations(p), tiles = k_tiles(p);
+        if (combos > INT32_MAX || tiles > INT32_MAX) {
+          reason = "dW or x has too many tiles";
+          continue;
+        }
+        for (int split : splits_worth_trying(problem, combos, tiles, tile_pixels(p))) {
+          p.split = choice.split = split;
+          found.push_back({choice, predict(problem, device, p, tile)});
+        }
+      }
+  }
+  return found;
+}
+
+// A choice as a Plan, its time that on `device`; and back.
+Plan plan_of(const Problem& problem, const Device& device, const Choice& c) {
+  const FetchedWeightTile tile = kFetchedWeightTiles[c.row];
+  FetchedWeightParams p;
+  shape(problem, c, p);
+  Plan plan;
+  plan.row = c.row;
+  plan.split = c.split;
+  plan.workspace_bytes = partial_bytes(problem, p.split);
+  plan.predicted_us = predict(problem, device, p, tile);
+  add_grad_bias(problem, device, kLaunch, plan);
+  const int detail[] = {c.stages, c.y_blocks, c.unit_h, c.unit_w, c.runs};
+  std::copy(std::begin(detail), std::end(detail), plan.detail);
+  plan.note = std::to_string(c.y_blocks * cell_channels(tile)) + " x " +
+              std::to_string(tile.width) + " channels, " + std::to_string(c.unit_h) + " x " +
+              std::to_string(c.unit_w) + " taps, dY fetched, " + (c.runs ? "runs" : "rows") +
+              " of " + std::to_string(tile_pixels(p)) + " pixels x " + std::to_string(c.stages) +
+              " stages, split " + std::to_string(c.split) + ", " +
+              std::to_string(combinations(p) * c.split) + " blocks";
+  return plan;
+}
+
+Choice choice_of(const Plan& plan) {
+  const int32_t* d = plan.detail;
+  return {plan.row, d[1], d[2], d[3], d[4] != 0, d[0], plan.split};
+}
+
+}  // namespace
+
+std::vector<Plan> fetched_weight_plans(const Problem& problem, const Device& device,
+                                       std::string& reason) {
+  std::vector<Plan> plans;
+  for (const Candidate<Choice>& one : candidates(problem, invented_device(kReferenceGpu), reason))
+    plans.push_back(plan_of(problem, device, one.choice));
+  return plans;
+}
+
+Decision fetched_weight_plan(const Problem& problem, const Device& device) {
+  if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
+  std::string reason = "no tile fits";
+  const std::vector<Candidate<Choice>> found =
+      candidates(problem, invented_device(kReferenceGpu), reason);
+  if (found.empty()) return Decision::decline(reason);
+  return Decision::accept(plan_of(problem, device, cheapest(found).choice));
+}
+
+FetchedWeightParams fetched_weight_params(const Problem& problem, const Plan& plan,
+                                          const Args& args) {
+  FetchedWeightParams p;
+  shape(problem, choice_of(plan), p);
+  p.weight = args.w.data;
+  p.partials = p.split > 1 ? static_cast<float*>(args.workspace) : nullptr;
+  for (int i = 0; i < 4; ++i) p.weight_stride[i] = static_cast<int32_t>(args.w.stride[i]);
+  return p;
+}
+
+// Pixels of x are a K tile's rows; of dY, a block of output channels and the lines that they meet.
+FetchedWeightMaps fetched_weight_maps(const FetchedWeightParams& p, int row, const Args& args) {
+  const FetchedWeightTile tile = kFetchedWeightTiles[row];
+  const int64_t size = p.element_bytes;
+  const int64_t channels[] = {int64_t{p.groups} * p.rows, int64_t{p.groups} * p.columns};
+  // Runs of a plane are one row of it.
+  const int64_t x_h = p.runs ? 1 : p.x_h, x_w = p.runs ? int64_t{p.x_h} * p.x_w : p.x_w;
+  const int32_t y_step = p.stride_h / p.row_lines;
+  TensorBox x, y;
+  if (tile.channels_last) {
+    // Channels of a square, pixels, rows, squares, images; or all channels, and a copy for each square.
+    const auto squares = [&](const void* base, int64_t channels, int64_t h, int64_t w) {
+      const int64_t pixel = channels * size, row = w * pixel;
+      return p.whole_squares ? TensorBox{base,
+                                         p.element_bytes,
+                                         5,
+                                         {kSquare, w, h, channels / kSquare, p.batch},
+                                         {size, pixel, row, kKRow, row * h},
+                                         {kSquare, 1, 1, 1, 1},
+                                         {1, 1, 1, 1, 1}}
+                             : TensorBox{base,
+                                         p.element_bytes,
+                                         4,
+                                         {channels, w, h, p.batch},
+                                         {size, pixel, row, row * h},
+                                         {kSquare, 1, 1, 1},
+                                         {1, 1, 1, 1}};
+    };
+    x = squares(args.x.data, channels[0], x_h, x_w);
+    x.count[1] = tile_pixels(p);
+    x.swizzled = false;
+    y = squares(args.y.data, channels[1], p.y_h, p.y_w);
+    y.count[1] = p.patch_pixels;
+    y.count[2] = p.patch_lines;
+    y.step[2] = y_step;
+    if (p.whole_squares) x.count[3] = tile.width / kSquare, y.count[3] = p.y_blocks;
+  } else {
+    const auto planes = [&](const void* base, int64_t channels, int64_t h, int64_t w) {
+      const int64_t row = w * size, plane = row * h;
+      return TensorBox{base,
+                       p.element_bytes,
+                       4,
+                       {w, h, channels, p.batch},
+                       {size, row, plane, plane * channels},
+                       {1, 1, 1, 1},
+                       {1, 1, 1, 1}};
+    };
+    x = planes(args.x.data, channels[0], x_h, x_w);
+    x.count[0] = tile_pixels(p);
+    x.count[2] = tile.width;
+    if (p.odd_rows) {
+      // So many planes are one row.
+      y = planes(args.y.data, channels[1] / p.residues, 1, int64_t{p.residues} * p.y_h * p.y_w);
+    } else {
+      y = planes(args.y.data, channels[1], p.y_h, p.y_w);
+      y.count[2] = p.patch_lines;
+      y.step[2] = y_step;
+    }
+    // Channels lie between the lines of a patch.
+    std::swap(y.extent[1], y.extent[2]);
+    std::swap(y.stride[1], y.stride[2]);
+    y.count[0] = p.patch_pixels;
+    y.count[1] = kPlaneChannels / p.residues;
+    y.swizzled = false;
+  }
+  x.rounded = y.rounded = !tile.strict;
+  return {encode(x), encode(y)};
+}
+
+int64_t fetched_weight_blocks(const FetchedWeightParams& p) { return combinations(p) * p.split; }
+
+}  // namespace convt2d::cuda::hopper
