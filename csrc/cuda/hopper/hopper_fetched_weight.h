@@ -120,12 +120,13 @@ struct FetchedWeightParams {
   int32_t runs;         // K tiles are runs of a plane, else parts of rows
   int32_t image_tiles;  // K tiles of an image
   int32_t row_tiles;    // of a row, if they are parts of rows
-  // dY as it comes with a tile: lines, and from one row of x to the next; pixels; bytes to the next line, pixel, channel
-  // and block.
-  int32_t odd_rows, residues, residue_shift, askers;  // log2 of residues; threads that ask
-  int32_t patch_lines, row_lines, tap_lines;          // and from one row of the kernel to the next
-  int32_t patch_pixels, span;                         // and those of them that taps read
+  // dY as it comes with a tile: lines, those from one row of x, and of the kernel, to the next; pixels, and those of them
+  // that taps read; bytes to the next line, pixel, channel and block.
+  int32_t patch_lines, row_lines, tap_lines;
+  int32_t patch_pixels, span;
   int32_t line_bytes, pixel_bytes, channel_bytes, y_block_bytes;
+  // Odd rows: planes that are one row to the copy engine, and their log2; threads that ask for them.
+  int32_t odd_rows, residues, residue_shift, askers;
   // Channels-last: bits of a channel's place among 128 bytes, whose 16-byte pieces the copy engine permutes by the
   // pixel. The eight rows of the sum that a warp reads at once are two pieces, `far_piece` apart; the eight after them
   // are `next_piece` from these. So four pixels that are read with them meet no bank twice.
