@@ -9,6 +9,7 @@
 #include "cuda/direct/direct.h"
 #include "cuda/gather_params.h"
 #include "cuda/hopper/hopper_fetched_weight.h"
+#include "cuda/hopper/hopper_weight_shape.h"
 #include "cuda/strict_sums.h"
 #include "cuda/tensor_map.h"
 #include "cuda/weight_sum.h"
@@ -165,7 +166,7 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
   const bool apart = p.split == 1 && problem.w_layout != Layout::nhwc;
   const double scattered = apart ? 32 * weight_bytes(problem) / 4.0 : 0;
   const double memory_us =
-      (tensor_bytes(problem) + partial) / (kMemoryRate * device.copy_bytes_per_us);
+      (read_bytes(problem) + partial) / (kMemoryRate * device.copy_bytes_per_us);
   return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us) +
          (kPartialRate * partial + kScatteredRate * scattered) / device.copy_bytes_per_us;
 }
