@@ -205,27 +205,32 @@ __device__ __forceinline__ void find_weights(const GatherParams& p, uint32_t (&w
   for (int i = 0; i < 4; ++i) weight[i] = (first ^ (i % 2 * 16 + i / 2 * 64)) + i / 2 * 4 * 128;
 }
 
-// Multiplies SLICES slices of a product.
+// Multiplies SLICES slices of a product, half of them at a time: while one half is multiplied the words of the next one
+// come, also from product to product. `issued`: once what was issued before is finished.
 template <class M, int ROW, int SLICES, class Issued>
 __device__ __forceinline__ void add_weights(Sums<ROW>& sum, int slot, const uint32_t (&weight)[4],
                                             const uint64_t (&pixels)[kTiles[ROW].operands],
                                             uint32_t source_step, Issued&& issued) {
   using Multiply = WgmmaFetched<typename M::Element, kTiles[ROW].width>;
-  constexpr int kSlice = 8 * 128;
+  constexpr int kSlice = 8 * 128, kHalves = SLICES > 1 ? 2 : 1, kOfHalf = SLICES / kHalves;
   uint32_t word[SLICES][4];
 #pragma unroll
-  for (int s = 0; s < SLICES; ++s)
+  for (int half = 0; half < kHalves; ++half) {
+    const int first = half * kOfHalf;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) word[s][i] = load_shared_4(weight[i] + s * kSlice);
-  wgmma_fence();
+    for (int s = first; s < first + kOfHalf; ++s)
 #pragma unroll
-  for (int s = 0; s < SLICES; ++s)
+      for (int i = 0; i < 4; ++i) word[s][i] = load_shared_4(weight[i] + s * kSlice);
+    wgmma_fence();
 #pragma unroll
-    for (int o = 0; o < kTiles[ROW].operands; ++o)
-      Multiply::add(sum[o][slot], word[s], advance(pixels[o], s * source_step));
-  wgmma_commit();
-  issued();
-  wgmma_wait<0>();
+    for (int s = first; s < first + kOfHalf; ++s)
+#pragma unroll
+      for (int o = 0; o < kTiles[ROW].operands; ++o)
+        Multiply::add(sum[o][slot], word[s], advance(pixels[o], s * source_step));
+    wgmma_commit();
+    wgmma_wait<kHalves - 1>();
+    if (half == 0) issued();
+  }
 }
 
 // Strict fp32. A number is the sum of two that the tensor core takes (MmaF32x3), so a product is three; and since it
