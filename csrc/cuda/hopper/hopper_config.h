@@ -258,10 +258,11 @@ struct GatherParams {
   int32_t source_low;    // strict: from the high parts of a slice to the low ones
   int32_t patch_bytes;
   // And the weights.
-  int32_t product_bytes;  // of a slice, and 16 to spread products over banks; or of a copied chunk
-  int32_t weight_slice;   // from slice to slice
-  int32_t weight_low;     // strict: as source_low
-  int32_t part_bytes;     // of a stage
+  int32_t product_bytes;   // of a slice, and 16 to spread products over banks; or of a copied chunk
+  int32_t weight_slice;    // from slice to slice
+  int32_t weight_low;      // strict: as source_low
+  int32_t part_bytes;      // of a stage
+  int32_t blocks_at_once;  // copied columns: blocks that are one box; 0: each is one of its own
 };
 
 // What the copy engine is told (hopper_maps.cpp).

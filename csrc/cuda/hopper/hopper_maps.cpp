@@ -90,15 +90,22 @@ TensorBox run_weight_box(const GatherParams& p, TileRow tile) {
                  {1, channels * p.depth, 1, 1}});
 }
 
-// A box is a block of neighbouring columns of one tap, one chunk.
+// A box is a block of neighbouring columns of one tap, one chunk; or all blocks of a tile.
 TensorBox column_box(const GatherParams& p) {
   const int64_t channels = source_channels(p), channel = static_cast<int64_t>(p.taps) * p.columns;
+  const int32_t block = column_row(p) / p.element_bytes;
+  if (p.blocks_at_once)
+    return box_of(p.weight, p.element_bytes,
+                  {Axis{block, 1, block, 1},
+                   {channels, channel, chunk_depth(p), 1},
+                   {p.columns / block, block, p.blocks_at_once, 1},
+                   {p.taps, p.columns, 1, 1}});
   const int64_t taps = p.source_mode == kFlat ? 1 : p.taps;  // that are not columns
   return box_of(p.weight, p.element_bytes,
-                {Axis{channel / taps, 1, column_row(p) / p.element_bytes, 1},
-                 {taps, channel / taps, 1, 1},
+                {Axis{channel / taps, 1, block, 1},
                  {channels, channel, chunk_depth(p), 1},
-                 {1, channel * channels, 1, 1}});
+                 {1, channel * channels, 1, 1},
+                 {taps, channel / taps, 1, 1}});
 }
 
 }  // namespace

@@ -155,12 +155,15 @@ __device__ __forceinline__ void build_firsts(const GatherParams& p, const Scope&
 }
 
 // For each product, how far it shifts the patch (bytes) and where in global memory its tap's weights
-// start; for stacked phases a tap each, -1 where a phase has none at that offset.
+// start, or which one it is; for stacked phases a tap each, -1 where a phase has none at that offset.
 __device__ __forceinline__ void build_products(const GatherParams& p, const Scope& at, TileRow tile,
                                                int* shifts, int* taps) {
   const AxisGroup &gh = p.h.group[at.group_h], &gw = p.w.group[at.group_w];
   const int stack = stacked(p, tile);
   if (tile.fetched) return;
+  // Copied columns have an axis of taps.
+  const int unit = tile.columns_copied && !tile.flat ? p.columns : 1;
+  const int next_h = p.weight_h / unit, next_w = p.weight_w / unit;
   for (int i = threadIdx.x; i < gh.count * gw.count; i += threads(tile)) {
     const AxisStep& h = p.h.step[gh.first + i / gw.count];
     const AxisStep& w = p.w.step[gw.first + i % gw.count];
@@ -184,8 +187,8 @@ __device__ __forceinline__ void build_products(const GatherParams& p, const Scop
       for (int sw = 0; sw < p.w.slots; ++sw) {
         const bool there = sh < at.phases_h && sw < at.phases_w;
         const bool tapped = there && h.rank[sh] >= 0 && w.rank[sw] >= 0;
-        const int tap = tapped ? (gh.first_tap[sh] + h.rank[sh] * p.h.tap_step) * p.weight_h +
-                                     (gw.first_tap[sw] + w.rank[sw] * p.w.tap_step) * p.weight_w
+        const int tap = tapped ? (gh.first_tap[sh] + h.rank[sh] * p.h.tap_step) * next_h +
+                                     (gw.first_tap[sw] + w.rank[sw] * p.w.tap_step) * next_w
                                : -1;
         if (!tile.channel_rows) {
           taps[product * stack + sh * p.w.slots + sw] = tap;

@@ -227,6 +227,10 @@ void set_buffers(const GatherChoice& choice, GatherParams& params) {
   const bool turned = params.whole_weight_mode >= kTurnedKernels;
   params.weight_mode = turned && params.parts > 1 ? kElements : params.whole_weight_mode;
   set_weight_bytes(kTiles[choice.row], params);
+  const int block = column_row(params) / params.element_bytes;
+  const bool whole = params.columns % block == 0 && params.tile_channels % block == 0;
+  const bool at_once = params.weight_mode == kColumnsCopied && params.source_mode != kFlat && whole;
+  params.blocks_at_once = at_once ? params.tile_channels / block : 0;
 }
 
 std::string gather_shape(const Problem& problem, const GatherChoice& choice, GatherParams& params) {

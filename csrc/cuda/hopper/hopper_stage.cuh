@@ -230,36 +230,46 @@ struct Ring {
 };
 
 // A chunk of the weights of products [first, last) by the copy engine; one thread asks, and has told the
-// barrier how much will come.
-template <WeightMode MODE>
+// barrier how much will come. No more instructions than it takes: a thread alone needs six cycles for each.
+template <class T, WeightMode MODE>
 __device__ __forceinline__ void copy_weights(const GatherParams& p, const Scope& at, TileRow tile,
                                              const TensorMaps& maps, int chunk, int first, int last,
                                              const Places& places, uint32_t stage, uint32_t full) {
-  const int depth = chunk_bytes(p) / p.element_bytes;
+  const int depth = chunk_bytes(p) / int(sizeof(T));
   const int column = at.column_tile * p.tile_channels;
+  const uint32_t taps = shared_address(places.taps);
   if (MODE == kWeightCopied && tile.fetched) {  // one product
     copy_box(stage, &maps.weight, full, chunk * depth, at.group * p.columns + column, 0, 0);
   } else if constexpr (MODE == kWeightCopied) {
-    const int rows = (at.group * p.columns + column) / (64 / p.element_bytes);
+    const int rows = (at.group * p.columns + column) / (64 / int(sizeof(T)));
+#pragma unroll 1
     for (int i = first; i < last; ++i) {
-      copy_box(stage, &maps.weight, full, places.taps[i] + chunk * depth, 0, 0, 0, rows);
+      copy_box(stage, &maps.weight, full, load_shared_4(taps + i * 4) + chunk * depth, 0, 0, 0,
+               rows);
       stage += p.product_bytes;
     }
   } else if (p.source_mode == kFlat) {  // one product
-    const int each = column_row(p) / p.element_bytes;
+    const int each = column_row(p) / int(sizeof(T));
     for (int c = 0; c < weight_rows(tile); c += each) {
-      copy_box(stage, &maps.weight, full, column * p.taps + c, 0,
-               at.group * p.reduce + chunk * depth, 0);
+      copy_box(stage, &maps.weight, full, column * p.taps + c, at.group * p.reduce + chunk * depth,
+               0, 0);
       stage += column_block(p);
     }
   } else {  // phases without a tap at this offset lie outside of the tensor and become zeros
-    const int stack = stacked(p, tile), each = column_row(p) / p.element_bytes;
+    const int stack = stacked(p, tile), each = column_row(p) / int(sizeof(T));
+    const int channel = at.group * p.reduce + chunk * depth;
+    const int block = p.blocks_at_once ? column / each : 0;
+#pragma unroll 1
     for (int i = first * stack; i < last * stack; ++i) {
-      const int tap = places.taps[i] < 0 ? -1 : places.taps[i] / p.columns;
-      for (int c = 0; c < p.tile_channels; c += each) {
-        copy_box(stage, &maps.weight, full, column + c, tap, at.group * p.reduce + chunk * depth,
-                 0);
-        stage += column_block(p);
+      const int tap = load_shared_4(taps + i * 4);
+      if (p.blocks_at_once) {
+        copy_box(stage, &maps.weight, full, 0, channel, block, tap);
+        stage += p.blocks_at_once * column_block(p);
+      } else {
+        for (int c = 0; c < p.tile_channels; c += each) {
+          copy_box(stage, &maps.weight, full, column + c, channel, 0, tap);
+          stage += column_block(p);
+        }
       }
     }
   }
@@ -296,8 +306,8 @@ __device__ __forceinline__ void bring_all_weights(const GatherParams& p, const S
       const uint32_t stage = places.weights + chunk * weight_stage;
       if constexpr (copied(kMode)) {
         if (threadIdx.x == 0)
-          copy_weights<kMode>(p, at, tile, maps, chunk, 0, at.products, places, stage,
-                              places.full_weight);
+          copy_weights<T, kMode>(p, at, tile, maps, chunk, 0, at.products, places, stage,
+                                 places.full_weight);
       } else if constexpr (kMode >= kTurnedKernels) {
         turn_all<M, kMode>(p, at, tile, chunk, places, stage, threadIdx.x, consumers(tile), [] {});
       } else {
@@ -424,7 +434,7 @@ struct Producer {
     const uint32_t full = places.full_source + ring.stage * 8;
     const int row = chunk_bytes(p);
     barrier_expect(full, p.tile_n * p.plane_h * p.plane_w * row);
-    const int plane_h = plane / p.planes_w, plane_w = plane - plane_h * p.planes_w;
+    const int plane_h = divide(plane, p.planes_w_magic), plane_w = plane - plane_h * p.planes_w;
     copy_box(places.patch + ring.stage * map.patch_stage, &maps.source, full,
              at.group * p.reduce + chunk * (row / int(sizeof(T))),
              o.w * p.w.source_step + at.low_w + plane_w, o.h * p.h.source_step + at.low_h + plane_h,
@@ -465,51 +475,94 @@ struct Producer {
              o.h * p.h.source_step + at.low_h, o.n);
   }
 
+  template <SourceMode SOURCE>
+  __device__ __forceinline__ void copy_source(int chunk, int plane, const Ring& ring,
+                                              TileOrigin origin) {
+    if constexpr (SOURCE == kFlat) {
+      copy_flat(chunk, ring, origin);
+    } else if constexpr (SOURCE == kFetched) {
+      copy_fetched(chunk, ring, origin);
+    } else if constexpr (SOURCE == kFetchedRows) {
+      copy_bordered(chunk, ring, origin);
+    } else {
+      copy_plane(chunk, plane, ring, origin);
+    }
+  }
+
+  // The products of a chunk that read a plane.
+  __device__ __forceinline__ int2 products_of_plane(int plane) const {
+    if (p.planes_apart == 1) return make_int2(0, at.products);
+    const uint32_t firsts = shared_address(places.base + map.firsts) + plane * 4;
+    return make_int2(load_shared_4(firsts), load_shared_4(firsts + 4));
+  }
+
+  // visit(chunk, plane, its products, origin of the tile), for every plane of every chunk that a product reads.
+  template <class Visit>
+  __device__ __forceinline__ void for_planes(Visit&& visit) {
+    const int tiles = p.tiles_n * p.tiles_h * p.tiles_w;
+    TileWalk walk(p, at);
+#pragma unroll 1
+    for (int now = at.walker; now < tiles; now += at.walkers, walk.advance(p)) {
+      const TileOrigin origin = walk.origin(p);
+#pragma unroll 1
+      for (int chunk = 0; chunk < p.chunks; ++chunk)
+#pragma unroll 1
+        for (int plane = 0; plane < p.planes_apart; ++plane) {
+          const int2 products = products_of_plane(plane);
+          if (products.x < products.y) visit(chunk, plane, products, origin);
+        }
+    }
+  }
+
+  // A thread asks the copy engine for the source.
+  template <SourceMode SOURCE>
+  __device__ __forceinline__ void ask_for_source() {
+    Ring ring;
+    for_planes([&](int chunk, int plane, int2, TileOrigin origin) {
+      copy_source<SOURCE>(chunk, plane, ring, origin);
+      ring.advance(p.source_stages);
+    });
+  }
+
+  // A thread asks it for the weights.
+  template <WeightMode WEIGHT>
+  __device__ __forceinline__ void ask_for_weights() {
+    Ring ring;
+    for_planes([&](int chunk, int, int2 products, TileOrigin) {
+#pragma unroll 1
+      for (int from = products.x; from < products.y; from += p.part_products) {
+        const int to = min(from + p.part_products, products.y);
+        const uint32_t full = places.full_weight + ring.stage * 8;
+        barrier_wait(places.empty_weight + ring.stage * 8, ring.parity ^ 1);
+        barrier_expect(full, (to - from) * p.product_bytes);
+        copy_weights<T, WEIGHT>(p, at, tile, maps, chunk, from, to, places,
+                                places.weights + ring.stage * map.weight_stage, full);
+        ring.advance(p.weight_stages);
+      }
+    });
+  }
+
   // The one producer group where the copy engine brings the source.
   template <SourceMode SOURCE, WeightMode WEIGHT>
   __device__ __forceinline__ void run_copied() {
-    const int tiles = p.tiles_n * p.tiles_h * p.tiles_w, planes = p.planes_apart;
-    const uint32_t firsts = shared_address(places.base + map.firsts);
-    Ring source, weight;
-    TileWalk walk(p, at);
-    for (int now = at.walker; now < tiles; now += at.walkers, walk.advance(p))
-      for (int chunk = 0; chunk < p.chunks; ++chunk)
-        for (int plane = 0; plane < planes; ++plane) {
-          const int first = load_shared_4(firsts + plane * 4),
-                    last = load_shared_4(firsts + plane * 4 + 4);
-          if (first == last) continue;
-          if (thread == 0) {
-            if constexpr (SOURCE == kFlat) {
-              copy_flat(chunk, source, walk.origin(p));
-            } else if constexpr (SOURCE == kFetched) {
-              copy_fetched(chunk, source, walk.origin(p));
-            } else if constexpr (SOURCE == kFetchedRows) {
-              copy_bordered(chunk, source, walk.origin(p));
-            } else {
-              copy_plane(chunk, plane, source, walk.origin(p));
-            }
-          }
-          source.advance(p.source_stages);
-          if constexpr (WEIGHT != kResident) {
-            for (int from = first; from < last; from += p.part_products) {
-              const uint32_t full = places.full_weight + weight.stage * 8;
-              if constexpr (copied(WEIGHT)) {
-                if (thread == 0) {
-                  const int to = min(from + p.part_products, last);
-                  barrier_wait(places.empty_weight + weight.stage * 8, weight.parity ^ 1);
-                  barrier_expect(full, (to - from) * p.product_bytes);
-                  copy_weights<WEIGHT>(p, at, tile, maps, chunk, from, to, places,
-                                       places.weights + weight.stage * map.weight_stage, full);
-                }
-              } else {
-                __syncwarp();
-                bring_weights<WEIGHT>(chunk, from, weight);
-                filled(full);
-              }
-              weight.advance(p.weight_stages);
-            }
-          }
+    if constexpr (copied(WEIGHT) || WEIGHT == kResident) {
+      // Threads of two warps, since what they have to say takes them as long as multiplying what comes.
+      if (thread == 0) ask_for_source<SOURCE>();
+      if constexpr (WEIGHT != kResident)
+        if (thread == 32) ask_for_weights<WEIGHT>();
+    } else {
+      Ring source, weight;
+      for_planes([&](int chunk, int plane, int2 products, TileOrigin origin) {
+        if (thread == 0) copy_source<SOURCE>(chunk, plane, source, origin);
+        source.advance(p.source_stages);
+        for (int from = products.x; from < products.y; from += p.part_products) {
+          __syncwarp();
+          bring_weights<WEIGHT>(chunk, from, weight);
+          filled(places.full_weight + weight.stage * 8);
+          weight.advance(p.weight_stages);
         }
+      });
+    }
   }
 
   // One thread asks the copy engine for the rows of a patch.
