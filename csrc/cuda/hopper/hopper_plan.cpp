@@ -394,8 +394,9 @@ std::vector<GatherChoice> best_shapes(const Problem& problem, const Device& devi
 
 }  // namespace
 
-std::vector<GatherCandidate> gather_candidates(const Problem& problem, const Device& device,
+std::vector<GatherCandidate> gather_candidates(const Problem& given, const Device& device,
                                                std::string& reason) {
+  const Problem problem = images_as_rows(given);
   const bool forward = problem.direction == Direction::fwd;
   const Layout destination = forward ? problem.y_layout : problem.x_layout;
   const int64_t columns = forward ? problem.group_out() : problem.group_in();

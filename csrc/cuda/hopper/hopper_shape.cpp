@@ -233,7 +233,21 @@ void set_buffers(const GatherChoice& choice, GatherParams& params) {
   params.blocks_at_once = at_once ? params.tile_channels / block : 0;
 }
 
-std::string gather_shape(const Problem& problem, const GatherChoice& choice, GatherParams& params) {
+Problem images_as_rows(const Problem& problem) {
+  const Axis& h = problem.h;
+  const bool alone =
+      h.near_pad == 0 && (h.kernel - 1) * h.dilation < h.stride && h.out == h.in * h.stride;
+  if (!alone || problem.x_layout != Layout::nhwc || problem.y_layout != Layout::nhwc)
+    return problem;
+  Problem tall = problem;
+  tall.batch = 1;
+  tall.h.in *= problem.batch;
+  tall.h.out *= problem.batch;
+  return tall;
+}
+
+std::string gather_shape(const Problem& given, const GatherChoice& choice, GatherParams& params) {
+  const Problem problem = images_as_rows(given);
   const TileRow tile = kTiles[choice.row];
   const bool forward = problem.direction == Direction::fwd;
   const bool half = element_size(problem.dtype) == 2;

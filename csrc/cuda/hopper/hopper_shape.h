@@ -20,6 +20,10 @@ struct GatherChoice {
   int part_products;  // products a weight stage holds
 };
 
+// The same problem with one image: where rows do not reach beyond their own image and all images lie one after the other,
+// they are rows of a tall one, and tiles need not end where an image does.
+Problem images_as_rows(const Problem& problem);
+
 // Everything of GatherParams that follows from the problem and the choice, pointers and strides aside.
 // Returns why it cannot be done, or an empty string.
 std::string gather_shape(const Problem& problem, const GatherChoice& choice, GatherParams& params);
