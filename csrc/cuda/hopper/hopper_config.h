@@ -5,7 +5,7 @@
 // K = taps x the other channel count. The warpgroups of a block have two roles:
 //
 //   producers  bring K in chunks to shared memory: the source patch, halo included, so all taps share
-//              it; and the weights, unless all of them fit and stay. One thread, where the copy engine does it
+//              it; and the weights, unless all of them fit and stay. A thread each, where the copy engine does it
 //   consumers  multiply (wgmma, both operands from shared memory, or pixels that they fetch) and store
 //
 // Where the copy engine can bring an operand along K (NHWC), a chunk of K is one row of a pixel or of a column of
@@ -132,6 +132,10 @@ static_assert(kTiles[kTileCount - kCopiedTiles].copied &&
 
 // The copy engine fills the very buffers that the consumers read.
 CONVT2D_HOST_DEVICE constexpr bool straight(TileRow tile) { return tile.copied && !tile.turned; }
+// And brings rows of channels.
+CONVT2D_HOST_DEVICE constexpr bool by_channel(TileRow tile) {
+  return straight(tile) && !tile.flat && !tile.fetched;
+}
 
 // Warpgroups with 128 sums a thread and as many that move data, which takes registers too; or, since the copy
 // engine needs but one thread, more of them with 64 sums, so that while one stores others multiply.

@@ -299,8 +299,7 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
     if (std::string reason = fetched_shape(problem, choice, params, tile, slice, vector);
         !reason.empty())
       return reason;
-  const bool by_channel = straight(tile) && !tile.flat && !tile.fetched;
-  if (by_channel && !channels_last) return "the source's channels are not whole vectors";
+  if (by_channel(tile) && !channels_last) return "the source's channels are not whole vectors";
   // Boxes are whole rows of neighbouring pixels, so every residue is there.
   if (tile.turned && (h.count != params.h.source_step || w.count != step))
     return "the copied rows have pixels that no tap reads";
@@ -350,10 +349,10 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
   if ((tile.turned || tile.bordered) &&
       std::max({params.copied_w, params.load_h, choice.tile_n}) > kMostSpan)
     return "a tile is too long for the copy engine";
-  if (by_channel && std::max(params.h.source_step, step) > kMostStep)
+  if (by_channel(tile) && std::max(params.h.source_step, step) > kMostStep)
     return "the copy engine steps over 7 pixels at most";
-  if (by_channel && std::max({(h.extent - 1) * params.h.source_step + 1, (w.extent - 1) * step + 1,
-                              choice.tile_n}) > kMostSpan)
+  if (by_channel(tile) && std::max({(h.extent - 1) * params.h.source_step + 1,
+                                    (w.extent - 1) * step + 1, choice.tile_n}) > kMostSpan)
     return "a tile is too long for the copy engine";
 
   params.operand_columns = choice.operand_columns;
