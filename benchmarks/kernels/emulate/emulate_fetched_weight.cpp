@@ -20,28 +20,15 @@ namespace {
 
 // Of tiles FIRST to END.
 template <class T, int FIRST, int END>
-bool check(const Case& one, int random_plans) {
-  constexpr bool STRICT = hopper::kFetchedWeightTiles[FIRST].strict;
-  Problem p = one.problem;
-  p.direction = Direction::grad_weight;
-  p.dtype = dtype_of<T>;
-  p.precision = STRICT ? Precision::ieee : Precision::tf32;
-  p.has_bias = 0;
-  const Device device = invented_device("h200");
+bool check(const Case& one, size_t most) {
+  WeightTrial<T> trial(
+      one, hopper::kFetchedWeightTiles[FIRST].strict ? Precision::ieee : Precision::tf32);
+  const Problem& p = trial.problem;
   std::string reason;
-  std::vector<Plan> plans = hopper::fetched_weight_plans(p, device, reason);
-  if (plans.empty()) {
-    std::printf("%s declined: %s\n", one.name.c_str(), reason.c_str());
-    return true;
-  }
-  WeightTrial<T> trial(p, STRICT);
-  std::shuffle(plans.begin(), plans.end(), emulate::random);
-  int wrong = 0, tried = 0;
-  for (Plan& plan : plans) {
-    if (tried++ == random_plans) break;
+  const std::vector<Plan> plans = hopper::fetched_weight_plans(p, invented_device("h200"), reason);
+  return trial.passes(some_of(plans, most), plans.size(), reason, [&](Plan plan) {
     plan.split = std::min(plan.split, 1 + int(emulate::random() % 3));
     plan.detail[0] = std::min(plan.detail[0], 2 + int(emulate::random() % 3));  // stages
-    if (std::getenv("SHOW")) std::printf("%s\n", plan.note.c_str());
     trial.begin(plan.split);
     trial.args.workspace = trial.partials.data();
     tensor_boxes.clear();
@@ -54,14 +41,8 @@ bool check(const Case& one, int random_plans) {
           hopper::fetched_shared_bytes(params, tile),
           [&] { hopper::convt2d_hopper_fetched_grad_weight_kernel<T, FIRST + row>(params, maps); });
     });
-    const int64_t differ = trial.wrong(params.partials ? params.split : 0);
-    if (differ == 0) continue;
-    ++wrong;
-    trial.report(one, differ, plan.note);
-  }
-  std::printf("%s %s: %d of %zu plans, %d wrong\n", one.name.c_str(), name(p.dtype),
-              std::min(tried, random_plans), plans.size(), wrong);
-  return wrong == 0;
+    return params.partials ? params.split : 0;
+  });
 }
 
 }  // namespace

@@ -28,25 +28,20 @@ using hopper::WeightParams;
 
 template <class T>
 bool check(const Case& one, int random_plans) {
-  Problem p = one.problem;
-  p.direction = Direction::grad_weight;
-  p.dtype = dtype_of<T>;
-  p.has_bias = 0;
+  WeightTrial<T> trial(one);
+  const Problem& p = trial.problem;
   const Device device = invented_device("h200");
   const Decision decision = hopper::weight_plan(p, device);
-  if (!decision.accepted) {
-    std::printf("%s declined: %s\n", one.name.c_str(), decision.reason.c_str());
-    return true;
-  }
-  WeightTrial<T> trial(p);
-  std::string reason;
-  auto candidates = hopper::weight_candidates(p, device, reason);
-  const std::vector<size_t> tried = worth_running(
-      candidates, random_plans,
-      [](const hopper::WeightChoice& choice) { return std::pair{choice.row, choice.shared}; });
-  int wrong = 0;
-  for (size_t i : tried) {
-    auto& choice = candidates[i].choice;
+  std::string reason = decision.reason;
+  std::vector<hopper::WeightCandidate> candidates;
+  if (decision.accepted) candidates = hopper::weight_candidates(p, device, reason);
+  std::vector<Plan> plans;
+  for (size_t i : worth_running(candidates, random_plans, [](const hopper::WeightChoice& choice) {
+         return std::pair{choice.row, choice.shared};
+       }))
+    plans.push_back(hopper::weight_plan_of(p, device, candidates[i]));
+  return trial.passes(plans, candidates.size(), reason, [&](const Plan& plan) {
+    hopper::WeightChoice choice = hopper::weight_choice_of(plan);
     choice.split = std::min(choice.split, 1 + int(emulate::random() % 3));
     choice.stages = std::min(choice.stages, 2 + int(emulate::random() % 3));
     trial.begin(choice.split);
@@ -65,14 +60,8 @@ bool check(const Case& one, int random_plans) {
                         hopper::weight_threads(tile), hopper::weight_shared_bytes(params, tile),
                         [&] { hopper::convt2d_hopper_grad_weight_kernel<T, row>(params, maps); });
     });
-    const int64_t differ = trial.wrong(params.partials ? params.split : 0);
-    if (differ == 0) continue;
-    ++wrong;
-    trial.report(one, differ, hopper::weight_plan_of(p, device, candidates[i]).note);
-  }
-  std::printf("%s %s: %zu of %zu plans, %d wrong\n", one.name.c_str(), name(p.dtype), tried.size(),
-              candidates.size(), wrong);
-  return wrong == 0;
+    return params.partials ? params.split : 0;
+  });
 }
 
 }  // namespace

@@ -28,17 +28,19 @@ using igemm::WeightParams;
 template <class M>
 bool check(const Case& one, int random_plans) {
   using T = typename M::Element;
-  Problem p = one.problem;
-  p.direction = Direction::grad_weight;
-  p.dtype = dtype_of<T>;
-  WeightTrial<T> trial(p);
+  WeightTrial<T> trial(one);
+  const Problem& p = trial.problem;
+  const Device device = invented_device("h200");
   std::string reason;
-  auto candidates = igemm::weight_candidates(p, invented_device("h200"), reason);
-  const std::vector<size_t> tried = worth_running(
-      candidates, random_plans, [](const igemm::WeightChoice& choice) { return choice.row; });
-  int wrong = 0;
-  for (size_t i : tried) {
-    auto& choice = candidates[i].choice;
+  auto candidates = igemm::weight_candidates(p, device, reason);
+  std::vector<Plan> plans;
+  for (size_t i : worth_running(candidates, random_plans,
+                                [](const igemm::WeightChoice& choice) { return choice.row; })) {
+    plans.push_back(igemm::weight_plan_of(p, device, candidates[i]));
+    plans.back().note.insert(0, "row " + std::to_string(plans.back().row) + ", ");
+  }
+  return trial.passes(plans, candidates.size(), reason, [&](const Plan& plan) {
+    igemm::WeightChoice choice = igemm::weight_choice_of(plan);
     choice.stages = 2 + int(emulate::random() % 3);
     trial.begin(choice.split);
     WeightParams params;
@@ -58,17 +60,8 @@ bool check(const Case& one, int random_plans) {
                         igemm::weight_map(params, sizeof(T)).total,
                         [&] { igemm::convt2d_igemm_grad_weight_kernel<M, row>(params); });
     });
-    const int64_t differ = trial.wrong(params.partials ? params.split : 0);
-    if (differ == 0) continue;
-    ++wrong;
-    p.has_bias = 0;
-    const Plan plan = igemm::weight_plan_of(p, invented_device("h200"), candidates[i]);
-    trial.report(one, differ, "row " + std::to_string(choice.row) + ", " + plan.note);
-  }
-  std::printf("%s %s %s-%s: %zu of %zu plans, %d wrong%s%s\n", one.name.c_str(), name(p.dtype),
-              name(p.x_layout), name(p.y_layout), tried.size(), candidates.size(), wrong,
-              candidates.empty() ? ", " : "", candidates.empty() ? reason.c_str() : "");
-  return wrong == 0;
+    return params.partials ? params.split : 0;
+  });
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "core/plan.h"
 #include "problems.h"
 
 namespace {
@@ -68,11 +67,10 @@ class GatherTrial {
   }
 
   // At most `most` of `plans`, at random; tells why, if there are none.
-  std::vector<Plan> some(std::vector<Plan> plans, size_t most, const std::string& reason) const {
+  std::vector<Plan> some(const std::vector<Plan>& plans, size_t most,
+                         const std::string& reason) const {
     if (plans.empty()) std::printf("%s declined: %s\n", label_.c_str(), reason.c_str());
-    std::shuffle(plans.begin(), plans.end(), emulate::random);
-    plans.resize(std::min(plans.size(), most));
-    return plans;
+    return some_of(plans, most);
   }
 
   const Problem problem;

@@ -9,6 +9,7 @@
 
 #include "../layers.h"
 #include "core/args.h"
+#include "core/plan.h"
 #include "core/problem.h"
 #include "cuda/device/numeric.cuh"
 
@@ -92,6 +93,13 @@ std::vector<size_t> worth_running(std::vector<Candidate>& candidates, int at_ran
   for (int i = 0; i < at_random && !candidates.empty(); ++i)
     chosen.push_back(emulate::random() % candidates.size());
   return chosen;
+}
+
+// At most `most` of `plans`, at random.
+std::vector<Plan> some_of(std::vector<Plan> plans, size_t most) {
+  std::shuffle(plans.begin(), plans.end(), emulate::random);
+  plans.resize(std::min(plans.size(), most));
+  return plans;
 }
 
 }  // namespace
