@@ -252,6 +252,17 @@ Plan plan_of(const Problem& problem, const Device& device, const Choice& c) {
   return plan;
 }
 
+// Candidates are those of the reference; their plans' times are those of the GPU at hand.
+auto plans_on(const Device& device) {
+  return [&](const Problem& problem, const Candidate<Choice>& candidate) {
+    return plan_of(problem, device, candidate.choice);
+  };
+}
+
+std::string refusal(const Problem& problem, const Device&) {
+  return problem.wide_index ? "a tensor has more than 2^31 elements" : "";
+}
+
 Choice choice_of(const Plan& plan) {
   const int32_t* d = plan.detail;
   return {plan.row, d[1], d[2], d[3], d[4] != 0, d[0], plan.split};
@@ -261,19 +272,12 @@ Choice choice_of(const Plan& plan) {
 
 std::vector<Plan> fetched_weight_plans(const Problem& problem, const Device& device,
                                        std::string& reason) {
-  std::vector<Plan> plans;
-  for (const Candidate<Choice>& one : candidates(problem, invented_device(kReferenceGpu), reason))
-    plans.push_back(plan_of(problem, device, one.choice));
-  return plans;
+  return all_plans(problem, invented_device(kReferenceGpu), reason, refusal, candidates,
+                   plans_on(device));
 }
 
 Decision fetched_weight_plan(const Problem& problem, const Device& device) {
-  if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
-  std::string reason = "no tile fits";
-  const std::vector<Candidate<Choice>> found =
-      candidates(problem, invented_device(kReferenceGpu), reason);
-  if (found.empty()) return Decision::decline(reason);
-  return Decision::accept(plan_of(problem, device, cheapest(found).choice));
+  return best_plan(problem, invented_device(kReferenceGpu), refusal, candidates, plans_on(device));
 }
 
 FetchedWeightParams fetched_weight_params(const Problem& problem, const Plan& plan,
@@ -348,7 +352,7 @@ FetchedWeightMaps fetched_weight_maps(const FetchedWeightParams& p, int row, con
     std::swap(y.extent[1], y.extent[2]);
     std::swap(y.stride[1], y.stride[2]);
     y.count[0] = p.patch_pixels;
-    y.count[1] = kPlaneChannels / p.residues;
+    y.count[1] = residue_channels(p);
     y.swizzled = false;
   }
   x.rounded = y.rounded = !tile.strict;

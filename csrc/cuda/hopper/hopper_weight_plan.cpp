@@ -171,7 +171,7 @@ Decision weight_plan(const Problem& problem, const Device& device) {
   };
   if (element_size(problem.dtype) != 2)
     return Decision::decline(
-        "grad_weight of 32-bit numbers, which wgmma cannot turn, is left to igemm");
+        "grad_weight of 32-bit numbers, which wgmma cannot turn, is left to igemm and direct");
   if (!vectors(problem.x_layout, problem.group_in()) ||
       !vectors(problem.y_layout, problem.group_out()))
     return Decision::decline("grad_weight of what is not vectors of channels is left to igemm");
