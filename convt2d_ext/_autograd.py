@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.distributed.rpc  # creates torch._C._distributed_rpc
 from torch import Tensor
 from torch.autograd import forward_ad
 
@@ -30,8 +31,12 @@ Dims = tuple[int | None, ...]
 _functorch_active = torch._C._are_functorch_transforms_active
 _grad_enabled = torch.is_grad_enabled
 _compiling: Callable[[], bool] = torch.compiler.is_compiling
-# Private, though torch's own Python uses it. Without it, bool says yes to every node.
+# Private, though torch's own Python uses them. Without the first, bool says yes to every node;
+# without the second, no.
 _will_execute: Callable[[Any], bool] = getattr(torch._C, "_will_engine_execute_node", bool)
+_has_rpc_agent: Callable[[], bool] = getattr(
+    getattr(torch._C, "_distributed_rpc", None), "_is_current_rpc_agent_set", bool
+)
 
 
 def forward(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry) -> Tensor:
@@ -319,6 +324,10 @@ def _laid_out_like(x: Tensor, grad_y: Tensor) -> Tensor:
     return grad_y.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
 
 
+# The order in which _wanted asks about inputs.
+_order = [0, 1, 2]
+
+
 def _wanted(ctx: Any) -> tuple[bool, ...]:
     """Which gradients this backward pass is for.
 
@@ -326,22 +335,31 @@ def _wanted(ctx: Any) -> tuple[bool, ...]:
     engine is asked, as torch's own nodes ask it, whether it goes on to the node that a gradient is
     for. (Tensors come first among the inputs, so that input and node have the same number.) Under
     a tracer everything is computed, and the graph drops what it does not use.
+
+    Where the answer is yes and the node a leaf whose gradient autograd.grad() returns, the engine
+    raises instead, which takes longer than the rest of a backward. So what was not wanted when it
+    last did that is asked about first, and the only one that is left not at all: a node runs
+    because something is wanted of it.
     """
+    global _order
     needed: tuple[bool, ...] = ctx.needs_input_grad
     if needed.count(True) < 2 or _compiling():
         return needed
-    wanted = [node is not None and _goes_on_to(node) for node, _ in ctx.next_functions]
+    nodes = [node for node, _ in ctx.next_functions]
+    order = [i for i in _order if i < len(nodes) and nodes[i] is not None]
+    wanted, raised = list(needed), False
+    for i in order:
+        left = i == order[-1] and not any(wanted[before] for before in order[:-1])
+        if left and not _has_rpc_agent():
+            break
+        try:
+            wanted[i] = _will_execute(nodes[i])
+        except RuntimeError:  # or there is no engine, because somebody calls the backward by hand
+            raised = True
+    if raised:
+        _order = sorted(_order, key=wanted.__getitem__)
     # None at all: torch.distributed.autograd, whose engine keeps its plans elsewhere.
-    return (*wanted, *needed[len(wanted) :]) if True in wanted else needed
-
-
-def _goes_on_to(node: Any) -> bool:
-    try:
-        return _will_execute(node)
-    except RuntimeError:
-        # Refused for a leaf that autograd.grad() returns the gradient of, and only for such a leaf;
-        # or there is no engine, because somebody calls the backward by hand.
-        return True
+    return tuple(wanted) if True in wanted else needed
 
 
 def _spread(bias: Tensor, shape: tuple[int, ...]) -> Tensor:
