@@ -12,7 +12,14 @@ __device__ __forceinline__ void copy_async_16(uint32_t shared, const void* globa
                : "memory");
 }
 
-// The same; the 256 bytes around it come to L2.
+// The same, of which the first `bytes` are there and the others zeros.
+__device__ __forceinline__ void copy_async_16_part(uint32_t shared, const void* global, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+               "r"(bytes)
+               : "memory");
+}
+
+// All of them; the 256 bytes around them come to L2.
 __device__ __forceinline__ void copy_async_16_of_many(uint32_t shared, const void* global,
                                                       bool valid) {
   asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
@@ -52,6 +59,11 @@ __device__ __forceinline__ void copy_async_wait(int open) {
   } else {
     asm volatile("cp.async.wait_group 2;" ::: "memory");
   }
+}
+
+// This thread arrives at a barrier (barrier.cuh) when all copies it has asked for are there.
+__device__ __forceinline__ void copy_async_arrive(uint32_t barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
 __device__ __forceinline__ uint32_t load_shared_4(uint32_t shared) {

@@ -16,7 +16,7 @@
 //             copied             [pixel of a plane][slice][32 B]
 //             flat               [64 pixels][K][128 B]
 //             fetched            [run of pixels][channel][512 B]: K is channels x taps, in the order of the weights
-//             fetched, bordered  [row][channel that the chunk touches][pixel]: the same, found by a table
+//             fetched, bordered  [image][row][channel that the chunk touches][pixel]: the same, found by a table
 //   weights   by threads         [slice][product][half][row][16 B]
 //             copied             [product][row][slice][32 B], or [product][block of columns][K][32 to 128 B]
 //
@@ -52,6 +52,7 @@ constexpr int kChannelRows = 64;  // channels a tile of channel rows has
 constexpr int kMaxStages = 8;
 constexpr int kMaxShares = 4;
 constexpr int kMaxKernelTaps = 64;  // of turned kernels and runs
+constexpr int kMaxMaskedTaps = 32;  // a bit each
 
 // How a block is divided. Sums of a consumer thread: width / 2 x operands x slots.
 struct TileRow {
@@ -156,7 +157,8 @@ CONVT2D_HOST_DEVICE constexpr int producer_registers(TileRow tile) {
   return !tile.copied ? 96 : tile.weights_fetched ? 72 : 64;
 }
 
-// Slices that a consumer fetches at once: it keeps their words until they are multiplied, and has registers for two.
+// A consumer that fetches pixels has registers for those of two instructions, so that some come while others are
+// multiplied: so many slices.
 CONVT2D_HOST_DEVICE constexpr int slices_fetched(TileRow tile) { return 2 / tile.operands; }
 
 CONVT2D_HOST_DEVICE constexpr int operand_positions(TileRow tile) {
@@ -179,7 +181,7 @@ enum SourceMode : int32_t {
   kFlat =
       4,  // runs of 64 pixels by the copy engine, for positions that read no pixel but their own
   kFetched = 5,      // runs of pixels by the copy engine, where a kernel is as large as its stride
-  kFetchedRows = 6,  // rows by the copy engine with zeros around them, for any kernel
+  kFetchedRows = 6,  // rows with what is around them, for any kernel
   kTurned = 7,       // 16 bytes of neighbouring pixels, turned on their way (hopper_turn.cuh)
   kTurnedWords = 8,  // the same, word by word: rows are not made of whole vectors
 };
@@ -220,7 +222,14 @@ struct GatherParams {
   int32_t weight_group, weight_reduce, weight_column, weight_h, weight_w;  // strides
   int32_t batch, groups, reduce, columns;                                  // channels a group
   int32_t window,
-      period;     // fetched rows: channels of a patch; chunks after which their tables come again
+      period;  // fetched rows: channels of a patch; chunks after which their tables come again
+  // Fetched rows, in bytes: from channel to channel, row to row, image to image. Of rows that are no whole 16 bytes, that
+  // is what it is in memory but for multiples of 16, so that all of a patch can be copied in pieces of 16 bytes.
+  int32_t channel_pitch, row_pitch, image_pitch;
+  // The pieces of a row, and of a patch, that threads bring; 0: the copy engine brings whole rows.
+  int32_t row_pieces, brought_pieces;
+  int32_t reach;  // elements from the first of a patch to beyond its last piece
+  uint32_t window_magic, row_pieces_magic, taps_magic;
   int32_t depth;  // K of all chunks: channels, or of fetched pixels their taps too
   int32_t element_bytes;
   AxisTable h, w;
@@ -297,10 +306,12 @@ CONVT2D_HOST_DEVICE int fetched_boxes(const GatherParams& p) {
 CONVT2D_HOST_DEVICE int fetched_channels(const GatherParams& p) {  // of a chunk
   return chunk_bytes(p) / p.element_bytes / p.taps;
 }
-// Fetched rows: [row][channel][pixel].
+// Fetched rows: [image][row][channel][pixel].
 CONVT2D_HOST_DEVICE int fetched_rows_bytes(const GatherParams& p) {
-  return p.load_h * p.window * p.copied_w * p.element_bytes;
+  return p.tile_n * p.image_pitch;
 }
+// Threads that bring them where the copy engine cannot: three warps, beside the one that asks for weights.
+constexpr int kBringers = 96;
 // Copied rows: [image][row][channel of the chunk][pixel], so that neighbouring channels lie in different banks.
 constexpr int kRowStages = 2;
 CONVT2D_HOST_DEVICE int channel_bytes(const GatherParams& p) {
@@ -364,8 +375,8 @@ struct ColumnInfo {
 
 // Byte offsets in a block's dynamic shared memory; the planner and the kernel share this.
 struct SharedMap {
-  int32_t barriers, shifts, taps, firsts, offsets, kernel, dump, columns, positions, destinations,
-      staging, sources, rows, patch, patch_stage, weights, weight_stage, total;
+  int32_t barriers, shifts, taps, firsts, offsets, kernel, pieces, dump, columns, positions,
+      destinations, staging, sources, rows, patch, patch_stage, weights, weight_stage, total;
 };
 
 CONVT2D_HOST_DEVICE SharedMap shared_map(const GatherParams& p, TileRow tile) {
@@ -380,12 +391,16 @@ CONVT2D_HOST_DEVICE SharedMap shared_map(const GatherParams& p, TileRow tile) {
   at += p.max_products * stacked(p, tile) * 4;
   map.firsts = at;
   at += straight(tile) ? (p.planes_apart + 1) * 4 : 0;
-  at = (at + 7) / 8 * 8;
+  at = (at + 15) / 16 * 16;
   map.offsets = at;
-  at += tile.bordered ? p.period * (chunk_bytes(p) / p.element_bytes) * 4 : 0;
+  at += tile.bordered
+            ? p.period * (chunk_bytes(p) / p.element_bytes) * 4 * (p.brought_pieces ? 2 : 1)
+            : 0;
   map.kernel = at;
   at += p.kernel_taps * 4;
   at = (at + 15) / 16 * 16;
+  map.pieces = at;
+  at += (p.brought_pieces + 1) / 2 * 16;
   map.dump = at;
   at += kDumpBytes;
   map.columns = at;

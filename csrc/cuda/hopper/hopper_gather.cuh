@@ -1,5 +1,5 @@
 // The hopper kernel of forward and grad_input. hopper_config.h draws the tiling, hopper_stage.cuh is
-// the producers' side, hopper_store.cuh the epilogue.
+// the producers' side, hopper_store.cuh the epilogue; consumers that fetch pixels are in hopper_fetched.cuh.
 //
 // A persistent block walks tiles of positions for one combination of (group, column tile, phases).
 // Producers and consumers hand buffers to each other through barriers in shared memory: `full` when the
@@ -8,29 +8,9 @@
 // store together; while they store, the producers fill the next tile's buffers.
 #pragma once
 
-#include "cuda/hopper/hopper_stage.cuh"
-#include "cuda/hopper/hopper_store_rows.cuh"
+#include "cuda/hopper/hopper_fetched.cuh"
 
 namespace convt2d::cuda::hopper {
-
-// Named barriers, beside those of the producers: all consumers, a group of them.
-enum { kAllConsumers = 1, kGroup0 = 2 };
-
-// What the loop over a tile's chunks goes by.
-struct Loop {
-  uint32_t barriers, patch, weights, shifts, firsts;
-  int patch_stage, weight_stage, products;
-  int slot_ends[kMaxSlots];  // channel rows: products of a column phase and those before it
-};
-// What a consumer looks up for each tile, in shared memory: its sums leave it few registers, and what it
-// spills to local memory comes back from L2, since the loads of the producers flood the small L1.
-struct Known {
-  Scope at;
-  SharedMap map;
-  Places places;
-  Loop loop;
-};
-static_assert(sizeof(Known) <= kKnownBytes, "SharedMap has no more room");
 
 // Multiplies COUNT slices of the weights with all operands of positions. No loop: its counter and addresses
 // would be most of the instructions.
@@ -55,132 +35,6 @@ __device__ __forceinline__ void add_slices(Sums<ROW>& sum, int slot, uint64_t we
       }
     }
   }
-}
-
-// Fetched pixels: where in a patch a lane finds what it holds of its two positions of each operand and of the two
-// halves of a slice: a word of one or two taps, which are K.
-template <class M, int ROW>
-__device__ __forceinline__ void find_pixels(const GatherParams& p, const int* positions,
-                                            uint32_t (&pixel)[kTiles[ROW].operands][2][2]) {
-  using T = typename M::Element;
-  constexpr TileRow tile = kTiles[ROW];
-  constexpr int kNumbers = 4 / int(sizeof(T));  // of a word
-  const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, taps_w = p.w.group[0].count;
-#pragma unroll
-  for (int o = 0; o < tile.operands; ++o)
-#pragma unroll
-    for (int row = 0; row < 2; ++row) {
-      const int position =
-          positions[(warp / 4 * tile.operands + o) * 64 + warp % 4 * 16 + row * 8 + (lane >> 2)];
-      const int h = position < 0 ? 0 : position >> 10 & 1023,
-                w = position < 0 ? 0 : position & 1023;
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int k = ((lane & 3) + half * 4) * kNumbers, channel = k / p.taps,
-                  tap = k - channel * p.taps, tap_h = tap / taps_w, tap_w = tap - tap_h * taps_w;
-        const int run =
-            (h * p.h.source_step + tap_h) * p.w.source_extent + w * p.w.source_step + tap_w;
-        const int box = run / fetched_pixels(p);
-        pixel[o][row][half] = (box * fetched_channels(p) + channel) * kFetchedRow +
-                              (run - box * fetched_pixels(p)) * int(sizeof(T));
-      }
-    }
-}
-
-// Fetched rows: the pixels that tap (0, 0) of a lane's positions reads, if a tile starts where its rows do. Bytes.
-template <class M, int ROW>
-__device__ __forceinline__ void find_rows(const GatherParams& p, const int* positions,
-                                          uint32_t (&pixel)[kTiles[ROW].operands][2]) {
-  const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-#pragma unroll
-  for (int o = 0; o < kTiles[ROW].operands; ++o)
-#pragma unroll
-    for (int row = 0; row < 2; ++row) {
-      const int position = positions[(warp / 4 * kTiles[ROW].operands + o) * 64 + warp % 4 * 16 +
-                                     row * 8 + (lane >> 2)];
-      const int h = position < 0 ? 0 : position >> 10 & 1023,
-                w = position < 0 ? 0 : position & 1023;
-      pixel[o][row] = (h * p.h.source_step * p.window * p.copied_w + w * p.w.source_step) *
-                      int(sizeof(typename M::Element));
-    }
-}
-
-// What a lane holds of one operand and slice: see WgmmaFetched. `offsets`: of the slice and this lane.
-template <class T>
-__device__ __forceinline__ void fetch_rows(uint32_t (&word)[4], const uint32_t (&pixel)[2],
-                                           uint32_t offsets) {
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    if constexpr (sizeof(T) == 4) {
-      const uint32_t offset = load_shared_4(offsets + half * 16);
-#pragma unroll
-      for (int row = 0; row < 2; ++row) word[half * 2 + row] = load_shared_4(pixel[row] + offset);
-    } else {
-      uint32_t offset[2];
-      load_shared_8(offsets + half * 32, offset);
-#pragma unroll
-      for (int row = 0; row < 2; ++row)
-        word[half * 2 + row] = load_shared<unsigned short>(pixel[row] + offset[0]) |
-                               uint32_t(load_shared<unsigned short>(pixel[row] + offset[1])) << 16;
-    }
-  }
-}
-
-// What a consumer holds of some slices of all its operands.
-template <int ROW>
-using FetchedWords = uint32_t[slices_fetched(kTiles[ROW])][kTiles[ROW].operands][4];
-
-// The words stay until they are multiplied; the other consumer groups multiply meanwhile.
-template <class M, int ROW, class Issued>
-__device__ __forceinline__ void multiply_fetched(Sums<ROW>& sum, const FetchedWords<ROW>& word,
-                                                 uint64_t weights, uint32_t weight_step,
-                                                 Issued&& issued) {
-  using Multiply = WgmmaFetched<typename M::Element, kTiles[ROW].width>;
-  wgmma_fence();
-#pragma unroll
-  for (int slice = 0; slice < slices_fetched(kTiles[ROW]); ++slice)
-#pragma unroll
-    for (int o = 0; o < kTiles[ROW].operands; ++o)
-      Multiply::add(sum[o][0], word[slice][o], advance(weights, slice * weight_step));
-  wgmma_commit();
-  issued();
-  wgmma_wait<0>();
-}
-
-// Multiplies some slices of a chunk with fetched rows.
-template <class M, int ROW, class Issued>
-__device__ __forceinline__ void add_rows(Sums<ROW>& sum, uint64_t weights, uint32_t weight_step,
-                                         uint32_t patch,
-                                         const uint32_t (&pixel)[kTiles[ROW].operands][2],
-                                         uint32_t offsets, Issued&& issued) {
-  using T = typename M::Element;
-  const uint32_t mine = offsets + (threadIdx.x & 3) * (4 / int(sizeof(T))) * 4;
-  FetchedWords<ROW> word;
-#pragma unroll
-  for (int slice = 0; slice < slices_fetched(kTiles[ROW]); ++slice)
-#pragma unroll
-    for (int o = 0; o < kTiles[ROW].operands; ++o) {
-      const uint32_t at[2] = {patch + pixel[o][0], patch + pixel[o][1]};
-      fetch_rows<T>(word[slice][o], at, mine + slice * M::kRow * 4);
-    }
-  multiply_fetched<M, ROW>(sum, word, weights, weight_step, issued);
-}
-
-// The same with fetched pixels.
-template <class M, int ROW, class Issued>
-__device__ __forceinline__ void add_fetched(Sums<ROW>& sum, uint64_t weights, uint32_t weight_step,
-                                            uint32_t patch,
-                                            const uint32_t (&pixel)[kTiles[ROW].operands][2][2],
-                                            uint32_t slice_bytes, Issued&& issued) {
-  FetchedWords<ROW> word;
-#pragma unroll
-  for (int slice = 0; slice < slices_fetched(kTiles[ROW]); ++slice)
-#pragma unroll
-    for (int o = 0; o < kTiles[ROW].operands; ++o)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        word[slice][o][i] = load_shared_4(patch + pixel[o][i % 2][i / 2] + slice * slice_bytes);
-  multiply_fetched<M, ROW>(sum, word, weights, weight_step, issued);
 }
 
 // Calls `visit` with the number of slices that a chunk has as a type.
@@ -299,23 +153,10 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
   for (int o = 0; o < tile.operands; ++o)
     first_pixel[o] = operand_pixel(p, tile, group * tile.operands + o) * p.pixel_bytes;
 
-  uint32_t pixel[tile.operands][2][2];
-  uint32_t row_pixel[tile.operands][2];
-  const int* const positions = reinterpret_cast<const int*>(smem + map.positions);
   uint32_t weight_word[4];
-  if constexpr (tile.weights_fetched) {
-    find_weights(p, weight_word);
-  } else if constexpr (tile.bordered) {
-    find_rows<M, ROW>(p, positions, row_pixel);
-  } else if constexpr (tile.fetched) {
-    find_pixels<M, ROW>(p, positions, pixel);
-  }
+  if constexpr (tile.weights_fetched) find_weights(p, weight_word);
 
-  if (!p.weight_stages) {
-    bring_all_weights<M, ROW>(p, at, maps, places, map.weight_stage);
-    fence_for_wgmma();
-    barrier_among(kAllConsumers, consumers(tile));
-  }
+  bring_resident_weights<M, ROW>(p, maps, known);
 
   const int slices = 1 << p.slice_shift, planes = p.planes_apart;
   const int chunks = loop.products ? p.chunks : 0;
@@ -330,12 +171,7 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
                              reinterpret_cast<int2*>(smem + map.destinations) + group * kPositions,
                              group, kGroup0 + group);
     Sums<ROW> sum;
-#pragma unroll
-    for (int o = 0; o < tile.operands; ++o)
-#pragma unroll
-      for (int s = 0; s < tile.slots; ++s)
-#pragma unroll
-        for (int i = 0; i < tile.width / 2; ++i) sum[o][s][i] = 0.f;
+    clear<ROW>(sum);
 
     std::conditional_t<tile.strict, PartialSums<ROW>, int> part;
     int open = 0;  // slices in them
@@ -375,13 +211,11 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
 #pragma unroll 1
             for (int i = max(slot_first, from); i < end; ++i) {
               const uint32_t product = weights + i * product_stride;
-              uint64_t x[tile.operands];  // of those that are not fetched
-              if constexpr (!tile.fetched) {
-                const uint32_t pixels = patch + load_shared_4(loop.shifts + i * 4);
+              const uint32_t pixels = patch + load_shared_4(loop.shifts + i * 4);
+              uint64_t x[tile.operands];
 #pragma unroll
-                for (int o = 0; o < tile.operands; ++o)
-                  x[o] = operand(source_layout, pixels + first_pixel[o]);
-              }
+              for (int o = 0; o < tile.operands; ++o)
+                x[o] = operand(source_layout, pixels + first_pixel[o]);
               if constexpr (tile.strict) {
                 const uint64_t w = operand(weight_layout, product);
                 visit_slices(slices, [&](auto count) {
@@ -412,20 +246,6 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
                 visit_slices(slices, [&](auto count) {
                   add_weights<M, ROW, decltype(count)::value>(sum, s, w, x, source_step, give_back);
                 });
-              } else if constexpr (tile.bordered) {
-                const uint64_t w = operand(weight_layout, product);
-                const uint32_t start = patch + copied_lead<T>(p, at, origin) * int(sizeof(T));
-                const uint32_t offsets = shared_address(smem + map.offsets) +
-                                         chunk % p.period * (chunk_bytes(p) / int(sizeof(T))) * 4;
-                for (int slice = 0; slice < slices; slice += slices_fetched(tile))
-                  add_rows<M, ROW>(sum, advance(w, slice * weight_step), weight_step, start,
-                                   row_pixel, offsets + slice * M::kRow * 4, give_back);
-              } else if constexpr (tile.fetched) {
-                const uint64_t w = operand(weight_layout, product);
-                const uint32_t next = M::kRow * kFetchedRow / p.taps;
-                for (int slice = 0; slice < slices; slice += slices_fetched(tile))
-                  add_fetched<M, ROW>(sum, advance(w, slice * weight_step), weight_step,
-                                      patch + slice * next, pixel, next, give_back);
               } else {
                 const uint64_t w = operand(weight_layout, product);
                 wgmma_fence();
@@ -457,21 +277,7 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
     wgmma_wait<0>();
     give_back();
 
-    // Not by way of places.base, of which the compiler would not know that it is shared memory.
-    const Tables tables = {
-        reinterpret_cast<const ColumnInfo*>(smem + map.columns),
-        reinterpret_cast<const int*>(smem + map.positions),
-        places.pairs,
-        places.even,
-        reinterpret_cast<const int2*>(smem + map.destinations) + group * kPositions,
-        places.staging + threadIdx.x / 32 * staging_bytes(tile, sizeof(T))};
-    if constexpr (staged(tile)) {
-      store_channel_rows<M, ROW>(p, at, sum, tables, origin);
-    } else if constexpr (tile.channel_rows) {
-      store_channel_runs<M, ROW>(p, at, sum, tables, origin);
-    } else {
-      store_pixel_rows<M, ROW>(p, at, sum, tables, origin);
-    }
+    store_sums<M, ROW>(p, known, sum, origin);
   }
 }
 
@@ -493,6 +299,7 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
     build_firsts(p, at, tile, reinterpret_cast<int*>(smem + map.firsts));
   if constexpr (tile.bordered)
     build_offsets(p, at, tile, reinterpret_cast<int*>(smem + map.offsets));
+  if constexpr (tile.bordered) build_pieces(p, tile, reinterpret_cast<int2*>(smem + map.pieces));
 
   Places places;
   places.base = smem;
@@ -513,7 +320,9 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
   // A lane of each warp arrives; one producer group fills a buffer, or the copy engine for one thread.
   constexpr int kFilled = 4, kRead = consumers(tile) / 32;
   if (threadIdx.x < kMaxStages) {
-    barrier_init(places.full_source + threadIdx.x * 8, straight(tile) ? 1 : kFilled);
+    barrier_init(places.full_source + threadIdx.x * 8, !straight(tile)    ? kFilled
+                                                       : p.brought_pieces ? kBringers
+                                                                          : 1);
     barrier_init(places.empty_source + threadIdx.x * 8, kRead);
     barrier_init(places.full_weight + threadIdx.x * 8, copied(p.weight_mode) ? 1 : kFilled);
     barrier_init(places.empty_weight + threadIdx.x * 8, kRead);
@@ -554,7 +363,11 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
     produce<M, ROW>(p, at, map, maps, places);
   } else {
     more_registers<consumer_registers(tile)>();
-    consume<M, ROW>(p, maps, known);
+    if constexpr (tile.fetched) {
+      consume_fetched<M, ROW>(p, maps, known);
+    } else {
+      consume<M, ROW>(p, maps, known);
+    }
   }
 #endif
 }

@@ -112,7 +112,7 @@ TensorBox column_box(const GatherParams& p) {
 
 TensorMaps maps_of(const GatherParams& params, TileRow tile) {
   TensorMaps maps{};
-  if (tile.copied)
+  if (tile.copied && !params.brought_pieces)
     maps.source = encode(tile.turned     ? rows_box(params, chunk_depth(params))
                          : tile.flat     ? flat_box(params)
                          : tile.bordered ? rows_box(params, params.window)

@@ -28,8 +28,9 @@ constexpr double kProduct = 149;      // beside the multiplications of a product
 constexpr double kTurnedHalf = 58.4;  // of turned ones
 constexpr double kTurnedRun = 286;    // of turned runs
 constexpr double kFetchedWord =
-    1.01;  // multiplying with words that consumers fetch, over shared memory
-constexpr double kFetchedNumber = 2.45;   // with single numbers and a table
+    1.63;  // multiplying with words that consumers fetch, over shared memory
+constexpr double kFetchedNumber = 1.17;   // with single numbers of 32 bits and a table
+constexpr double kFetchedHalf = 3.93;     // of 16 bits
 constexpr double kFetchedWeight = 2.38;   // with weights
 constexpr double kFetchedTwice = 1.22;    // which two operands of pixels use
 constexpr double kStrict = 3.18;          // strict fp32: three products, parts joined
@@ -46,6 +47,9 @@ constexpr double kStalls = 0.768;         // what nothing above accounts for
 constexpr double kPlanes = 1.08;          // 16-bit NCHW in grad_input
 constexpr double kOdd = 1.68;             // an odd number of column phases in NCHW rows of pixels
 constexpr double kEngine = 161;           // bytes a cycle of the copy engine
+constexpr double kBroughtPiece = 110;     // 16 bytes that one of three warps' threads copies
+constexpr double kBroughtMasked = 1.14;   // fetching what stands beside, over not
+constexpr double kBroughtRounded = 2.81;  // TF32 that is rounded only now
 constexpr double kTurnedRow = 228;        // 32 pixels of 16 bytes along K, in shared memory
 constexpr double kUnderWay = 6010;        // from asking for a buffer to having it
 constexpr double kEngineRow = 4.15;       // beside its bytes, a row of a pixel or of weights
@@ -60,6 +64,7 @@ constexpr double kShallowAlone = 1.2;   // the same in grad_input where weights 
 constexpr double kWideColumns = 1.13;   // of copied columns, 128 over 64
 constexpr double kNarrow = 3;  // over the pixels of a row that threads bring: forward, NCHW
 constexpr double kEngineStalls = 0.579;  // as kStalls
+constexpr double kFetchedStalls = 0.47;  // the same where consumers fetch pixels
 constexpr double kNhwcStalls = 0.514;    // the same where it brings rows of channels
 constexpr double kL2 = 1.3;              // bytes that L2 delivers, over what a copy moves
 constexpr double kNhwcL2 = 1.78;         // the same of rows of channels in grad_input
@@ -121,6 +126,26 @@ double scatter_of(const Problem& problem, const GatherParams& p) {
                                              : 1;
 }
 
+// The tiles of an axis whose patches lie in the source altogether, over all of them.
+double share_inside(const AxisTable& axis, int tile, int tiles, int load) {
+  const int step = tile * axis.source_step, low = axis.group[0].offset_low;
+  const double first = std::ceil(std::max(0, -low) / double(step));
+  const double last = std::floor((axis.source_extent - load - low) / double(step));
+  return std::clamp(last - first + 1, 0.0, double(tiles)) / tiles;
+}
+
+// Filling a buffer with rows that threads bring.
+double brought_fill(const GatherParams& p) {
+  return std::max(std::ceil(double(p.brought_pieces) / kBringers) * kBroughtPiece,
+                  kUnderWay / p.source_stages);
+}
+// Multiplying with them: consumers round TF32, and leave out what lies beside the source.
+double brought_multiply(const GatherParams& p, bool half) {
+  const double inside = share_inside(p.h, p.tile_h, p.tiles_h, p.load_h) *
+                        share_inside(p.w, p.tile_w, p.tiles_w, p.load_w);
+  return (half ? 1 : kBroughtRounded) * (inside + (1 - inside) * kBroughtMasked);
+}
+
 // What a tile costs whose phases have so many products: cycles, sectors of L2, and filling a buffer with weights.
 struct TileCost {
   double cycles, sectors, weight_fill;
@@ -139,7 +164,8 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
   // A wgmma takes as long as its multiplications, or as reading both operands, 128 bytes a cycle.
   const double multiply =
       std::max(tile.width / 2.0, (64 + tile.width) / 4.0) *
-      (tile.bordered          ? kFetchedNumber
+      (tile.bordered          ? (half ? kFetchedHalf : kFetchedNumber) *
+                                    (p.brought_pieces ? brought_multiply(p, half) : 1)
        : tile.fetched         ? kFetchedWord
        : tile.weights_fetched ? (tile.operands > 1 ? kFetchedTwice : kFetchedWeight)
        : tile.strict          ? kStrict
@@ -150,11 +176,12 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
 
   const double units = source_units(p);
   const double source_fill =
-      tile.turned     ? p.tile_n * p.load_h * std::ceil(p.load_w / 32.0) * 2 * slices * kTurnedRow
-      : tile.bordered ? copied_fill(p.patch_bytes / 128.0, 128, p.source_stages)
-      : tile.fetched  ? copied_fill(p.patch_bytes / kFetchedRow, kFetchedRow, p.source_stages)
-      : tile.copied   ? copied_fill(p.patch_pixels, chunk_bytes(p), p.source_stages)
-                      : fill_cycles(source_load(p, half)) * (tile.strict ? kStrictFill : 1);
+      tile.turned ? p.tile_n * p.load_h * std::ceil(p.load_w / 32.0) * 2 * slices * kTurnedRow
+      : p.brought_pieces ? brought_fill(p)
+      : tile.bordered    ? copied_fill(p.patch_bytes / 128.0, 128, p.source_stages)
+      : tile.fetched     ? copied_fill(p.patch_bytes / kFetchedRow, kFetchedRow, p.source_stages)
+      : tile.copied      ? copied_fill(p.patch_pixels, chunk_bytes(p), p.source_stages)
+                         : fill_cycles(source_load(p, half)) * (tile.strict ? kStrictFill : 1);
   const double weight_fill =
       copied(p.weight_mode)
           ? copied_fill(p.part_bytes / chunk_bytes(p), chunk_bytes(p), p.weight_stages)
@@ -280,6 +307,7 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
   const double slow = (half && by_pixels && !forward ? kPlanes : 1) * (odd ? kOdd : 1);
   const double busy_us = (tile.strict        ? kStrictStalls
                           : by_channel(tile) ? kNhwcStalls
+                          : tile.fetched     ? kFetchedStalls
                           : tile.copied      ? kEngineStalls
                                              : kStalls) *
                          slow * waves * (cycles + prologue) / kClock;
@@ -430,7 +458,9 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
         gather_shape(problem, choice, params);
         for (int shift = 0; shift <= 2; ++shift) {
           if (shift > 0 && params.depth <= slice << (shift - 1)) break;
-          if (tile.fetched && 1 << shift < slices_fetched(tile)) continue;
+          if (tile.fetched &&
+              (1 << shift < slices_fetched(tile) || !fetched_in_groups(params, slice << shift)))
+            continue;
           choice.slice_shift = shift;
           params.chunks =
               static_cast<int32_t>(ceil_div(params.depth, static_cast<int64_t>(slice) << shift));

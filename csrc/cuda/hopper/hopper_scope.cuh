@@ -203,18 +203,57 @@ __device__ __forceinline__ void build_products(const GatherParams& p, const Scop
 }
 
 // Fetched rows: for each number of K, from the first of a chunk until they come again, where it stands in a patch,
-// seen from the pixel that tap (0, 0) of a position reads. Bytes.
+// seen from the pixel that tap (0, 0) of a position reads. Bytes; of a slice, what a lane needs comes together. Behind
+// them the taps, if threads bring rows.
 __device__ __forceinline__ void build_offsets(const GatherParams& p, const Scope& at, TileRow tile,
                                               int* offsets) {
   const AxisGroup &gh = p.h.group[at.group_h], &gw = p.w.group[at.group_w];
-  const int depth = chunk_bytes(p) / p.element_bytes;
+  const int depth = chunk_bytes(p) / p.element_bytes, numbers = 4 / p.element_bytes;
+  int* const taps = offsets + p.period * depth;
   for (int i = threadIdx.x; i < p.period * depth; i += threads(tile)) {
+    const int k = i % (8 * numbers), word = k / numbers;  // of a slice, half of which is four words
+    const int to = i - k + (word % 4 * 2 + word / 4) * numbers + k % numbers;
     const int channel = i / p.taps, tap = i - channel * p.taps;
     const int tap_h = tap / gw.count, tap_w = tap - tap_h * gw.count;
     const int row = p.h.step[gh.first + tap_h].offset - at.low_h,
               pixel = p.w.step[gw.first + tap_w].offset - at.low_w;
     const int first = i / depth * depth / p.taps;  // channel of this chunk
-    offsets[i] = ((row * p.window + channel - first) * p.copied_w + pixel) * p.element_bytes;
+    offsets[to] = row * p.row_pitch + (channel - first) * p.channel_pitch + pixel * p.element_bytes;
+    if (p.brought_pieces) taps[to] = tap;
+  }
+}
+
+// Fetched rows: the first channel of a chunk, and in memory the first pixel of its patch.
+template <class T>
+__device__ __forceinline__ int first_channel(const GatherParams& p, int chunk) {
+  return divide(chunk * (chunk_bytes(p) / int(sizeof(T))), p.taps_magic);
+}
+template <class T>
+__device__ __forceinline__ int fetched_pixel(const GatherParams& p, const Scope& at, TileOrigin o,
+                                             int chunk) {
+  const int channel = at.group * p.reduce + first_channel<T>(p, chunk);
+  const int row =
+      (o.n * p.groups * p.reduce + channel) * p.h.source_extent + o.h * p.h.source_step + at.low_h;
+  return row * p.w.source_extent + o.w * p.w.source_step + at.low_w;
+}
+
+// All that a source has.
+__device__ __forceinline__ int source_elements(const GatherParams& p) {
+  return p.batch * p.groups * p.reduce * p.h.source_extent * p.w.source_extent;
+}
+
+// Fetched rows that threads bring: of each piece of a patch, its place in memory and in shared memory, seen from the
+// patch's first pixel (elements, bytes). It starts where 16 bytes do, here or before.
+__device__ __forceinline__ void build_pieces(const GatherParams& p, TileRow tile, int2* pieces) {
+  const int length = 16 / p.element_bytes;
+  for (int i = threadIdx.x; i < p.brought_pieces; i += threads(tile)) {
+    const int line = divide(i, p.row_pieces_magic), first = (i - line * p.row_pieces) * length;
+    const int line_row = divide(line, p.window_magic), channel = line - line_row * p.window;
+    const int image = divide(line_row, p.load_h_magic), row = line_row - image * p.load_h;
+    const int plane = (image * p.groups * p.reduce + channel) * p.h.source_extent;
+    pieces[i] = make_int2((plane + row) * p.w.source_extent + first,
+                          image * p.image_pitch + row * p.row_pitch + channel * p.channel_pitch +
+                              first * p.element_bytes);
   }
 }
 

@@ -122,11 +122,16 @@ std::string fetched_shape(const Problem& problem, const GatherChoice& choice, co
     return "pixels are fetched in NCHW grad_input";
   if (!taps_in_order(p.h, problem.h.kernel) || !taps_in_order(p.w, problem.w.kernel))
     return "taps are not in the order of the pixels they read";
-  if (p.depth % vector != 0 || !chunks_in_groups(p, vector))
+  if (p.depth % vector != 0 || !fetched_in_groups(p, slice * slices_fetched(tile)))
     return "weights are not whole vectors, or chunks reach beyond their group";
-  if (choice.operand_columns != 0 || p.tile_n != 1) return "a tile is not rows of an image";
-  if (tile.bordered)
-    return problem.w.out % vector != 0 ? "the source's rows are not whole vectors" : std::string();
+  if (choice.operand_columns != 0 || (p.tile_n != 1 && !tile.bordered))
+    return "a tile is not rows of an image";
+  if (tile.bordered) {
+    if (p.depth > kMostParcels) return "K is too long for a table of its channels";
+    if (problem.w.out % vector != 0 && p.taps > kMaxMaskedTaps)
+      return "too many taps to tell which of them read beside odd rows";
+    return {};
+  }
   if (!kernel_is_stride(p.h, problem.h.kernel) || !kernel_is_stride(p.w, problem.w.kernel))
     return "the kernel is not as large as its stride";
   if (slice % p.taps != 0) return "a slice of K is not whole kernels";
@@ -189,8 +194,9 @@ void set_patch_bytes(bool strict, GatherParams& p) {
   p.source_slice += p.source_low;
   p.patch_bytes = swizzled                    ? p.patch_pixels * chunk_bytes(p)
                   : p.source_mode == kFetched ? fetched_boxes(p) * fetched_channels(p) * kFetchedRow
-                  : p.source_mode == kFetchedRows ? round_up(fetched_rows_bytes(p), 128)
-                                                  : p.source_slice << p.slice_shift;
+                  : p.source_mode == kFetchedRows
+                      ? round_up(fetched_rows_bytes(p) + (p.brought_pieces ? 16 : 0), 128)
+                      : p.source_slice << p.slice_shift;
 }
 
 void set_weight_bytes(TileRow tile, GatherParams& p) {
@@ -205,11 +211,31 @@ void set_weight_bytes(TileRow tile, GatherParams& p) {
       copied(p.weight_mode) ? p.part_products * p.product_bytes : p.weight_slice << p.slice_shift;
 }
 
-// Fetched rows: the channels that a chunk touches, and the chunks after which one starts at the same tap again.
+// The least number from `least` on that is `like` but for multiples of 16.
+int32_t alike(int64_t least, int64_t like) {
+  return static_cast<int32_t>(least + ((like - least) % 16 + 16) % 16);
+}
+
+// Fetched rows: the channels that a chunk touches, and the chunks after which one starts at the same tap again; and how
+// they lie in shared memory.
 void set_window(int64_t chunk, GatherParams& p) {
   const int64_t common = std::gcd<int64_t, int64_t>(chunk, p.taps);
   p.window = static_cast<int32_t>((p.taps - common + chunk - 1) / p.taps + 1);
   p.period = static_cast<int32_t>(std::min<int64_t>(p.taps / common, p.chunks));
+  p.window_magic = magic_of(p.window);
+  const int64_t size = p.element_bytes, row = p.w.source_extent * size,
+                plane = row * p.h.source_extent, image = plane * p.groups * p.reduce;
+  const bool whole = p.source_mode != kFetchedRows || row % 16 == 0;
+  // Rows start anywhere in their first piece, have a piece more than some of them need, and share none.
+  const int64_t line = p.load_w * size, most = line + 3 * 16;
+  p.channel_pitch = whole ? static_cast<int32_t>(p.copied_w * size) : alike(most, plane);
+  p.row_pitch = alike(int64_t{p.window} * p.channel_pitch, row);
+  p.image_pitch = alike(int64_t{p.load_h} * p.row_pitch, image);
+  p.row_pieces = whole ? 0 : static_cast<int32_t>(ceil_div(line + 16 - size, int64_t{16}));
+  p.row_pieces_magic = magic_of(std::max(p.row_pieces, 1));
+  p.brought_pieces = p.tile_n * p.load_h * p.window * p.row_pieces;
+  p.reach = static_cast<int32_t>(
+      ((p.tile_n - 1) * image + (p.window - 1) * plane + (p.load_h - 1) * row + line + 32) / size);
 }
 
 }  // namespace
@@ -231,6 +257,10 @@ void set_buffers(const GatherChoice& choice, GatherParams& params) {
   const bool whole = params.columns % block == 0 && params.tile_channels % block == 0;
   const bool at_once = params.weight_mode == kColumnsCopied && params.source_mode != kFlat && whole;
   params.blocks_at_once = at_once ? params.tile_channels / block : 0;
+}
+
+bool fetched_in_groups(const GatherParams& params, int depth_of_chunk) {
+  return params.groups == 1 || params.depth % depth_of_chunk == 0;
 }
 
 Problem images_as_rows(const Problem& problem) {
@@ -257,6 +287,7 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
   params.element_bytes = static_cast<int32_t>(element_size(problem.dtype));
   set_extents(problem, params);
   params.taps = static_cast<int32_t>(problem.h.kernel * problem.w.kernel);
+  params.taps_magic = magic_of(params.taps);
   params.depth = params.reduce * (tile.fetched ? params.taps : 1);
 
   const auto slots = [&](const Axis& axis, int most) {
@@ -396,6 +427,8 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
   params.kernel_taps_magic = magic_of(std::max(params.kernel_taps, 1));
   set_buffers(choice, params);
   if (std::max({params.tile_n, params.tile_h, params.tile_w}) > 1023) return "a tile is too long";
+  if (params.brought_pieces > kMostParcels)
+    return "a patch has too many pieces (" + std::to_string(params.brought_pieces) + ")";
   const int64_t units = static_cast<int64_t>(params.tile_n) * params.load_h * params.load_w;
   const int64_t neighbours =
       kernels ? static_cast<int64_t>(params.tile_channels) * params.kernel_taps : 0;

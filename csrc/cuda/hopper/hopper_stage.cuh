@@ -471,8 +471,58 @@ struct Producer {
     barrier_expect(full, fetched_rows_bytes(p));
     copy_box(places.patch + ring.stage * map.patch_stage, &maps.source, full,
              o.w * p.w.source_step + at.low_w - copied_lead<T>(p, at, o),
-             at.group * p.reduce + chunk * (chunk_bytes(p) / int(sizeof(T))) / p.taps,
-             o.h * p.h.source_step + at.low_h, o.n);
+             at.group * p.reduce + first_channel<T>(p, chunk), o.h * p.h.source_step + at.low_h,
+             o.n);
+  }
+
+  // Threads bring them, where rows are no whole 16 bytes. What lies in memory side by side in 16 bytes does so in a patch,
+  // and what lies beside a row is the next one: consumers know better than to fetch that.
+  __device__ __forceinline__ void bring_bordered(int bringer, int chunk, const Ring& ring,
+                                                 TileOrigin o) {
+    constexpr int kPiece = 16 / int(sizeof(T));
+    const int first = fetched_pixel<T>(p, at, o, chunk), elements = source_elements(p);
+    const uint32_t patch =
+        places.patch + ring.stage * map.patch_stage + (first & (kPiece - 1)) * int(sizeof(T));
+    const T* const source = static_cast<const T*>(p.source);
+    barrier_wait(places.empty_source + ring.stage * 8, ring.parity ^ 1);
+    if (first >= 0 && uint32_t(first) + uint32_t(p.reach) <= uint32_t(elements)) {
+      for_pieces(bringer, first, patch,
+                 [&](uint32_t to, int from) { copy_async_16(to, source + from, true); });
+    } else {  // some of it is before or behind the tensor
+      for_pieces(bringer, first, patch, [&](uint32_t to, int from) {
+        const bool there = from >= 0 && from < elements;
+        copy_async_16_part(to, source + (there ? from : 0),
+                           there ? min(elements - from, kPiece) * int(sizeof(T)) : 0);
+      });
+    }
+    copy_async_arrive(places.full_source + ring.stage * 8);
+  }
+
+  // visit(shared address, element in memory) of all pieces of a patch whose first pixel is `first`. Few instructions, since
+  // three warps have all of them to do.
+  template <class Visit>
+  __device__ __forceinline__ void for_pieces(int bringer, int first, uint32_t patch,
+                                             Visit&& visit) {
+    constexpr int kPiece = 16 / int(sizeof(T)), kTogether = 4;
+    uint32_t pieces = shared_address(places.base + map.pieces) + bringer * 8;
+    const uint32_t end = shared_address(places.base + map.pieces) + p.brought_pieces * 8;
+    const auto bring = [&](const uint32_t (&piece)[2]) {
+      visit(patch + piece[1] & ~15u, first + int(piece[0]) & -kPiece);
+    };
+#pragma unroll 1
+    for (; pieces + (kTogether - 1) * kBringers * 8 < end; pieces += kTogether * kBringers * 8) {
+      uint32_t piece[kTogether][2];
+#pragma unroll
+      for (int k = 0; k < kTogether; ++k) load_shared_8(pieces + k * kBringers * 8, piece[k]);
+#pragma unroll
+      for (int k = 0; k < kTogether; ++k) bring(piece[k]);
+    }
+#pragma unroll 1
+    for (; pieces < end; pieces += kBringers * 8) {
+      uint32_t piece[2];
+      load_shared_8(pieces, piece);
+      bring(piece);
+    }
   }
 
   template <SourceMode SOURCE>
@@ -524,6 +574,16 @@ struct Producer {
     });
   }
 
+  // The same by the threads of three warps.
+  __device__ __forceinline__ void bring_all_rows() {
+    Ring ring;
+    const int bringer = thread < 32 ? thread : thread - 32;
+    for_planes([&](int chunk, int, int2, TileOrigin origin) {
+      bring_bordered(bringer, chunk, ring, origin);
+      ring.advance(p.source_stages);
+    });
+  }
+
   // A thread asks it for the weights.
   template <WeightMode WEIGHT>
   __device__ __forceinline__ void ask_for_weights() {
@@ -547,6 +607,9 @@ struct Producer {
   __device__ __forceinline__ void run_copied() {
     if constexpr (copied(WEIGHT) || WEIGHT == kResident) {
       // Threads of two warps, since what they have to say takes them as long as multiplying what comes.
+      if constexpr (SOURCE == kFetchedRows) {
+        if (p.brought_pieces && thread / 32 != 1) return bring_all_rows();
+      }
       if (thread == 0) ask_for_source<SOURCE>();
       if constexpr (WEIGHT != kResident)
         if (thread == 32) ask_for_weights<WEIGHT>();

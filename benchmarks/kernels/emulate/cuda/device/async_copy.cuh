@@ -29,21 +29,27 @@ inline void store_shared_4(uint32_t address, uint32_t word) {
   if (address % 4 != 0) emulate::fail("misaligned");
   std::memcpy(emulate::shared(address, 4), &word, 4);
 }
-// What a thread has under way arrives when it waits for it, and no earlier.
+// What a thread has under way arrives when it waits for it, and no earlier. The first `there` bytes are from memory, the
+// others zeros.
 struct AsyncCopy {
-  uint32_t address, bytes;
+  uint32_t address, bytes, there;
   const void* from;
   long group;
 };
 inline std::map<unsigned, std::pair<long, std::vector<AsyncCopy>>> async_copies;  // by thread
 
-template <int BYTES>
-void copy_async(uint32_t address, const void* from, bool valid) {
-  constexpr uint32_t bytes = BYTES;
+inline void copy_async_part(uint32_t address, const void* from, uint32_t bytes, uint32_t there) {
   if (address % bytes != 0 || reinterpret_cast<uintptr_t>(from) % bytes != 0)
     emulate::fail("misaligned");
   auto& mine = async_copies[threadIdx.x];
-  mine.second.push_back({address, bytes, valid ? from : nullptr, mine.first});
+  mine.second.push_back({address, bytes, there, from, mine.first});
+}
+template <int BYTES>
+void copy_async(uint32_t address, const void* from, bool valid) {
+  copy_async_part(address, from, BYTES, valid ? BYTES : 0);
+}
+inline void copy_async_16_part(uint32_t address, const void* from, int bytes) {
+  copy_async_part(address, from, 16, bytes);
 }
 inline void copy_async_16(uint32_t address, const void* from, bool valid) {
   copy_async<16>(address, from, valid);
@@ -58,13 +64,19 @@ inline void copy_async_wait(int open) {
   for (const AsyncCopy& copy : mine.second) {
     if (copy.group >= mine.first - open) {
       left.push_back(copy);
-    } else if (copy.from) {
-      std::memcpy(emulate::shared(copy.address, copy.bytes), copy.from, copy.bytes);
     } else {
-      std::memset(emulate::shared(copy.address, copy.bytes), 0, copy.bytes);
+      unsigned char* const to = emulate::shared(copy.address, copy.bytes);
+      std::memset(to, 0, copy.bytes);
+      std::memcpy(to, copy.from, copy.there);
     }
   }
   mine.second = left;
+}
+
+inline void copy_async_arrive(uint32_t barrier) {
+  copy_async_commit();
+  copy_async_wait(0);
+  emulate::barrier_arrive(barrier);
 }
 
 template <class T>

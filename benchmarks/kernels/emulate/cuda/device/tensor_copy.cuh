@@ -11,6 +11,8 @@ inline void barrier_expect(uint32_t barrier, uint32_t bytes) {
 
 inline std::vector<TensorBox> tensor_boxes;  // by what their maps hold
 CUtensorMap encode(const TensorBox& box) {
+  for (int i = 1; i < box.axes; ++i)
+    if (box.stride[i] % 16 != 0) emulate::fail("a stride the copy engine cannot take");
   CUtensorMap map{};
   const size_t index = tensor_boxes.size();
   tensor_boxes.push_back(box);
@@ -30,7 +32,6 @@ inline void copy_box(uint32_t shared, const CUtensorMap* map, uint32_t barrier, 
   for (int i = 0; i < box.axes; ++i) {
     if ((box.count[i] - 1) * box.step[i] + 1 > 256) emulate::fail("a box that is too long");
     if (box.step[i] > kMostStep) emulate::fail("a box that steps too far");
-    if (i > 0 && box.stride[i] % 16 != 0) emulate::fail("a stride the copy engine cannot take");
     elements *= box.count[i];
   }
   for (uint32_t k = 0; k < elements; ++k) {

@@ -1,0 +1,305 @@
+// Consumers that fetch pixels to registers, in NCHW grad_input: every number of K is a tap of a channel, and stands in
+// shared memory where its pixel does. One product a chunk. While a slice is multiplied the numbers of the next one come,
+// from chunk to chunk as well. A step is some 35 instructions for 32 or 64 cycles of the tensor core, with four groups of
+// consumers: there is no time for anything else.
+#pragma once
+
+#include "cuda/hopper/hopper_consumer.cuh"
+
+namespace convt2d::cuda::hopper {
+
+// The positions of a lane, of which it holds words.
+template <int ROW>
+__device__ __forceinline__ int position_of_lane(int operand, int row) {
+  const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+  return (warp / 4 * kTiles[ROW].operands + operand) * 64 + warp % 4 * 16 + row * 8 + (lane >> 2);
+}
+
+// Fetched pixels: where in a patch a lane finds what it holds of its two positions of each operand and of the two
+// halves of a slice: a word of one or two taps, which are K.
+template <class M, int ROW>
+__device__ __forceinline__ void find_pixels(const GatherParams& p, const int* positions,
+                                            uint32_t (&pixel)[kTiles[ROW].operands][2][2]) {
+  using T = typename M::Element;
+  constexpr TileRow tile = kTiles[ROW];
+  constexpr int kNumbers = 4 / int(sizeof(T));  // of a word
+  const int lane = threadIdx.x & 31, taps_w = p.w.group[0].count;
+#pragma unroll
+  for (int o = 0; o < tile.operands; ++o)
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      const int position = positions[position_of_lane<ROW>(o, row)];
+      const int h = position < 0 ? 0 : position >> 10 & 1023,
+                w = position < 0 ? 0 : position & 1023;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int k = ((lane & 3) + half * 4) * kNumbers, channel = k / p.taps,
+                  tap = k - channel * p.taps, tap_h = tap / taps_w, tap_w = tap - tap_h * taps_w;
+        const int run =
+            (h * p.h.source_step + tap_h) * p.w.source_extent + w * p.w.source_step + tap_w;
+        const int box = run / fetched_pixels(p);
+        pixel[o][row][half] = (box * fetched_channels(p) + channel) * kFetchedRow +
+                              (run - box * fetched_pixels(p)) * int(sizeof(T));
+      }
+    }
+}
+
+// Fetched rows: the pixels that tap (0, 0) of a lane's positions reads, if a tile starts where its rows do. Bytes.
+template <class M, int ROW>
+__device__ __forceinline__ void find_rows(const GatherParams& p, const int* positions,
+                                          uint32_t (&pixel)[kTiles[ROW].operands][2]) {
+#pragma unroll
+  for (int o = 0; o < kTiles[ROW].operands; ++o)
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      const int position = positions[position_of_lane<ROW>(o, row)];
+      const int n = position < 0 ? 0 : position >> 20, h = position < 0 ? 0 : position >> 10 & 1023,
+                w = position < 0 ? 0 : position & 1023;
+      pixel[o][row] = n * p.image_pitch + h * p.h.source_step * p.row_pitch +
+                      w * p.w.source_step * int(sizeof(typename M::Element));
+    }
+}
+
+// What a consumer holds of one operand and slice: see WgmmaFetched.
+using FetchedWords = uint32_t[4];
+// Instructions take turns with two of them, even and odd ones: two operands of a slice, or two slices.
+template <int ROW>
+CONVT2D_HOST_DEVICE constexpr int operand_of(int turn) {
+  return kTiles[ROW].operands == 2 ? turn : 0;
+}
+template <int ROW>
+CONVT2D_HOST_DEVICE constexpr bool starts_slice(int turn) {
+  return kTiles[ROW].operands == 1 || turn == 0;
+}
+
+// Fetched pixels of the patches of a tile, slice after slice.
+template <class M, int ROW>
+struct PixelFetcher {
+  uint32_t pixel[kTiles[ROW].operands][2][2];  // in a patch
+  uint32_t slice_bytes, from;
+
+  __device__ __forceinline__ PixelFetcher(const GatherParams& p, const Known&, const int* positions)
+      : slice_bytes(M::kRow * kFetchedRow / p.taps) {
+    find_pixels<M, ROW>(p, positions, pixel);
+  }
+  __device__ __forceinline__ void start_tile(const GatherParams&, const Known&, const int*,
+                                             TileOrigin) {}
+  __device__ __forceinline__ void start_chunk(const GatherParams&, uint32_t patch) {
+    from = patch - slice_bytes;
+  }
+  template <int TURN>
+  __device__ __forceinline__ void fetch(const GatherParams&, FetchedWords& word) {
+    if constexpr (starts_slice<ROW>(TURN)) from += slice_bytes;
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      word[i] = load_shared_4(from + pixel[operand_of<ROW>(TURN)][i % 2][i / 2]);
+  }
+};
+
+// Which taps of a position read a pixel of the source, a bit each. `y`, `x`: what tap (0, 0) reads.
+__device__ __forceinline__ uint32_t taps_there(const GatherParams& p, const Scope& at, int y,
+                                               int x) {
+  const AxisGroup &gh = p.h.group[at.group_h], &gw = p.w.group[at.group_w];
+  uint32_t columns = 0, there = 0;
+  for (int j = gw.count - 1; j >= 0; --j) {
+    const int from = x + p.w.step[gw.first + j].offset - at.low_w;
+    columns = columns << 1 | (from >= 0 && from < p.w.source_extent);
+  }
+  for (int i = gh.count - 1; i >= 0; --i) {
+    const int from = y + p.h.step[gh.first + i].offset - at.low_h;
+    there = there << gw.count | (from >= 0 && from < p.h.source_extent ? columns : 0);
+  }
+  return there;
+}
+
+// The same of fetched rows, by the tables of build_offsets().
+template <class M, int ROW>
+struct RowFetcher {
+  using T = typename M::Element;
+  static constexpr int kOperands = kTiles[ROW].operands;
+  static constexpr int kPiece = 16 / int(sizeof(T)), kNumbers = 4 / int(sizeof(T));
+  uint32_t pixel[kOperands][2];   // in a patch
+  uint32_t there[kOperands][2];   // taps_there(), where it matters
+  uint32_t table, offsets, from;  // table: of this lane
+  uint32_t offset[2][kNumbers];   // of a slice
+  int first, chunk;               // first: pixel in memory of the tile's channel 0
+  bool beside = false;            // whether threads brought what is none of the source's rows
+
+  __device__ __forceinline__ RowFetcher(const GatherParams& p, const Known& known,
+                                        const int* positions)
+      : table(shared_address(known.places.base + known.map.offsets) +
+              (threadIdx.x & 3) * 2 * kNumbers * 4) {
+    find_rows<M, ROW>(p, positions, pixel);
+  }
+  __device__ __forceinline__ void start_tile(const GatherParams& p, const Known& known,
+                                             const int* positions, TileOrigin origin) {
+    const Scope& at = known.at;
+    first = fetched_pixel<T>(p, at, origin, 0);
+    chunk = 0;
+    offsets = table;
+    if (!p.brought_pieces) return;
+    const int y = origin.h * p.h.source_step + at.low_h, x = origin.w * p.w.source_step + at.low_w;
+    beside = y < 0 || x < 0 || y + p.load_h > p.h.source_extent || x + p.load_w > p.w.source_extent;
+    if (!beside) return;
+#pragma unroll
+    for (int o = 0; o < kOperands; ++o)
+#pragma unroll
+      for (int row = 0; row < 2; ++row) {
+        const int position = positions[position_of_lane<ROW>(o, row)];
+        there[o][row] = position < 0
+                            ? 0
+                            : taps_there(p, at, y + (position >> 10 & 1023) * p.h.source_step,
+                                         x + (position & 1023) * p.w.source_step);
+      }
+  }
+  __device__ __forceinline__ void start_chunk(const GatherParams& p, uint32_t patch) {
+    const int depth = chunk_bytes(p) / int(sizeof(T));
+    // Rows that the copy engine brings start anew with every channel.
+    const int start = p.brought_pieces ? first + first_channel<T>(p, chunk) * p.h.source_extent *
+                                                     p.w.source_extent
+                                       : first;
+    from = patch + (start & (kPiece - 1)) * int(sizeof(T));
+    if (offsets == table + p.period * depth * 4) offsets = table;  // the chunk before went through
+    ++chunk;
+  }
+  // Table entries of this lane: for the two halves of a slice, each number of a word.
+  __device__ __forceinline__ void load_entries(uint32_t address,
+                                               uint32_t (&entry)[2][kNumbers]) const {
+    uint32_t words[2 * kNumbers];
+    if constexpr (kNumbers == 1) {
+      load_shared_8(address, words);
+    } else {
+      load_shared_16(address, words);
+    }
+#pragma unroll
+    for (int i = 0; i < 2 * kNumbers; ++i) entry[i / kNumbers][i % kNumbers] = words[i];
+  }
+  template <int TURN>
+  __device__ __forceinline__ void fetch(const GatherParams& p, FetchedWords& word) {
+    if constexpr (starts_slice<ROW>(TURN)) {
+      load_entries(offsets, offset);
+#pragma unroll
+      for (int i = 0; i < 2 * kNumbers; ++i) offset[i / kNumbers][i % kNumbers] += from;
+      offsets += M::kRow * 4;
+    }
+    if (beside) {
+      uint32_t tap[2][kNumbers];
+      load_entries(offsets + (p.period * chunk_bytes(p) / int(sizeof(T)) - M::kRow) * 4, tap);
+      fetch_words<TURN>(word, [&](int row, int half, int number) {
+        return (there[operand_of<ROW>(TURN)][row] >> tap[half][number] & 1) != 0;
+      });
+    } else {
+      fetch_words<TURN>(word, [](int, int, int) { return true; });
+    }
+    // Threads that brought them rounded nothing on its way.
+    if constexpr (sizeof(T) == 4) {
+      if (p.brought_pieces) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) word[i] = M::round(word[i]);
+      }
+    }
+  }
+  template <int TURN, class There>
+  __device__ __forceinline__ void fetch_words(FetchedWords& word, There&& is_there) const {
+    const uint32_t (&mine)[2] = pixel[operand_of<ROW>(TURN)];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int row = i % 2, half = i / 2;
+      if constexpr (kNumbers == 1) {
+        word[i] = is_there(row, half, 0) ? load_shared_4(mine[row] + offset[half][0]) : 0;
+      } else {
+        uint32_t number[2];
+#pragma unroll
+        for (int k = 0; k < 2; ++k)
+          number[k] =
+              is_there(row, half, k) ? load_shared<unsigned short>(mine[row] + offset[half][k]) : 0;
+        word[i] = number[0] | number[1] << 16;
+      }
+    }
+  }
+};
+
+template <class M, int ROW>
+__device__ __forceinline__ void consume_fetched(const GatherParams& p, const TensorMaps& maps,
+                                                const Known& known) {
+  using Multiply = WgmmaFetched<typename M::Element, kTiles[ROW].width>;
+  using Fetcher =
+      std::conditional_t<kTiles[ROW].bordered, RowFetcher<M, ROW>, PixelFetcher<M, ROW>>;
+  extern __shared__ __align__(1024) unsigned char smem[];
+  constexpr TileRow tile = kTiles[ROW];
+  const Scope& at = known.at;
+  const Loop loop = known.loop;
+  const int tiles = p.tiles_n * p.tiles_h * p.tiles_w;
+  const int pairs = (1 << p.slice_shift) / slices_fetched(tile);  // of instructions, in a chunk
+  const uint64_t weight_layout = swizzled_layout(chunk_bytes(p), kGroup * chunk_bytes(p));
+  const uint32_t weight_step = p.weight_slice >> 4;
+  const uint32_t full_source = loop.barriers, empty_source = full_source + kMaxStages * 8,
+                 full_weight = empty_source + kMaxStages * 8,
+                 empty_weight = full_weight + kMaxStages * 8;
+  bring_resident_weights<M, ROW>(p, maps, known);
+
+  const int* const positions = reinterpret_cast<const int*>(smem + known.map.positions);
+  Fetcher fetcher(p, known, positions);
+  Ring source, weight;
+  // Of the chunk in the next buffer, its first numbers.
+  const auto fetch_first = [&](FetchedWords& word) {
+    barrier_wait(full_source + source.stage * 8, source.parity);
+    fetcher.start_chunk(p, loop.patch + source.stage * loop.patch_stage);
+    fetcher.template fetch<0>(p, word);
+  };
+  TileWalk walk(p, at);
+  for (int now = at.walker; now < tiles; now += at.walkers, walk.advance(p)) {
+    const TileOrigin origin = walk.origin(p);
+    Sums<ROW> sum;
+    clear<ROW>(sum);
+    fetcher.start_tile(p, known, positions, origin);
+    FetchedWords even, odd;
+    fetch_first(even);
+    // Buffers whose last instruction was issued, but maybe is not finished.
+    uint32_t read_source = 0, read_weight = 0;
+    const auto give_back = [&] {
+      if (threadIdx.x % 32 == 0) {
+        if (read_source) barrier_arrive(read_source);
+        if (read_weight) barrier_arrive(read_weight);
+      }
+      read_source = read_weight = 0;
+    };
+#pragma unroll 1
+    for (int chunk = 0; chunk < p.chunks; ++chunk) {
+      if (p.weight_stages) barrier_wait(full_weight + weight.stage * 8, weight.parity);
+      const int stage = p.weight_stages ? weight.stage : chunk;
+      uint64_t w = operand(weight_layout, loop.weights + stage * loop.weight_stage);
+#pragma unroll 1
+      for (int pair = pairs; pair > 0; --pair) {
+        wgmma_fence();
+        Multiply::add(sum[operand_of<ROW>(0)][0], even, w);
+        wgmma_commit();
+        wgmma_wait<1>();
+        give_back();
+        fetcher.template fetch<1>(p, odd);
+        if constexpr (starts_slice<ROW>(1)) w = advance(w, weight_step);
+        wgmma_fence();
+        Multiply::add(sum[operand_of<ROW>(1)][0], odd, w);
+        wgmma_commit();
+        w = advance(w, weight_step);
+        wgmma_wait<1>();
+        if (pair > 1) {
+          fetcher.template fetch<0>(p, even);
+        } else {
+          read_source = empty_source + source.stage * 8;
+          source.advance(p.source_stages);
+          if (chunk + 1 < p.chunks) fetch_first(even);
+        }
+      }
+      if (p.weight_stages) {
+        read_weight = empty_weight + weight.stage * 8;
+        weight.advance(p.weight_stages);
+      }
+    }
+    wgmma_wait<0>();
+    give_back();
+    store_sums<M, ROW>(p, known, sum, origin);
+  }
+}
+
+}  // namespace convt2d::cuda::hopper
