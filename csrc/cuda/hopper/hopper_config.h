@@ -62,10 +62,12 @@ struct TileRow {
   int operands;                 // of positions, for each consumer group
   int slots;                    // phases with sums of their own
   bool columns_copied = false;  // the weights too, their columns contiguous: 16-bit NHWC forward
-  bool turned = false;    // 16-bit rows of pixels (NCHW), which the producers turn in shared memory
-  bool flat = false;      // the same as they lie, and the weights: both turned by the tensor core
-  bool fetched = false;   // NCHW grad_input as it lies: consumers fetch the pixels to registers
-  bool bordered = false;  // fetched: any kernel, by rows with zeros around them, tap by tap
+  bool turned = false;  // 16-bit rows of pixels (NCHW), which the producers turn in shared memory
+  bool flat = false;    // the same as they lie, and the weights: both turned by the tensor core
+  bool fetched =
+      false;  // NCHW grad_input as it lies, 16 bits: consumers fetch the pixels to registers
+  bool bordered =
+      false;  // fetched: any kernel and type, by rows with what is around them, tap by tap
   // TF32 NHWC forward: copied columns, which consumers fetch to registers.
   bool weights_fetched = false;
   bool strict = false;  // fp32: every number a sum of two that the tensor core takes
@@ -114,11 +116,11 @@ constexpr TileRow kTiles[] = {
     {false, true, 128, 1, 1, true},
 };
 // How many they are, in this order: strict fp32, what else threads feed (of which the last are channel rows), rows of
-// pixels that are turned or flat, fetched ones, copied channels with fetched weights, copied channels (of which the last
-// have copied columns).
+// pixels that are turned or flat, fetched ones (of which the first are for 16 bits), copied channels with fetched weights,
+// copied channels (of which the last have copied columns).
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
-constexpr int kStrictTiles = 6, kTurnedTiles = 5, kFetchedTiles = 4, kLentTiles = 2,
-              kCopiedTiles = 8, kColumnTiles = 3;
+constexpr int kStrictTiles = 6, kTurnedTiles = 5, kFetchedTiles = 4, kFetchedHalfTiles = 2,
+              kLentTiles = 2, kCopiedTiles = 8, kColumnTiles = 3;
 constexpr int kFirstLent = kTileCount - kCopiedTiles - kLentTiles,
               kFirstFetched = kFirstLent - kFetchedTiles,
               kFirstTurned = kFirstFetched - kTurnedTiles;
@@ -127,6 +129,8 @@ constexpr int kFedTiles = kFirstTurned - kStrictTiles, kChannelTiles = 3,
 static_assert(kTiles[kStrictTiles - 1].strict && !kTiles[kStrictTiles].strict);
 static_assert(kTiles[kFirstChannels].channel_rows && kTiles[kFirstTurned].turned);
 static_assert(kTiles[kFirstFetched].fetched && kTiles[kFirstLent - 1].fetched);
+static_assert(!kTiles[kFirstFetched + kFetchedHalfTiles - 1].bordered &&
+              kTiles[kFirstFetched + kFetchedHalfTiles].bordered);
 static_assert(kTiles[kFirstLent].weights_fetched);
 static_assert(kTiles[kTileCount - kCopiedTiles].copied &&
               kTiles[kTileCount - kColumnTiles].columns_copied);
@@ -223,8 +227,8 @@ struct GatherParams {
   int32_t batch, groups, reduce, columns;                                  // channels a group
   int32_t window,
       period;  // fetched rows: channels of a patch; chunks after which their tables come again
-  // Fetched rows, in bytes: from channel to channel, row to row, image to image. Of rows that are no whole 16 bytes, that
-  // is what it is in memory but for multiples of 16, so that all of a patch can be copied in pieces of 16 bytes.
+  // Fetched rows, in bytes: from channel to channel, row to row, image to image. Of rows that are no whole 16 bytes,
+  // that is what it is in memory but for multiples of 16, so that all of a patch can be copied in pieces of 16 bytes.
   int32_t channel_pitch, row_pitch, image_pitch;
   // The pieces of a row, and of a patch, that threads bring; 0: the copy engine brings whole rows.
   int32_t row_pieces, brought_pieces;

@@ -16,7 +16,7 @@ __device__ __forceinline__ int position_of_lane(int operand, int row) {
 }
 
 // Fetched pixels: where in a patch a lane finds what it holds of its two positions of each operand and of the two
-// halves of a slice: a word of one or two taps, which are K.
+// halves of a slice: a word of two taps, which are K.
 template <class M, int ROW>
 __device__ __forceinline__ void find_pixels(const GatherParams& p, const int* positions,
                                             uint32_t (&pixel)[kTiles[ROW].operands][2][2]) {

@@ -132,10 +132,11 @@ std::string fetched_shape(const Problem& problem, const GatherChoice& choice, co
       return "too many taps to tell which of them read beside odd rows";
     return {};
   }
+  if (vector != 8) return "words are two taps of 16 bits";
   if (!kernel_is_stride(p.h, problem.h.kernel) || !kernel_is_stride(p.w, problem.w.kernel))
     return "the kernel is not as large as its stride";
   if (slice % p.taps != 0) return "a slice of K is not whole kernels";
-  if (vector == 8 && (problem.w.kernel % 2 != 0 || problem.w.out % 2 != 0))
+  if (problem.w.kernel % 2 != 0 || problem.w.out % 2 != 0)
     return "taps are not pairs of neighbours";
   const bool starts = p.tiles_h == 1 || p.tile_h * problem.h.stride * problem.w.out % vector == 0;
   if (p.tile_w != problem.w.in || !starts) return "a tile is not whole rows";

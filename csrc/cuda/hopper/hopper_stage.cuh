@@ -486,10 +486,10 @@ struct Producer {
     const T* const source = static_cast<const T*>(p.source);
     barrier_wait(places.empty_source + ring.stage * 8, ring.parity ^ 1);
     if (first >= 0 && uint32_t(first) + uint32_t(p.reach) <= uint32_t(elements)) {
-      for_pieces(bringer, first, patch,
-                 [&](uint32_t to, int from) { copy_async_16(to, source + from, true); });
+      for_pieces<4>(bringer, first, patch,
+                    [&](uint32_t to, int from) { copy_async_16(to, source + from, true); });
     } else {  // some of it is before or behind the tensor
-      for_pieces(bringer, first, patch, [&](uint32_t to, int from) {
+      for_pieces<1>(bringer, first, patch, [&](uint32_t to, int from) {
         const bool there = from >= 0 && from < elements;
         copy_async_16_part(to, source + (there ? from : 0),
                            there ? min(elements - from, kPiece) * int(sizeof(T)) : 0);
@@ -498,24 +498,26 @@ struct Producer {
     copy_async_arrive(places.full_source + ring.stage * 8);
   }
 
-  // visit(shared address, element in memory) of all pieces of a patch whose first pixel is `first`. Few instructions, since
-  // three warps have all of them to do.
-  template <class Visit>
+  // visit(shared address, element in memory) of all pieces of a patch whose first pixel is `first`, TOGETHER of them at a
+  // time. Few instructions, since three warps have all of them to do.
+  template <int TOGETHER, class Visit>
   __device__ __forceinline__ void for_pieces(int bringer, int first, uint32_t patch,
                                              Visit&& visit) {
-    constexpr int kPiece = 16 / int(sizeof(T)), kTogether = 4;
+    constexpr int kPiece = 16 / int(sizeof(T));
     uint32_t pieces = shared_address(places.base + map.pieces) + bringer * 8;
     const uint32_t end = shared_address(places.base + map.pieces) + p.brought_pieces * 8;
     const auto bring = [&](const uint32_t (&piece)[2]) {
       visit(patch + piece[1] & ~15u, first + int(piece[0]) & -kPiece);
     };
+    if constexpr (TOGETHER > 1) {
 #pragma unroll 1
-    for (; pieces + (kTogether - 1) * kBringers * 8 < end; pieces += kTogether * kBringers * 8) {
-      uint32_t piece[kTogether][2];
+      for (; pieces + (TOGETHER - 1) * kBringers * 8 < end; pieces += TOGETHER * kBringers * 8) {
+        uint32_t piece[TOGETHER][2];
 #pragma unroll
-      for (int k = 0; k < kTogether; ++k) load_shared_8(pieces + k * kBringers * 8, piece[k]);
+        for (int k = 0; k < TOGETHER; ++k) load_shared_8(pieces + k * kBringers * 8, piece[k]);
 #pragma unroll
-      for (int k = 0; k < kTogether; ++k) bring(piece[k]);
+        for (int k = 0; k < TOGETHER; ++k) bring(piece[k]);
+      }
     }
 #pragma unroll 1
     for (; pieces < end; pieces += kBringers * 8) {
@@ -607,10 +609,7 @@ struct Producer {
   __device__ __forceinline__ void run_copied() {
     if constexpr (copied(WEIGHT) || WEIGHT == kResident) {
       // Threads of two warps, since what they have to say takes them as long as multiplying what comes.
-      if constexpr (SOURCE == kFetchedRows) {
-        if (p.brought_pieces && thread / 32 != 1) return bring_all_rows();
-      }
-      if (thread == 0) ask_for_source<SOURCE>();
+      if (thread == 0 && !p.brought_pieces) ask_for_source<SOURCE>();
       if constexpr (WEIGHT != kResident)
         if (thread == 32) ask_for_weights<WEIGHT>();
     } else {
@@ -730,6 +729,9 @@ __device__ __forceinline__ void produce(const GatherParams& p, const Scope& at,
   using T = typename M::Element;
   if (at.products == 0) return;
   Producer<M, ROW> producer{p, at, map, maps, places};
+  if constexpr (kTiles[ROW].bordered) {
+    if (p.brought_pieces && producer.thread / 32 != 1) return producer.bring_all_rows();
+  }
   visit_source_mode<T, ROW>(p.source_mode, [&](auto source) {
     constexpr SourceMode kSource = decltype(source)::value;
     if (!p.weight_stages) return producer.template run<kSource, kResident>();
