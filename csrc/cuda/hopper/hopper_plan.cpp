@@ -365,11 +365,16 @@ std::vector<GatherChoice> tile_shapes(const Problem& problem, int row) {
     }
   };
   if (extent_w <= positions) runs(extent_w);
+  // What is left of a power of two by the pixels beside it is good where rows of the source are positions too. Fetched
+  // ones have an address each, and had better write whole sectors.
+  const auto good = [&](int64_t w) {
+    return !tile.fetched || w * element_size(problem.dtype) % 32 == 0;
+  };
   for (int64_t w : {16, 30, 32, 62, 64, 126, 128, 254, 256, 510, 512})
-    if (w < extent_w && w <= positions) runs(w);
+    if (w < extent_w && w <= positions && good(w)) runs(w);
   for (int64_t pieces = 2; pieces <= 4; ++pieces) {
     const int64_t w = ceil_div(ceil_div(extent_w, pieces), 2) * 2;
-    if (w >= 16 && w <= positions) runs(w);
+    if (w >= 16 && w <= positions && good(w)) runs(w);
   }
   return shapes;
 }
