@@ -193,6 +193,10 @@ CASES: tuple[Case, ...] = (
     _case("rows_k5_groups", (32, 20), (7, 40), k=(3, 5), p=(1, 0), g=2, n=1),
     _case("rows_k7", (12, 34), (9, 72), k=(3, 7), p=(1, 3), n=1),
     _case("rows_high_stride", (8, 10), (5, 40), k=(2, 4), s=(3, 2), p=(0, 1), op=(1, 0)),
+    # Rows of y that are no whole vectors, of as many channels and pixels as make hopper fetch them,
+    # in 16 bits and in TF32 too; with zeros beside them and without.
+    _case("odd_rows_k3s2", (72, 8), (17, 19), k=3, s=2, n=8),
+    _case("odd_rows_k4s2", (136, 4), (17, 19), k=4, s=2, p=1, n=8),
     # Many images.
     _case("batch_800", (8, 6), 3, k=3, s=2, p=1, op=1, n=800),
     _case("batch_1", (16, 16), (7, 6), k=4, s=2, p=1, n=1),
