@@ -18,7 +18,8 @@ constexpr int64_t kLeastTermsOfInput = 96;
 
 // Cycles of one multiprocessor; fitted to 16000 plans of bench/layers.json on the H200 (kernel_bench sweep: fp16
 // and tf32 in both layouts, strict fp32 in NCHW, forward and grad_input; 2026-11-22) by benchmarks/kernels/fit.sh;
-// what is about the copy engine in NHWC again to 11700 plans, since two threads ask it.
+// what is about the copy engine in NHWC again to 11700 plans, since two threads ask it; what is about fetched pixels
+// again to two sweeps of NCHW grad_input (2026-11-23), since consumers multiply while they fetch.
 constexpr double kClock = 1700;       // cycles a microsecond
 constexpr double kLaunch = 5.79;      // us, empty kernel, tables, first loads, last stores
 constexpr double kPiece = 1910;       // a buffer handed over and back
@@ -464,7 +465,7 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
         for (int shift = 0; shift <= 2; ++shift) {
           if (shift > 0 && params.depth <= slice << (shift - 1)) break;
           if (tile.fetched &&
-              (1 << shift < slices_fetched(tile) || !fetched_in_groups(params, slice << shift)))
+              (1 << shift < slices_fetched(tile) || !chunks_in_groups(params, slice << shift)))
             continue;
           choice.slice_shift = shift;
           params.chunks =

@@ -11,6 +11,7 @@ namespace convt2d::cuda::hopper {
 namespace {
 
 constexpr int64_t kMostParcels = 60000;  // of a chunk: divide() takes 16-bit numbers
+constexpr int kLongestChunk = 8;         // times 16 bytes of K
 
 // Planes of an axis and the extent of one: `span` is the farthest source offset from the nearest.
 struct Planes {
@@ -58,11 +59,6 @@ bool all_tapped(const GatherParams& p) {
   return true;
 }
 
-// Whether copies of a chunk end where their group ends, or find nothing there.
-bool chunks_in_groups(const GatherParams& p, int vector) {
-  return p.groups == 1 || p.depth % (8 * vector) == 0;
-}
-
 // Whether each output of an axis is one tap of one source element, and the taps are in the order of the phases.
 bool one_tap_each(const AxisTable& axis, int64_t kernel) {
   const AxisGroup& only = axis.group[0];
@@ -94,7 +90,7 @@ std::string flat_shape(const Problem& problem, const GatherChoice& choice, const
                            : p.tile_h == 1 && p.tile_w % vector == 0 && problem.w.in % vector == 0;
   if (choice.operand_columns != 0 || p.tile_n != 1 || !starts)
     return "a tile is not a run of whole vectors";
-  if (!chunks_in_groups(p, vector)) return "chunks reach beyond their group";
+  if (!chunks_in_groups(p, kLongestChunk * vector)) return "chunks reach beyond their group";
   return {};
 }
 
@@ -122,7 +118,7 @@ std::string fetched_shape(const Problem& problem, const GatherChoice& choice, co
     return "pixels are fetched in NCHW grad_input";
   if (!taps_in_order(p.h, problem.h.kernel) || !taps_in_order(p.w, problem.w.kernel))
     return "taps are not in the order of the pixels they read";
-  if (p.depth % vector != 0 || !fetched_in_groups(p, slice * slices_fetched(tile)))
+  if (p.depth % vector != 0 || !chunks_in_groups(p, slice * slices_fetched(tile)))
     return "weights are not whole vectors, or chunks reach beyond their group";
   if (choice.operand_columns != 0 || (p.tile_n != 1 && !tile.bordered))
     return "a tile is not rows of an image";
@@ -160,7 +156,7 @@ WeightMode whole_weight_mode(const Problem& problem, TileRow tile, const GatherP
     if (problem.w_layout != Layout::nhwc) return kElements;
     if (tile.columns_copied) return kColumnsCopied;
     const bool whole = p.source_mode == kCopied && p.store_mode != kSingles &&
-                       p.columns % (4 * vector) == 0 && chunks_in_groups(p, vector);
+                       p.columns % (4 * vector) == 0 && chunks_in_groups(p, kLongestChunk * vector);
     if (!forward) return whole ? kWeightCopied : kWeightVectors;
     return half && even(1) ? kTurnedColumns : kElements;
   }
@@ -260,7 +256,7 @@ void set_buffers(const GatherChoice& choice, GatherParams& params) {
   params.blocks_at_once = at_once ? params.tile_channels / block : 0;
 }
 
-bool fetched_in_groups(const GatherParams& params, int depth_of_chunk) {
+bool chunks_in_groups(const GatherParams& params, int depth_of_chunk) {
   return params.groups == 1 || params.depth % depth_of_chunk == 0;
 }
 
@@ -351,7 +347,7 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
     return "weights are fetched in TF32 NHWC forward, whole vectors of channels";
   if (tile.columns_copied && !tile.flat &&
       !((tile.weights_fetched || (half && runs)) && forward && problem.w_layout == Layout::nhwc &&
-        chunks_in_groups(params, vector)))
+        chunks_in_groups(params, kLongestChunk * vector)))
     return "the copy engine cannot bring these weights";
   params.plane_h = h.extent;
   params.plane_w = w.extent;

@@ -28,8 +28,8 @@ Problem images_as_rows(const Problem& problem);
 // Returns why it cannot be done, or an empty string.
 std::string gather_shape(const Problem& problem, const GatherChoice& choice, GatherParams& params);
 
-// Whether chunks of fetched pixels, whose K are taps too, end where their group ends.
-bool fetched_in_groups(const GatherParams& params, int depth_of_chunk);
+// Whether chunks of so many numbers of K end where their group ends, or find nothing there.
+bool chunks_in_groups(const GatherParams& params, int depth_of_chunk);
 
 // The buffers alone, which can be chosen once the rest is known.
 void set_buffers(const GatherChoice& choice, GatherParams& params);
