@@ -46,7 +46,7 @@ __device__ __forceinline__ uint32_t cell_start(const FetchedWeightParams& p,
                                                const FetchedWeightScope& at,
                                                const FetchedCell& cell) {
   constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
-  uint32_t start = x_bytes(tile) + low_bytes(tile);
+  uint32_t start = y_at(tile);
   if (!tile.channels_last) start += sum_row() * p.channel_bytes;
   if (cell_exists<ROW>(p, at, cell))
     start += cell.y_block * p.y_block_bytes + cell.tap_h * p.tap_lines * p.line_bytes +
@@ -70,15 +70,17 @@ __device__ __forceinline__ Lanes lanes_of(const FetchedWeightParams& p) {
       static_cast<uint32_t>(p.next_piece)};
 }
 template <int ROW>
-__device__ __forceinline__ int output_channel(const FetchedWeightParams& p, const FetchedCell& cell,
-                                              const Lanes& lanes, int half) {
+__device__ __forceinline__ int output_column(const FetchedWeightParams& p,
+                                             const FetchedWeightScope& at, const FetchedCell& cell,
+                                             int half) {
   constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  const Lanes lanes = lanes_of<ROW>(p);
   int inside = (lanes.first ^ half * lanes.second) / 4;
   if (!tile.channels_last) {
     const int row = sum_row() + 8 * half;
     inside = (row & (residue_channels(p) - 1)) * p.residues + residue_of(p, row);
   }
-  return cell.y_block * cell_channels(tile) + inside;
+  return (at.column_block * p.y_blocks + cell.y_block) * cell_channels(tile) + inside;
 }
 
 // Odd rows: where a stage's leads_of() say what its patch has before the first column, in the thread's first channel of a
@@ -210,8 +212,16 @@ __device__ __forceinline__ void multiply_tiles(const FetchedWeightParams& p,
           uint32_t offset[4];
           find_slice<T>(offset, table_of(ring), first + s);
 #pragma unroll
-          for (int i = 0; i < tile.instructions; ++i)
+          for (int i = 0; i < tile.instructions; ++i) {
             fetch_slice<T, ROW>(word[s][i], from[i], lanes[i], offset);
+            // The copy engine rounds on its way, threads that bring do not.
+            if constexpr (sizeof(T) == 4 && !tile.channels_last) {
+              if (p.brought) {
+#pragma unroll
+                for (int w = 0; w < 4; ++w) word[s][i][w] = MmaTF32::round(word[s][i][w]);
+              }
+            }
+          }
         }
         wgmma_fence();
 #pragma unroll
@@ -297,7 +307,6 @@ __device__ __forceinline__ void store_sums(const FetchedWeightParams& p,
                                            const FetchedSums<ROW>& sum) {
   constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
   const int t = threadIdx.x % 4;
-  const Lanes lanes = lanes_of<ROW>(p);
   const int32_t* const stride = p.weight_stride;
   const int64_t dense = int64_t{p.groups} * p.rows * p.columns;  // of partial sums
   float* const partials = p.partials + int64_t{at.piece} * p.piece_floats;
@@ -309,8 +318,7 @@ __device__ __forceinline__ void store_sums(const FetchedWeightParams& p,
     const int kernel_h = at.kernel_h + cell.tap_h, kernel_w = at.kernel_w + cell.tap_w;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int column = at.column_block * p.y_blocks * cell_channels(tile) +
-                         output_channel<ROW>(p, cell, lanes, half);
+      const int column = output_column<ROW>(p, at, cell, half);
       if (column >= p.columns) continue;
       const int64_t channel = at.group * p.rows + first_row;
       float* const in_partials = partials + (int64_t{kernel_h} * p.kernel_w + kernel_w) * dense +
@@ -353,7 +361,7 @@ __global__ void __launch_bounds__(threads(kFetchedWeightTiles[ROW]), 1)
   const uint32_t shared = shared_address(smem);
   StageRing ring{shared, shared + kFetchedStagesAt, p.stages, stage_bytes(p, tile)};
   if (threadIdx.x < p.stages) {
-    barrier_init(ring.barriers + threadIdx.x * 16, 32);
+    barrier_init(ring.barriers + threadIdx.x * 16, 32 + (p.brought ? kHelpers : 0));
     barrier_init(ring.barriers + threadIdx.x * 16 + 8, consumers(tile) / 32);
     barrier_init(ring.barriers + kHelpedAt + threadIdx.x * 8, kHelpers / 32);
   }
@@ -361,7 +369,7 @@ __global__ void __launch_bounds__(threads(kFetchedWeightTiles[ROW]), 1)
   __syncthreads();
   let_successor_start();  // the sum of the pieces; there is no place for it until a block ends
   if (threadIdx.x >= consumers(tile)) {
-    fewer_registers<kHelperRegisters>();
+    fewer_registers<helper_registers(tile)>();
     const bool asks = threadIdx.x < consumers(tile) + 32;
     if (!asks && !helped(p, tile)) return;
     for (bool again = false;; again = true) {
@@ -380,10 +388,14 @@ __global__ void __launch_bounds__(threads(kFetchedWeightTiles[ROW]), 1)
     bool good = true;
 #pragma unroll
     for (int i = 0; i < tile.instructions; ++i) {
-      bool nan = false;
+      const FetchedCell cell = fetched_cell<ROW>(p, i);
+      bool nan[2] = {};
 #pragma unroll
-      for (int j = 0; j < tile.width / 2; ++j) nan |= sum[i][j] != sum[i][j];
-      good &= !nan || !cell_exists<ROW>(p, at, fetched_cell<ROW>(p, i));
+      for (int j = 0; j < tile.width / 2; ++j) nan[j / 2 % 2] |= sum[i][j] != sum[i][j];
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        good &= !nan[half] || !cell_exists<ROW>(p, at, cell) ||
+                output_column<ROW>(p, at, cell, half) >= p.columns;
     }
     if (!fetched_agree(p, tile, good)) multiply_tiles_with_care<T, ROW>(p, at, sum, ring);
     store_sums<T, ROW>(p, at, sum);

@@ -15,8 +15,12 @@
 //
 // The copy engine steps from row to row, and starts, at multiples of 16 bytes. Where the rows of NCHW's dY are no such
 // multiples, some number of planes is, `residues`: these are one row to it, and a copy brings a part of a row of every
-// `residues`-th plane, from the last multiple of 16 bytes on (`odd_rows`). What it brings from beside a row is
-// cleared by the three warps.
+// `residues`-th plane, from the last multiple of 16 bytes on (`odd_rows`). Or the three warps bring such rows, 16 bytes of
+// memory at a time (`brought`): in shared memory channels and rows lie as far apart as in memory, but for multiples of 16
+// bytes. What comes from beside a row is cleared by the three warps.
+//
+// Where planes of x, or rows, are no such multiples, they come in the same way behind everything else, and the three warps
+// move their pixels to where they belong (`shifted`).
 //
 // A K tile is a run of pixels of a plane, or a part of a row. Where its pixels stand in dY's patch, a table tells, which
 // comes with the tile. A block computes `width` input channels x `y_blocks` blocks of output channels x a rectangle of
@@ -91,12 +95,14 @@ CONVT2D_HOST_DEVICE constexpr int consumers(FetchedWeightTile tile) { return 128
 CONVT2D_HOST_DEVICE constexpr int threads(FetchedWeightTile tile) { return consumers(tile) + 128; }
 // Of a thread; together no more than the block starts with, or it waits for ever.
 CONVT2D_HOST_DEVICE constexpr int consumer_registers(FetchedWeightTile tile) {
-  return tile.groups == 2 ? 224 : 152;
+  return tile.groups == 2 ? 216 : 152;
 }
-constexpr int kHelperRegisters = 56;
+CONVT2D_HOST_DEVICE constexpr int helper_registers(FetchedWeightTile tile) {
+  return tile.groups == 2 ? 72 : 56;
+}
 constexpr bool enough_registers() {
   for (const FetchedWeightTile tile : kFetchedWeightTiles)
-    if (consumers(tile) * consumer_registers(tile) + 128 * kHelperRegisters >
+    if (consumers(tile) * consumer_registers(tile) + 128 * helper_registers(tile) >
         threads(tile) * (65536 / threads(tile) / 8 * 8))
       return false;
   return true;
@@ -125,8 +131,17 @@ struct FetchedWeightParams {
   int32_t patch_lines, row_lines, tap_lines;
   int32_t patch_pixels, span;
   int32_t line_bytes, pixel_bytes, channel_bytes, y_block_bytes;
+  int32_t y_bytes;    // of all of it
+  int32_t line_step;  // rows of dY from one line to the next
   // Odd rows: planes that are one row to the copy engine, and their log2; threads that ask for them.
   int32_t odd_rows, residues, residue_shift, askers;
+  // Brought rows: dY, how many numbers it has, and how many 16 bytes a line of a channel may lie in.
+  const void* y;
+  int32_t brought, y_elements, line_pieces;
+  int32_t
+      line_reach;  // from the first number of a channel's lines to behind the last that may be read
+  // Shifted: the same of x as of odd rows of dY.
+  int32_t shifted, x_residues, x_residue_shift;
   // Channels-last: bits of a channel's place among 128 bytes, whose 16-byte pieces the copy engine permutes by the
   // pixel. The eight rows of the sum that a warp reads at once are two pieces, `far_piece` apart; the eight after them
   // are `next_piece` from these. So four pixels that are read with them meet no bank twice.
@@ -155,13 +170,26 @@ CONVT2D_HOST_DEVICE int residue_of(const FetchedWeightParams& p, int row) {
   return row * p.residues / kPlaneChannels;
 }
 CONVT2D_HOST_DEVICE bool helped(const FetchedWeightParams& p, FetchedWeightTile tile) {
-  return tile.strict || tile.channels_last || p.odd_rows;
+  return tile.strict || tile.channels_last || p.odd_rows || p.brought || p.shifted;
 }
+// Shifted: a channel's pixels as they come, and those of all channels.
+constexpr int kShiftedRow = kKRow + 16;
+CONVT2D_HOST_DEVICE int shifted_bytes(const FetchedWeightParams& p, FetchedWeightTile tile) {
+  return p.shifted ? tile.width * kShiftedRow : 0;
+}
+// What the copy engine brings for a K tile; where dY starts; where x comes from, if it is shifted.
 CONVT2D_HOST_DEVICE int copied_bytes(const FetchedWeightParams& p, FetchedWeightTile tile) {
-  return x_bytes(tile) + p.y_blocks * p.y_block_bytes;
+  return (p.shifted ? shifted_bytes(p, tile) : x_bytes(tile)) + (p.brought ? 0 : p.y_bytes);
+}
+CONVT2D_HOST_DEVICE constexpr int y_at(FetchedWeightTile tile) {
+  return x_bytes(tile) + low_bytes(tile);
+}
+CONVT2D_HOST_DEVICE int shifted_at(const FetchedWeightParams& p, FetchedWeightTile tile) {
+  return (y_at(tile) + p.y_bytes + 127) / 128 * 128;  // as the copy engine wants it
 }
 CONVT2D_HOST_DEVICE int stage_bytes(const FetchedWeightParams& p, FetchedWeightTile tile) {
-  return (copied_bytes(p, tile) + low_bytes(tile) + 1023) / 1024 * 1024;  // where a swizzle starts
+  const int end = shifted_at(p, tile) + shifted_bytes(p, tile);
+  return (end + 1023) / 1024 * 1024;  // where a swizzle starts
 }
 
 // Shared memory: barriers; for each stage where its pixels stand and, for odd rows, where these start, [line][residue];

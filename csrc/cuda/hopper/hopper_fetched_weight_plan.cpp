@@ -28,6 +28,8 @@ constexpr double kFetchedWord = 39.5;    // or words
 constexpr double kFetchedPixel = 12;     // the same of channels-last
 constexpr double kStrict = 1.107;        // strict fp32, over what its multiplications take
 constexpr double kCopy = 250;            // a copy of odd rows, for who asks
+constexpr double kShift = 13.3;          // a channel of x that is shifted, for three warps
+constexpr double kBring = 40.8;          // 32 pieces of brought rows, the same
 constexpr int kFewCopies = 4;            // of odd rows: one thread asks
 constexpr double kL2Bytes = 38.7;        // a cycle
 constexpr double kRest = 0.14;           // of what is less busy that is not hidden
@@ -39,7 +41,7 @@ constexpr double kScatteredRate = 0.97;  // the same of dW's numbers, each in a 
 struct Choice {
   int row;                       // of kFetchedWeightTiles
   int y_blocks, unit_h, unit_w;  // see FetchedWeightParams
-  bool runs;
+  bool runs, brought;
   int stages;
   int split;  // pieces of the reduction
 };
@@ -90,7 +92,7 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   p.stages = choice.stages;
   p.split = choice.split;
   p.runs = choice.runs;
-  p.residues = 1;
+  p.residues = p.x_residues = 1;
   if (h.stride > kMostStep) return "the copy engine steps over 7 rows at most";
   if (tile.channels_last) {
     if (problem.in_channels % vector != 0 || problem.out_channels % vector != 0 ||
@@ -100,7 +102,10 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
     p.far_piece = w.stride % 2 == 0 ? 16 : 64;
     p.next_piece = w.stride % 2 == 0 ? 32 : 16;
   } else {
-    p.odd_rows = w.out % vector != 0;
+    const bool odd = w.out % vector != 0;
+    p.brought = choice.brought;
+    p.odd_rows = odd && !p.brought;
+    if (p.brought && !odd) return "rows of dY are whole vectors";
     if (p.odd_rows) {
       while (h.out * w.out * p.residues % vector != 0) p.residues *= 2, ++p.residue_shift;
       if (problem.out_channels % p.residues != 0 ||
@@ -109,8 +114,13 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
       if (p.residues * choice.unit_h > kMostLeads) return "a tile has too many rows of dY";
       if (choice.runs) return "rows of dY are not whole vectors";
     }
-    if (choice.runs ? h.in * w.in % vector != 0 : w.in % vector != 0)
-      return "planes or rows of x are not whole vectors";
+    p.shifted = (choice.runs ? h.in * w.in : w.in) % vector != 0;
+    if (p.shifted) {
+      while (h.in * w.in * p.x_residues % vector != 0) p.x_residues *= 2, ++p.x_residue_shift;
+      if (problem.in_channels % p.x_residues != 0 ||
+          (problem.groups > 1 && p.rows % p.x_residues != 0))
+        return "planes of x do not add up to whole vectors";
+    }
   }
   p.row_tiles = static_cast<int32_t>(ceil_div(w.in, pixels));
   p.image_tiles =
@@ -119,16 +129,18 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   const int64_t rows = std::min(h.in, !choice.runs         ? 1
                                       : pixels % w.in == 0 ? pixels / w.in
                                                            : (pixels + w.in - 2) / w.in + 1);
-  // Lines between those that one row of the kernel reads need not come.
-  const int64_t step = choice.unit_h > 1 && !p.odd_rows ? 1 : h.stride;
+  // Lines between those that are read need not come: of one row of x, or of one row of the kernel.
+  const bool one_row = (p.odd_rows || p.brought) && !choice.runs;
+  const int64_t step = one_row ? h.dilation : choice.unit_h > 1 ? 1 : h.stride;
+  p.line_step = static_cast<int32_t>(step);
   p.row_lines = static_cast<int32_t>(h.stride / step);
-  p.tap_lines = static_cast<int32_t>(p.odd_rows ? 1 : h.dilation);
+  p.tap_lines = static_cast<int32_t>(one_row ? 1 : h.dilation);
   const int64_t lines = (rows - 1) * p.row_lines + (choice.unit_h - 1) * p.tap_lines + 1;
   const int64_t span = (columns - 1) * w.stride + (choice.unit_w - 1) * w.dilation + 1;
   // Neighbouring channels of planes lie an odd number of 16 bytes apart, in different banks.
   const int64_t patch =
       tile.channels_last ? span : (ceil_div(vector - 1 + span, vector) | 1) * vector;
-  if (patch > kMostSpan || (!p.odd_rows && (lines - 1) * step + 1 > kMostSpan))
+  if (!p.brought && (patch > kMostSpan || (!p.odd_rows && (lines - 1) * step + 1 > kMostSpan)))
     return "a tile is too long for the copy engine";
   p.patch_lines = static_cast<int32_t>(lines);
   p.patch_pixels = static_cast<int32_t>(patch);
@@ -137,6 +149,18 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   p.channel_bytes = static_cast<int32_t>(tile.channels_last ? size : patch * size);
   p.line_bytes = static_cast<int32_t>(patch * size * cell_channels(tile));
   p.y_block_bytes = static_cast<int32_t>(lines * p.line_bytes);
+  p.y_bytes = choice.y_blocks * p.y_block_bytes;
+  if (p.brought) {
+    // Lines of all channels; what is 16 bytes in memory is that here.
+    const int64_t line = span * size, row = w.out * size;
+    p.line_pieces = static_cast<int32_t>((line + 2 * 15) / 16);
+    p.line_reach = static_cast<int32_t>((lines - 1) * step * w.out + p.line_pieces * vector);
+    p.channel_bytes = (p.line_pieces | 1) * 16 + static_cast<int32_t>(row * h.out % 16);
+    p.y_block_bytes = kPlaneChannels * p.channel_bytes;
+    p.line_bytes = static_cast<int32_t>(choice.y_blocks * p.y_block_bytes + row * step % 16);
+    p.y_bytes = static_cast<int32_t>(ceil_div(lines * p.line_bytes + 15, 16) * 16);
+    p.y_elements = static_cast<int32_t>(problem.batch * problem.out_channels * h.out * w.out);
+  }
   // Who splits has no time to ask.
   p.askers = !tile.strict && odd_copies(p) > kFewCopies ? kMostAskers : 1;
   return {};
@@ -155,11 +179,16 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
   const double fetch = instructions * (tile.channels_last ? kFetchedPixel
                                        : half             ? kFetchedHalf
                                                           : kFetchedWord);
-  const double l2 = copied_bytes(p, tile) / kL2Bytes;
-  const double ask = kCopy * std::ceil(double(odd_copies(p)) / p.askers);
-  const double busiest = std::max({mma, shared, fetch, l2, ask});
-  const double cycles =
-      (busiest + kRest * (mma + shared + fetch + l2 + ask - busiest)) * (tile.strict ? kStrict : 1);
+  const double l2 = (copied_bytes(p, tile) + (p.brought ? p.y_bytes : 0)) / kL2Bytes;
+  const double ask =
+      kCopy * (std::ceil(double(odd_copies(p)) / p.askers) + (p.shifted ? p.x_residues : 0));
+  const double help = (p.shifted ? kShift * tile.width : 0) +
+                      (p.brought ? kBring * p.y_blocks * kPlaneChannels *
+                                       std::ceil(p.patch_lines * p.line_pieces / 32.0)
+                                 : 0);
+  const double busiest = std::max({mma, shared, fetch, l2, ask, help});
+  const double all = mma + shared + fetch + l2 + ask + help;
+  const double cycles = (busiest + kRest * (all - busiest)) * (tile.strict ? kStrict : 1);
   const double blocks = double(combinations(p)) * p.split;
   const double tiles = std::ceil(double(k_tiles(p)) / p.split);
   const double stored = kStored * tile.width / 2 * tile.instructions;
@@ -202,8 +231,8 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
         tile.channels_last != (problem.x_layout == Layout::nhwc))
       continue;
     for (const auto [y_blocks, unit_h, unit_w] : units(problem, tile))
-      for (bool runs : {false, true}) {
-        Choice choice{row, y_blocks, unit_h, unit_w, runs, 2, 1};
+      for (int ways = 0; ways < 4; ++ways) {
+        Choice choice{row, y_blocks, unit_h, unit_w, ways % 2 != 0, ways >= 2, 2, 1};
         FetchedWeightParams p;
         if (std::string why = shape(problem, choice, p); !why.empty()) {
           reason = why;
@@ -241,12 +270,13 @@ Plan plan_of(const Problem& problem, const Device& device, const Choice& c) {
   plan.workspace_bytes = partial_bytes(problem, p.split);
   plan.predicted_us = predict(problem, device, p, tile);
   add_grad_bias(problem, device, kLaunch, plan);
-  const int detail[] = {c.stages, c.y_blocks, c.unit_h, c.unit_w, c.runs};
+  const int detail[] = {c.stages, c.y_blocks, c.unit_h, c.unit_w, c.runs, c.brought};
   std::copy(std::begin(detail), std::end(detail), plan.detail);
   plan.note = std::to_string(c.y_blocks * cell_channels(tile)) + " x " +
               std::to_string(tile.width) + " channels, " + std::to_string(c.unit_h) + " x " +
-              std::to_string(c.unit_w) + " taps, dY fetched, " + (c.runs ? "runs" : "rows") +
-              " of " + std::to_string(tile_pixels(p)) + " pixels x " + std::to_string(c.stages) +
+              std::to_string(c.unit_w) + " taps, dY " + (c.brought ? "brought and " : "") +
+              "fetched, " + (p.shifted ? "x shifted, " : "") + (c.runs ? "runs" : "rows") + " of " +
+              std::to_string(tile_pixels(p)) + " pixels x " + std::to_string(c.stages) +
               " stages, split " + std::to_string(c.split) + ", " +
               std::to_string(combinations(p) * c.split) + " blocks";
   return plan;
@@ -265,7 +295,7 @@ std::string refusal(const Problem& problem, const Device&) {
 
 Choice choice_of(const Plan& plan) {
   const int32_t* d = plan.detail;
-  return {plan.row, d[1], d[2], d[3], d[4] != 0, d[0], plan.split};
+  return {plan.row, d[1], d[2], d[3], d[4] != 0, d[5] != 0, d[0], plan.split};
 }
 
 }  // namespace
@@ -285,6 +315,7 @@ FetchedWeightParams fetched_weight_params(const Problem& problem, const Plan& pl
   FetchedWeightParams p;
   shape(problem, choice_of(plan), p);
   p.weight = args.w.data;
+  p.y = args.y.data;
   p.partials = p.split > 1 ? static_cast<float*>(args.workspace) : nullptr;
   for (int i = 0; i < 4; ++i) p.weight_stride[i] = static_cast<int32_t>(args.w.stride[i]);
   return p;
@@ -297,7 +328,6 @@ FetchedWeightMaps fetched_weight_maps(const FetchedWeightParams& p, int row, con
   const int64_t channels[] = {int64_t{p.groups} * p.rows, int64_t{p.groups} * p.columns};
   // Runs of a plane are one row of it.
   const int64_t x_h = p.runs ? 1 : p.x_h, x_w = p.runs ? int64_t{p.x_h} * p.x_w : p.x_w;
-  const int32_t y_step = p.stride_h / p.row_lines;
   TensorBox x, y;
   if (tile.channels_last) {
     // Channels of a square, pixels, rows, squares, images; or all channels, and a copy for each square.
@@ -324,7 +354,7 @@ FetchedWeightMaps fetched_weight_maps(const FetchedWeightParams& p, int row, con
     y = squares(args.y.data, channels[1], p.y_h, p.y_w);
     y.count[1] = p.patch_pixels;
     y.count[2] = p.patch_lines;
-    y.step[2] = y_step;
+    y.step[2] = p.line_step;
     if (p.whole_squares) x.count[3] = tile.width / kSquare, y.count[3] = p.y_blocks;
   } else {
     const auto planes = [&](const void* base, int64_t channels, int64_t h, int64_t w) {
@@ -340,13 +370,23 @@ FetchedWeightMaps fetched_weight_maps(const FetchedWeightParams& p, int row, con
     x = planes(args.x.data, channels[0], x_h, x_w);
     x.count[0] = tile_pixels(p);
     x.count[2] = tile.width;
+    if (p.shifted) {
+      x = planes(args.x.data, channels[0] / p.x_residues, 1, int64_t{p.x_residues} * p.x_h * p.x_w);
+      std::swap(x.extent[1], x.extent[2]);
+      std::swap(x.stride[1], x.stride[2]);
+      x.count[0] = static_cast<int32_t>(kShiftedRow / size);
+      x.count[1] = tile.width / p.x_residues;
+      x.swizzled = false;
+    }
+    x.rounded = !tile.strict;
+    if (p.brought) return {encode(x), {}};
     if (p.odd_rows) {
       // So many planes are one row.
       y = planes(args.y.data, channels[1] / p.residues, 1, int64_t{p.residues} * p.y_h * p.y_w);
     } else {
       y = planes(args.y.data, channels[1], p.y_h, p.y_w);
       y.count[2] = p.patch_lines;
-      y.step[2] = y_step;
+      y.step[2] = p.line_step;
     }
     // Channels lie between the lines of a patch.
     std::swap(y.extent[1], y.extent[2]);

@@ -1,6 +1,6 @@
 // What a block of hopper's fetched grad_weight works on, and its K tiles on their way to shared memory: one warp asks the
-// copy engine and lists where pixels stand; three others turn or split x, clear what lies beside odd rows, and ask for
-// these where they are many.
+// copy engine and lists where pixels stand; three others turn, shift or split x, clear what lies beside odd rows, and ask
+// for these where they are many, or bring them.
 #pragma once
 
 #include "cuda/device/async_copy.cuh"
@@ -96,6 +96,23 @@ __device__ __forceinline__ uint32_t helped_barrier(const StageRing& ring) {
   return ring.barriers + kHelpedAt + ring.index * 8;
 }
 
+// The element of dY that a brought patch starts with, which may lie before dY.
+__device__ __forceinline__ int first_brought(const FetchedWeightParams& p,
+                                             const FetchedWeightScope& at, const KTile& start) {
+  const int channel =
+      (start.n * p.groups + at.group) * p.columns + at.column_block * p.y_blocks * kPlaneChannels;
+  return (channel * p.y_h + patch_line(p, at, start)) * p.y_w + patch_column(p, at, start);
+}
+// In bytes, how far into 16 of them.
+__device__ __forceinline__ uint32_t brought_lead(const FetchedWeightParams& p, int first) {
+  return first * p.element_bytes & 15;
+}
+
+// The pixel of a plane of x that a tile starts with.
+__device__ __forceinline__ int plane_pixel(const FetchedWeightParams& p, const KTile& start) {
+  return start.h * p.x_w + start.w;
+}
+
 // Odd rows: one of the threads that ask does so for its part of a tile's pixels of dY.
 template <int ROW>
 __device__ __forceinline__ void copy_odd_rows(const FetchedWeightParams& p, const CUtensorMap* map,
@@ -106,10 +123,10 @@ __device__ __forceinline__ void copy_odd_rows(const FetchedWeightParams& p, cons
   const int plane = p.y_h * p.y_w, vector = 16 / p.element_bytes;  // where a copy may start
   const int channel =
       (at.group * p.columns + at.column_block * p.y_blocks * kPlaneChannels) >> p.residue_shift;
-  const uint32_t y = ring.stage() + x_bytes(tile) + low_bytes(tile);
+  const uint32_t y = ring.stage() + y_at(tile);
   for (int i = part; i < p.patch_lines * p.residues; i += p.askers) {
     const int l = i >> p.residue_shift, residue = i & (p.residues - 1);
-    const int h = line + l * p.dilation_h;
+    const int h = line + l * p.line_step;
     // A row that is not there: beyond the last plane.
     const int first =
         h >= 0 && h < p.y_h ? residue * plane + h * p.y_w + column : p.residues * plane;
@@ -119,6 +136,20 @@ __device__ __forceinline__ void copy_odd_rows(const FetchedWeightParams& p, cons
                map, ring.full(), first & -vector, channel + block * residue_channels(p), 0,
                start.n);
   }
+}
+
+// Shifted: a K tile's pixels of x, from the last multiple of 16 bytes on.
+template <int ROW>
+__device__ __forceinline__ void copy_shifted(const FetchedWeightParams& p, const CUtensorMap* map,
+                                             const FetchedWeightScope& at, const StageRing& ring,
+                                             const KTile& start) {
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  const int plane = p.x_h * p.x_w, vector = 16 / p.element_bytes;
+  const int channel = (at.group * p.rows + at.row_block * tile.width) >> p.x_residue_shift;
+  const int rows = tile.width >> p.x_residue_shift;
+  for (int residue = 0; residue < p.x_residues; ++residue)
+    copy_box(ring.stage() + shifted_at(p, tile) + residue * rows * kShiftedRow, map, ring.full(),
+             (residue * plane + plane_pixel(p, start)) & -vector, channel, 0, start.n);
 }
 
 // All of a block's K tiles, by one warp.
@@ -135,23 +166,25 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
   KTile start(p, at.begin);
   for (int k = at.begin; k < at.end; ++k, ring.advance(), start.advance(p)) {
     const int line = patch_line(p, at, start), column = patch_column(p, at, start);
-    const int lead = tile.channels_last || p.odd_rows ? 0 : column & (vector - 1);
+    const int lead = tile.channels_last || p.odd_rows || p.brought ? 0 : column & (vector - 1);
+    const uint32_t brought = p.brought ? brought_lead(p, first_brought(p, at, start)) : 0;
     barrier_wait(ring.empty(), ring.parity ^ 1);
     // Parts of rows start at multiples of their length: a stage's table stays.
-    for (int i = lane; i < pixels && (p.runs || k - at.begin < p.stages); i += 32) {
+    const bool anew = p.runs || p.brought || k - at.begin < p.stages;
+    for (int i = lane; i < pixels && anew; i += 32) {
       int h, w;
       start.pixel(p, i, h, w);
       // Beyond the last row of an image, and beyond a row, x is zero: any pixel will do.
       const int on_line = min((h - start.h) * p.row_lines, last_line);
       const int inside = min((w - (p.runs ? 0 : start.w)) * p.stride_w, last_pixel) + lead;
       const uint32_t where[1] = {
-          static_cast<uint32_t>(on_line * p.line_bytes + inside * p.pixel_bytes)};
+          static_cast<uint32_t>(on_line * p.line_bytes + inside * p.pixel_bytes) + brought};
       store_shared<1>(table_of(ring) + i * 4, where);
     }
     if (p.odd_rows && lane < p.patch_lines * p.residues) {
       const int l = lane >> p.residue_shift, residue = lane & (p.residues - 1);
-      const int first = (residue * p.y_h + line + l * p.dilation_h) * p.y_w + column;
-      const bool there = line + l * p.dilation_h >= 0 && line + l * p.dilation_h < p.y_h;
+      const int first = (residue * p.y_h + line + l * p.line_step) * p.y_w + column;
+      const bool there = line + l * p.line_step >= 0 && line + l * p.line_step < p.y_h;
       const uint32_t lead[1] = {
           there ? static_cast<uint32_t>((first & (vector - 1)) * p.element_bytes) : 0};
       store_shared<1>(leads_of(ring) + lane * 4, lead);
@@ -161,12 +194,16 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
       barrier_arrive(ring.full());
     } else {
       barrier_expect(ring.full(), copied_bytes(p, tile));
-      const uint32_t y = ring.stage() + x_bytes(tile) + low_bytes(tile);
-      const int x_w = p.runs ? start.h * p.x_w + start.w : start.w, x_h = p.runs ? 0 : start.h;
+      const uint32_t y = ring.stage() + y_at(tile);
+      const int x_w = p.runs ? plane_pixel(p, start) : start.w, x_h = p.runs ? 0 : start.h;
       if constexpr (!tile.channels_last) {
-        copy_box(ring.stage(), &maps.x, ring.full(), x_w, x_h, x_channel, start.n);
+        if (p.shifted) {
+          copy_shifted<ROW>(p, &maps.x, at, ring, start);
+        } else {
+          copy_box(ring.stage(), &maps.x, ring.full(), x_w, x_h, x_channel, start.n);
+        }
         if (p.odd_rows) copy_odd_rows<ROW>(p, &maps.y, at, ring, start, 0);
-        for (int i = 0; i < p.y_blocks && !p.odd_rows; ++i)
+        for (int i = 0; i < p.y_blocks && !p.odd_rows && !p.brought; ++i)
           copy_box(y + i * p.y_block_bytes, &maps.y, ring.full(), column - lead,
                    y_channel + i * kPlaneChannels, line, start.n);
       } else if (p.whole_squares) {
@@ -185,6 +222,12 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
   }
 }
 
+// What the tensor core cuts off of a number.
+__device__ __forceinline__ uint32_t cut_off(uint32_t word) {
+  return MmaTF32::round(
+      __float_as_uint(__uint_as_float(word) - __uint_as_float(word & 0xffffe000u)));
+}
+
 // What the tensor core cuts off of the numbers of x goes behind them. By all helpers, of whom this is one.
 template <int ROW>
 __device__ __forceinline__ void split_x(uint32_t stage, int helper) {
@@ -194,10 +237,49 @@ __device__ __forceinline__ void split_x(uint32_t stage, int helper) {
     uint32_t word[4];
     load_shared_16(stage + i, word);
 #pragma unroll
-    for (int j = 0; j < 4; ++j)
-      word[j] = MmaTF32::round(
-          __float_as_uint(__uint_as_float(word[j]) - __uint_as_float(word[j] & 0xffffe000u)));
+    for (int j = 0; j < 4; ++j) word[j] = cut_off(word[j]);
     store_shared_16(stage + x_bytes(tile) + i, word);
+  }
+}
+
+// Pixels of x to where they belong, from a row of each channel that starts with something else; beyond the plane, or the
+// row, zeros. A lane takes a word, a warp every eighth channel: these start, and end, at the same place of 16 bytes. In
+// strict fp32 what the tensor core cuts off goes behind them too.
+template <int ROW>
+__device__ __forceinline__ void shift_x(const FetchedWeightParams& p, uint32_t stage,
+                                        const KTile& start, int helper) {
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  constexpr int kParts = 2, kRows = tile.width / (8 * kParts);  // of eight channels each
+  constexpr int kAtOnce = kRows < 8 ? kRows : 8;
+  const int lane = helper % 32, plane = p.x_h * p.x_w, first = plane_pixel(p, start);
+  const int numbers = 4 / p.element_bytes;  // of a word
+  const int left = (p.runs ? plane - first : p.x_w - start.w) - lane * numbers;
+  const uint32_t there = left >= numbers ? ~0u : left > 0 ? 0xffffu : 0u;
+  const uint32_t from_step = (8 >> p.x_residue_shift) * kShiftedRow;
+  for (int part = helper / 32; part < 8 * kParts; part += kHelpers / 32) {
+    const int channel = part % 8, residue = channel & (p.x_residues - 1);
+    const uint32_t lead = (residue * plane + first) * p.element_bytes & 15;
+    const uint32_t row =
+        residue * (tile.width >> p.x_residue_shift) + (channel >> p.x_residue_shift);
+    uint32_t from = stage + shifted_at(p, tile) + row * kShiftedRow + lane * 4 + (lead & ~3u) +
+                    part / 8 * kRows * from_step;
+    uint32_t to = stage + (part / 8 * kRows * 8 + channel) * kKRow + (lane * 4 ^ channel << 4);
+    const uint32_t select = lead & 2 ? 0x5432 : 0x3210;
+#pragma unroll 1
+    for (int i = 0; i < kRows; i += kAtOnce) {
+      uint32_t word[kAtOnce][2];
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j, from += from_step) {
+        word[j][0] = load_shared_4(from);
+        word[j][1] = lead & 2 ? load_shared_4(from + 4) : 0;  // a row has 16 bytes more than lanes
+      }
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j, to += 8 * kKRow) {
+        const uint32_t pixels = __byte_perm(word[j][0], word[j][1], select) & there;
+        store_shared_4(to, pixels);
+        if constexpr (tile.strict) store_shared_4(to + x_bytes(tile), cut_off(pixels));
+      }
+    }
   }
 }
 
@@ -214,7 +296,50 @@ __device__ __forceinline__ void turn_square(uint32_t square) {
                     {word[4 * i], word[4 * i + 1], word[4 * i + 2], word[4 * i + 3]});
 }
 
-// Odd rows: zeros for what was brought from beside dY's rows.
+// Brought rows of a K tile, by all helpers: a lane takes 16 bytes of a line, a warp channels that are eight apart, which
+// start at the same place of 16 bytes. Lines that are not there become zeros.
+template <int ROW>
+__device__ __forceinline__ void bring_rows(const FetchedWeightParams& p,
+                                           const FetchedWeightScope& at, const StageRing& ring,
+                                           const KTile& start, int helper) {
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  const int size = p.element_bytes, vector = 16 / size, plane = p.y_h * p.y_w;
+  const int first = first_brought(p, at, start), line = patch_line(p, at, start);
+  const int channels =
+      min(p.y_blocks * kPlaneChannels, p.columns - at.column_block * p.y_blocks * kPlaneChannels);
+  const bool whole = first >= 0 && first + (channels - 1) * plane + p.line_reach <= p.y_elements;
+  const uint32_t y = ring.stage() + y_at(tile) + brought_lead(p, first);
+  const int to_step = 8 * p.channel_bytes, from_step = 8 * plane * size;
+  const char* const source = static_cast<const char*>(p.y);
+#pragma unroll 1
+  for (int piece = helper % 32; piece < p.patch_lines * p.line_pieces; piece += 32) {
+    const int l = piece / p.line_pieces, part = piece - l * p.line_pieces;
+    const int h = line + l * p.line_step, bytes = h >= 0 && h < p.y_h ? 16 : 0;
+    const int on_line = first + l * p.line_step * p.y_w;
+#pragma unroll 1
+    for (int channel = helper / 32; channel < 8; channel += kHelpers / 32) {
+      uint32_t to = (y + l * p.line_bytes + channel * p.channel_bytes & ~15u) + part * 16;
+      const int element = (on_line + channel * plane & -vector) + part * vector;
+      if (whole) {
+        const char* from = source + int64_t{element} * size;
+#pragma unroll 4
+        for (int i = channel; i < channels; i += 8, to += to_step, from += from_step)
+          copy_async_16_part(to, from, bytes);
+      } else {  // some of it is before or behind the tensor
+#pragma unroll 1
+        for (int i = channel, from = element; i < channels;
+             i += 8, to += to_step, from += 8 * plane) {
+          const bool there = from >= 0 && from < p.y_elements && bytes > 0;
+          copy_async_16_part(to, source + (there ? int64_t{from} * size : 0),
+                             there ? min((p.y_elements - from) * size, 16) : 0);
+        }
+      }
+    }
+  }
+  copy_async_arrive(ring.full());
+}
+
+// Zeros for what came from beside dY's rows. A lane takes a channel, a warp every third line.
 template <int ROW>
 __device__ __forceinline__ void clear_beside(const FetchedWeightParams& p,
                                              const FetchedWeightScope& at, const StageRing& ring,
@@ -223,24 +348,30 @@ __device__ __forceinline__ void clear_beside(const FetchedWeightParams& p,
   const int column = patch_column(p, at, start);
   const int before = min(p.span, max(0, -column)), end = min(p.span, max(0, p.y_w - column));
   if (before == 0 && end == p.span) return;
-  for (int i = helper; i < p.y_blocks * p.patch_lines * kPlaneChannels; i += kHelpers) {
-    const int row = i % kPlaneChannels, block_line = i / kPlaneChannels;
-    const int block = block_line / p.patch_lines, line = block_line - block * p.patch_lines;
-    const uint32_t pixels =
-        ring.stage() + x_bytes(tile) + low_bytes(tile) + block * p.y_block_bytes +
-        line * p.line_bytes + row * p.channel_bytes +
-        load_shared_4(leads_of(ring) + (line * p.residues + residue_of(p, row)) * 4);
-    const auto clear = [&](int from, int to) {
-      for (int w = from; w < to; ++w) {
-        if (p.element_bytes == 4) {
-          store_shared<1>(pixels + w * 4, {0});
-        } else {
-          store_shared_2(pixels + w * 2, 0);
+  const int lane = helper % 32;
+  for (int i = helper / 32; i < p.y_blocks * p.patch_lines; i += kHelpers / 32) {
+    const int block = i / p.patch_lines, line = i - block * p.patch_lines;
+    uint32_t pixels = ring.stage() + y_at(tile) + block * p.y_block_bytes + line * p.line_bytes +
+                      lane * p.channel_bytes;
+    if (p.brought) pixels += brought_lead(p, first_brought(p, at, start));
+#pragma unroll
+    for (int row = 0; row < kPlaneChannels; row += 32, pixels += 32 * p.channel_bytes) {
+      const uint32_t lead =
+          p.brought
+              ? 0
+              : load_shared_4(leads_of(ring) + (line * p.residues + residue_of(p, row + lane)) * 4);
+      const auto clear = [&](int from, int to) {
+        for (int w = from; w < to; ++w) {
+          if (p.element_bytes == 4) {
+            store_shared_4(pixels + lead + w * 4, 0);
+          } else {
+            store_shared_2(pixels + lead + w * 2, 0);
+          }
         }
-      }
-    };
-    clear(0, before);
-    clear(end, p.span);
+      };
+      clear(0, before);
+      clear(end, p.span);
+    }
   }
 }
 
@@ -256,11 +387,16 @@ __device__ __forceinline__ void help_tiles(const FetchedWeightParams& p,
   int square = helper / 32;  // of x; they go round
   StageRing asked = ring;
   KTile start(p, at.begin), next = start;
-  const int ahead = p.askers > 1 ? max(p.stages - 2, 1) : 0;
+  const bool brings = p.askers > 1 || p.brought;
+  const int ahead = brings ? p.stages - 2 : 0;
   for (int k = at.begin - ahead; k < at.end; ++k) {
-    if (!tile.channels_last && p.askers > 1 && k + ahead < at.end) {
+    if (!tile.channels_last && brings && k + ahead < at.end) {
       barrier_wait(asked.empty(), asked.parity ^ 1);
-      if (helper % 32 == 0) copy_odd_rows<ROW>(p, &maps.y, at, asked, next, helper / 32 + 1);
+      if (p.brought) {
+        bring_rows<ROW>(p, at, asked, next, helper);
+      } else if (helper % 32 == 0) {
+        copy_odd_rows<ROW>(p, &maps.y, at, asked, next, helper / 32 + 1);
+      }
       __syncwarp();
       asked.advance();
       next.advance(p);
@@ -272,8 +408,12 @@ __device__ __forceinline__ void help_tiles(const FetchedWeightParams& p,
         turn_square(ring.stage() + square * kSquareBytes);
       square -= kSquares;
     } else {
-      if constexpr (tile.strict) split_x<ROW>(ring.stage(), helper);
-      if (p.odd_rows) clear_beside<ROW>(p, at, ring, start, helper);
+      if (p.shifted) {
+        shift_x<ROW>(p, ring.stage(), start, helper);
+      } else if constexpr (tile.strict) {
+        split_x<ROW>(ring.stage(), helper);
+      }
+      if (p.odd_rows || p.brought) clear_beside<ROW>(p, at, ring, start, helper);
     }
     fence_for_wgmma();
     __syncwarp();
