@@ -342,6 +342,55 @@ __device__ __forceinline__ void store_sums(const FetchedWeightParams& p,
   }
 }
 
+// To dW in one piece, a block's taps of which lie side by side: by way of shared memory, so that neighbouring lanes store
+// neighbouring numbers, and a sector is written once by a block, not once a tap. All who multiply.
+constexpr int kFetchedStore = 2;  // named barrier
+template <class T, int ROW>
+__device__ __forceinline__ void store_together(const FetchedWeightParams& p,
+                                               const FetchedWeightScope& at,
+                                               const FetchedSums<ROW>& sum, uint32_t shared) {
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  constexpr int kWarps = consumers(tile) / 32;
+  const int row = together_row(p), of_tap = together_tap(p, tile);
+  const int first_column = at.column_block * p.y_blocks * kPlaneChannels;
+  barrier_among(kFetchedStore, consumers(tile));  // all have read the stages
+#pragma unroll
+  for (int i = 0; i < tile.instructions; ++i) {
+    const FetchedCell cell = fetched_cell<ROW>(p, i);
+    if (!cell_exists<ROW>(p, at, cell)) continue;
+    const int tap = cell.tap_h * p.unit_w + cell.tap_w;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int column = output_column<ROW>(p, at, cell, half) - first_column;
+      const uint32_t to = shared + (tap * of_tap + threadIdx.x % 4 * 2 * row + column) * 4;
+#pragma unroll
+      for (int j = 0; j < tile.width / 8; ++j)
+#pragma unroll
+        for (int e = 0; e < 2; ++e)
+          store_shared_4(to + (8 * j + e) * row * 4, __float_as_uint(sum[i][4 * j + 2 * half + e]));
+    }
+  }
+  barrier_among(kFetchedStore, consumers(tile));
+  const int taps = p.unit_h * p.unit_w, warp = threadIdx.x / 32;
+  const int columns = min(p.y_blocks * kPlaneChannels, p.columns - first_column);
+  const int first_row = at.row_block * tile.width, rows = min(tile.width, p.rows - first_row);
+  const int32_t* const stride = p.weight_stride;
+  for (int number = threadIdx.x % 32; number < columns * taps; number += 32) {
+    const int column = number / taps, tap = number - column * taps;
+    const int tap_h = tap / p.unit_w, tap_w = tap - tap_h * p.unit_w;
+    if (!cell_exists<ROW>(p, at, {tap_h, tap_w, 0})) continue;
+    T* to = static_cast<T*>(p.weight) + int64_t{at.group * p.rows + first_row + warp} * stride[0] +
+            int64_t{first_column + column} * stride[1] + (at.kernel_h + tap_h) * stride[2] +
+            (at.kernel_w + tap_w) * stride[3];
+    uint32_t from = shared + (tap * of_tap + warp * row + column) * 4;
+#pragma unroll 4
+    for (int i = warp; i < rows; i += kWarps, to += kWarps * int64_t{stride[0]}) {
+      store(to, load_shared<float>(from));
+      from += kWarps * row * 4;
+    }
+  }
+}
+
 // Named barrier: all who multiply, the warp that asks and those that help, who agree whether the sums are good.
 constexpr int kFetchedVerdict = 1;
 __device__ __forceinline__ bool fetched_agree(const FetchedWeightParams& p, FetchedWeightTile tile,
@@ -398,6 +447,9 @@ __global__ void __launch_bounds__(threads(kFetchedWeightTiles[ROW]), 1)
                 output_column<ROW>(p, at, cell, half) >= p.columns;
     }
     if (!fetched_agree(p, tile, good)) multiply_tiles_with_care<T, ROW>(p, at, sum, ring);
+    if constexpr (!tile.channels_last) {
+      if (p.together) return store_together<T, ROW>(p, at, sum, ring.stages);
+    }
     store_sums<T, ROW>(p, at, sum);
   }
 #endif

@@ -115,6 +115,7 @@ struct FetchedWeightParams {
   float* partials;  // else [pieces][kh][kw][ci][co]
   int32_t piece_floats;
   int32_t weight_stride[4];
+  int32_t together;  // taps lie side by side in dW, and it is in one piece: see store_together()
   int32_t batch, groups, rows, columns;  // channels of one group: of x, of dY
   int32_t x_h, x_w, y_h, y_w;            // extents
   int32_t stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
@@ -199,8 +200,18 @@ constexpr int kFetchedTablesAt = 16 * kMostFetchedStages, kFetchedStagesAt = 409
 constexpr int kTableBytes = (kMostTilePixels + kMostLeads) * 4;
 constexpr int kHelpedAt = kFetchedTablesAt + kMostFetchedStages * kTableBytes;  // barriers
 static_assert(kHelpedAt + kMostFetchedStages * 8 <= kFetchedStagesAt);
+// Or, at the end, where the stages were: dW of the block, [tap][input channel][output channel], where neither lanes that
+// write nor those that read meet banks.
+CONVT2D_HOST_DEVICE int together_row(const FetchedWeightParams& p) {
+  return p.y_blocks * kPlaneChannels + 4;
+}
+CONVT2D_HOST_DEVICE int together_tap(const FetchedWeightParams& p, FetchedWeightTile tile) {
+  return tile.width * together_row(p) + 8;
+}
 CONVT2D_HOST_DEVICE int fetched_shared_bytes(const FetchedWeightParams& p, FetchedWeightTile tile) {
-  return kFetchedStagesAt + p.stages * stage_bytes(p, tile);
+  const int stages = p.stages * stage_bytes(p, tile);
+  const int sums = p.together ? p.unit_h * p.unit_w * together_tap(p, tile) * 4 : 0;
+  return kFetchedStagesAt + (stages > sums ? stages : sums);
 }
 
 // Whose grad_weight this is.

@@ -17,26 +17,26 @@
 namespace convt2d::cuda::hopper {
 namespace {
 
-// Fitted to 4760 times on the H200 (kernel_bench sweep of bench/layers.json, NCHW in fp16, tf32 and strict fp32, NHWC in
-// tf32; 2026-11-22): 9 % from them, and chosen plans 1.8 % slower than the best that was tried.
-constexpr double kClock = 1700;          // cycles a microsecond
-constexpr double kLaunch = 5.5;          // us
-constexpr double kBlock = 10700;         // cycles, of a block beside its K tiles
-constexpr double kStored = 52;           // a sum of each thread, on its way out
-constexpr double kFetchedHalf = 61;      // a slice of the first operand, 16-bit numbers
-constexpr double kFetchedWord = 39.5;    // or words
-constexpr double kFetchedPixel = 12;     // the same of channels-last
-constexpr double kStrict = 1.107;        // strict fp32, over what its multiplications take
-constexpr double kCopy = 250;            // a copy of odd rows, for who asks
-constexpr double kShift = 13.3;          // a channel of x that is shifted, for three warps
-constexpr double kBring = 40.8;          // 32 pieces of brought rows, the same
-constexpr int kFewCopies = 4;            // of odd rows: one thread asks
-constexpr double kL2Bytes = 38.7;        // a cycle
-constexpr double kRest = 0.14;           // of what is less busy that is not hidden
-constexpr double kMemoryRate = 0.95;     // of the copy rate
-constexpr double kBeside = 0.031;        // of the lesser of work and bytes
-constexpr double kPartialRate = 1.96;    // times the copy rate's time, to write and to add up
-constexpr double kScatteredRate = 0.97;  // the same of dW's numbers, each in a sector of its own
+// Fitted to 4964 times on the H200 (kernel_bench sweep of bench/layers.json, NCHW in fp16, tf32 and strict fp32, NHWC in
+// tf32; 2026-11-23): chosen plans are 1.3 % slower than the best that was tried.
+constexpr double kClock = 1700;           // cycles a microsecond
+constexpr double kLaunch = 2.97;          // us
+constexpr double kBlock = 17300;          // cycles, of a block beside its K tiles
+constexpr double kStored = 39;            // a sum of each thread, on its way out
+constexpr double kFetchedHalf = 55.8;     // a slice of the first operand, 16-bit numbers
+constexpr double kFetchedWord = 21.8;     // or words
+constexpr double kFetchedPixel = 3.44;    // the same of channels-last
+constexpr double kStrict = 1.12;          // strict fp32, over what its multiplications take
+constexpr double kCopy = 223;             // a copy of odd rows, for who asks
+constexpr double kShift = 13.3;           // a channel of x that is shifted, for three warps
+constexpr double kBring = 40.8;           // 32 pieces of brought rows, the same
+constexpr int kFewCopies = 4;             // of odd rows: one thread asks
+constexpr double kL2Bytes = 37.5;         // a cycle
+constexpr double kRest = 0.14;            // of what is less busy that is not hidden
+constexpr double kMemoryRate = 2.01;      // of the copy rate
+constexpr double kBeside = 0.0147;        // of the lesser of work and bytes
+constexpr double kPartialRate = 1.96;     // times the copy rate's time, to write and to add up
+constexpr double kScatteredRate = 0.499;  // the same of dW's numbers, each in a sector of its own
 
 struct Choice {
   int row;                       // of kFetchedWeightTiles
@@ -195,8 +195,13 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
   const double busy_us =
       std::ceil(blocks / device.sm_count) * (kBlock + stored + tiles * cycles) / kClock;
   const double partial = static_cast<double>(partial_bytes(problem, p.split));
+  // A block's taps that lie side by side are stored together, unless channels lie there.
   const bool apart = p.split == 1 && problem.w_layout != Layout::nhwc;
-  const double scattered = apart ? 32 * weight_bytes(problem) / 4.0 : 0;
+  const int side_by_side = tile.channels_last ? 1
+                           : p.unit_w == p.kernel_w
+                               ? std::min(p.unit_w * p.unit_h, 32 / p.element_bytes)
+                               : p.unit_w;
+  const double scattered = apart ? 32 * weight_bytes(problem) / 4.0 / side_by_side : 0;
   const double memory_us =
       (read_bytes(problem) + partial) / (kMemoryRate * device.copy_bytes_per_us);
   return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us) +
@@ -316,6 +321,8 @@ FetchedWeightParams fetched_weight_params(const Problem& problem, const Plan& pl
   shape(problem, choice_of(plan), p);
   p.weight = args.w.data;
   p.y = args.y.data;
+  p.together = p.split == 1 && problem.w_layout == Layout::nchw &&
+               !kFetchedWeightTiles[plan.row].channels_last;
   p.partials = p.split > 1 ? static_cast<float*>(args.workspace) : nullptr;
   for (int i = 0; i < 4; ++i) p.weight_stride[i] = static_cast<int32_t>(args.w.stride[i]);
   return p;
