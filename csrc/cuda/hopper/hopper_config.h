@@ -16,7 +16,8 @@
 //             copied             [pixel of a plane][slice][32 B]
 //             flat               [64 pixels][K][128 B]
 //             fetched            [run of pixels][channel][512 B]: K is channels x taps, in the order of the weights
-//             fetched, bordered  [image][row][channel that the chunk touches][pixel]: the same, found by a table
+//             fetched, bordered  [image][row][channel that the chunk touches][pixel]: the same, found by a table. Few
+//                                channels (one_chunk) are one patch, and all taps of them one chunk
 //   weights   by threads         [slice][product][half][row][16 B]
 //             copied             [product][row][slice][32 B], or [product][block of columns][K][32 to 128 B]
 //
@@ -52,7 +53,9 @@ constexpr int kChannelRows = 64;  // channels a tile of channel rows has
 constexpr int kMaxStages = 8;
 constexpr int kMaxShares = 4;
 constexpr int kMaxKernelTaps = 64;  // of turned kernels and runs
-constexpr int kMaxMaskedTaps = 32;  // a bit each
+constexpr int kMaxMasked = 32;      // rows and columns of a kernel, a bit each
+constexpr int kFewChannels = 4;     // which are one chunk of K, of so many slices at most
+constexpr int kMostSlices = 32;
 
 // How a block is divided. Sums of a consumer thread: width / 2 x operands x slots.
 struct TileRow {
@@ -233,6 +236,13 @@ struct GatherParams {
   // The pieces of a row, and of a patch, that threads bring; 0: the copy engine brings whole rows.
   int32_t row_pieces, brought_pieces;
   int32_t reach;  // elements from the first of a patch to beyond its last piece
+  int32_t source_planes, row_elements;  // planes of an image, elements of a row of one
+  int32_t pixel_channels;               // that lie side by side there: 1 in NCHW
+  // Fetched rows of few channels: all of K is one chunk, whose weights threads bring. A row of a kernel has so many
+  // numbers of K, the kernel in a plane so many; without weights are those before the first tap, and one behind the
+  // last if need be, which make two numbers of 16 bits a word that is fetched as it lies.
+  int32_t one_chunk, in_words;
+  int32_t row_numbers, row_lead, plane_numbers;
   uint32_t window_magic, row_pieces_magic, taps_magic;
   int32_t depth;  // K of all chunks: channels, or of fetched pixels their taps too
   int32_t element_bytes;
@@ -247,7 +257,8 @@ struct GatherParams {
   int32_t load_h, load_w;      // pixels to load for one image: all planes' rows, units of a row
   int32_t copied_w;            // copied rows: pixels, an odd number of 16 bytes
   uint32_t plane_h_magic, plane_w_magic, load_h_magic, load_w_magic, planes_h_magic, planes_w_magic;
-  int32_t slice_shift, chunks;           // log2 of the slices of a chunk; chunks of K
+  int32_t slices, chunks;                // of a chunk; chunks of K
+  int32_t slice_shift;                   // log2 of the slices, unless one_chunk
   int32_t source_stages, weight_stages;  // buffers, an even number; 0 weight stages: all stay
   int32_t part_products, parts;  // products whose weights a stage holds; such parts of a chunk
   // Blocks that share one combination of (group, column tile, phases); phases have numbers of their own, in the order
@@ -296,7 +307,7 @@ inline int64_t blocks_of(const GatherParams& p) {
 }
 
 // Bytes of K that a chunk has, in the elements of shared memory.
-CONVT2D_HOST_DEVICE int chunk_bytes(const GatherParams& p) { return kSliceBytes << p.slice_shift; }
+CONVT2D_HOST_DEVICE int chunk_bytes(const GatherParams& p) { return kSliceBytes * p.slices; }
 constexpr int kFlatPixels = 64;  // of a box
 // Fetched pixels: [box][channel][512 B], the tile's rows of the source one after the other.
 constexpr int kFetchedRow = 512;                                 // bytes
@@ -397,9 +408,9 @@ CONVT2D_HOST_DEVICE SharedMap shared_map(const GatherParams& p, TileRow tile) {
   at += straight(tile) ? (p.planes_apart + 1) * 4 : 0;
   at = (at + 15) / 16 * 16;
   map.offsets = at;
-  at += tile.bordered
-            ? p.period * (chunk_bytes(p) / p.element_bytes) * 4 * (p.brought_pieces ? 2 : 1)
-            : 0;
+  at += tile.bordered ? p.period * (chunk_bytes(p) / p.element_bytes) * 4 *
+                            (1 + (p.brought_pieces > 0) + p.one_chunk)
+                      : 0;
   map.kernel = at;
   at += p.kernel_taps * 4;
   at = (at + 15) / 16 * 16;

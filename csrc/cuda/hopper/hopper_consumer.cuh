@@ -30,7 +30,11 @@ template <class M, int ROW>
 __device__ __forceinline__ void bring_resident_weights(const GatherParams& p,
                                                        const TensorMaps& maps, const Known& known) {
   if (p.weight_stages) return;
-  bring_all_weights<M, ROW>(p, known.at, maps, known.places, known.map.weight_stage);
+  if (kTiles[ROW].bordered && p.one_chunk) {
+    gather_weights<M, ROW>(p, known.at, known.places, known.map);
+  } else {
+    bring_all_weights<M, ROW>(p, known.at, maps, known.places, known.map.weight_stage);
+  }
   fence_for_wgmma();
   barrier_among(kAllConsumers, consumers(kTiles[ROW]));
 }

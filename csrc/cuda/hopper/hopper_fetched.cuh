@@ -56,7 +56,7 @@ __device__ __forceinline__ void find_rows(const GatherParams& p, const int* posi
       const int n = position < 0 ? 0 : position >> 20, h = position < 0 ? 0 : position >> 10 & 1023,
                 w = position < 0 ? 0 : position & 1023;
       pixel[o][row] = n * p.image_pitch + h * p.h.source_step * p.row_pitch +
-                      w * p.w.source_step * int(sizeof(typename M::Element));
+                      w * p.w.source_step * p.pixel_channels * int(sizeof(typename M::Element));
     }
 }
 
@@ -96,18 +96,18 @@ struct PixelFetcher {
   }
 };
 
-// Which taps of a position read a pixel of the source, a bit each. `y`, `x`: what tap (0, 0) reads.
+// Which rows and columns of taps of a position read a pixel of the source, a bit each. `y`, `x`: what tap (0, 0) reads.
 __device__ __forceinline__ uint32_t taps_there(const GatherParams& p, const Scope& at, int y,
                                                int x) {
   const AxisGroup &gh = p.h.group[at.group_h], &gw = p.w.group[at.group_w];
-  uint32_t columns = 0, there = 0;
+  uint32_t there = 0;
   for (int j = gw.count - 1; j >= 0; --j) {
     const int from = x + p.w.step[gw.first + j].offset - at.low_w;
-    columns = columns << 1 | (from >= 0 && from < p.w.source_extent);
+    there = there << 1 | (from >= 0 && from < p.w.source_extent);
   }
   for (int i = gh.count - 1; i >= 0; --i) {
     const int from = y + p.h.step[gh.first + i].offset - at.low_h;
-    there = there << gw.count | (from >= 0 && from < p.h.source_extent ? columns : 0);
+    there = there << 1 | (from >= 0 && from < p.h.source_extent);
   }
   return there;
 }
@@ -123,12 +123,17 @@ struct RowFetcher {
   uint32_t table, offsets, from;  // table: of this lane
   uint32_t offset[2][kNumbers];   // of a slice
   int first, chunk;               // first: pixel in memory of the tile's channel 0
-  bool beside = false;            // whether threads brought what is none of the source's rows
+  enum {
+    kNumbersApart,
+    kInWords,
+    kBeside
+  } how;  // kBeside: threads brought what is none of the source's rows
 
   __device__ __forceinline__ RowFetcher(const GatherParams& p, const Known& known,
                                         const int* positions)
       : table(shared_address(known.places.base + known.map.offsets) +
-              (threadIdx.x & 3) * 2 * kNumbers * 4) {
+              (threadIdx.x & 3) * 2 * kNumbers * 4),
+        how(p.in_words ? kInWords : kNumbersApart) {
     find_rows<M, ROW>(p, positions, pixel);
   }
   __device__ __forceinline__ void start_tile(const GatherParams& p, const Known& known,
@@ -139,8 +144,11 @@ struct RowFetcher {
     offsets = table;
     if (!p.brought_pieces) return;
     const int y = origin.h * p.h.source_step + at.low_h, x = origin.w * p.w.source_step + at.low_w;
-    beside = y < 0 || x < 0 || y + p.load_h > p.h.source_extent || x + p.load_w > p.w.source_extent;
-    if (!beside) return;
+    how = y < 0 || x < 0 || y + p.load_h > p.h.source_extent ||
+                  x * p.pixel_channels + p.load_w > p.row_elements
+              ? kBeside
+              : kNumbersApart;
+    if (how != kBeside) return;
 #pragma unroll
     for (int o = 0; o < kOperands; ++o)
 #pragma unroll
@@ -155,9 +163,9 @@ struct RowFetcher {
   __device__ __forceinline__ void start_chunk(const GatherParams& p, uint32_t patch) {
     const int depth = chunk_bytes(p) / int(sizeof(T));
     // Rows that the copy engine brings start anew with every channel.
-    const int start = p.brought_pieces ? first + first_channel<T>(p, chunk) * p.h.source_extent *
-                                                     p.w.source_extent
-                                       : first;
+    const int start = p.brought_pieces
+                          ? first + first_channel<T>(p, chunk) * p.h.source_extent * p.row_elements
+                          : first;
     from = patch + (start & (kPiece - 1)) * int(sizeof(T));
     if (offsets == table + p.period * depth * 4) offsets = table;  // the chunk before went through
     ++chunk;
@@ -182,14 +190,18 @@ struct RowFetcher {
       for (int i = 0; i < 2 * kNumbers; ++i) offset[i / kNumbers][i % kNumbers] += from;
       offsets += M::kRow * 4;
     }
-    if (beside) {
+    if (how == kNumbersApart) {
+      fetch_words<TURN>(word, [](int, int, int) { return true; });
+    } else if (kNumbers == 2 && how == kInWords) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        word[i] = load_shared_4(pixel[operand_of<ROW>(TURN)][i % 2] + offset[i / 2][0]);
+    } else {
       uint32_t tap[2][kNumbers];
       load_entries(offsets + (p.period * chunk_bytes(p) / int(sizeof(T)) - M::kRow) * 4, tap);
       fetch_words<TURN>(word, [&](int row, int half, int number) {
-        return (there[operand_of<ROW>(TURN)][row] >> tap[half][number] & 1) != 0;
+        return (tap[half][number] & ~there[operand_of<ROW>(TURN)][row]) == 0;
       });
-    } else {
-      fetch_words<TURN>(word, [](int, int, int) { return true; });
     }
     // Threads that brought them rounded nothing on its way.
     if constexpr (sizeof(T) == 4) {
@@ -230,8 +242,11 @@ __device__ __forceinline__ void consume_fetched(const GatherParams& p, const Ten
   const Scope& at = known.at;
   const Loop loop = known.loop;
   const int tiles = p.tiles_n * p.tiles_h * p.tiles_w;
-  const int pairs = (1 << p.slice_shift) / slices_fetched(tile);  // of instructions, in a chunk
-  const uint64_t weight_layout = swizzled_layout(chunk_bytes(p), kGroup * chunk_bytes(p));
+  const int pairs = p.slices / slices_fetched(tile);  // of instructions, in a chunk
+  const uint64_t weight_layout =
+      tile.bordered && p.one_chunk
+          ? operand_layout(weight_rows(tile) * kHalfBytes, kGroup * kHalfBytes)
+          : swizzled_layout(chunk_bytes(p), kGroup * chunk_bytes(p));
   const uint32_t weight_step = p.weight_slice >> 4;
   const uint32_t full_source = loop.barriers, empty_source = full_source + kMaxStages * 8,
                  full_weight = empty_source + kMaxStages * 8,

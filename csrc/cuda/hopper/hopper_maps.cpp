@@ -39,8 +39,7 @@ TensorBox source_box(const GatherParams& p) {
 
 // A box is the rows of a patch, one chunk of its channels; as many pixels of each as fill 16 bytes.
 TensorBox rows_box(const GatherParams& p, int32_t channels_of_chunk) {
-  const int64_t channels = source_channels(p), row = p.w.source_extent,
-                image = row * p.h.source_extent;
+  const int64_t channels = p.source_planes, row = p.row_elements, image = row * p.h.source_extent;
   TensorBox box = box_of(p.source, p.element_bytes,
                          {Axis{row, 1, p.copied_w, 1},
                           {channels, image, channels_of_chunk, 1},

@@ -89,13 +89,13 @@ double copied_fill(double rows, double bytes, int stages) {
 }
 
 Load source_load(const GatherParams& p, bool half) {
-  const double slices = 1 << p.slice_shift, units = source_units(p);
+  const double slices = p.slices, units = source_units(p);
   if (p.source_mode >= kTurned) return {std::ceil(units / 4) * 64 * slices, 8, kTurnedHalf};
   return {units * slices * (half && p.source_mode != kVectors ? 2 : 1), 6, kParcel};
 }
 
 Load weight_load(const GatherParams& p, TileRow tile, bool half) {
-  const double slices = 1 << p.slice_shift;
+  const double slices = p.slices;
   if (p.weight_mode < kTurnedKernels)
     return {p.part_products * weight_rows(tile) * slices * (half ? 2 : 1), tile.copied ? 4.0 : 6.0,
             kParcel * kWeights};
@@ -142,8 +142,9 @@ double brought_fill(const GatherParams& p) {
 }
 // Multiplying with them: consumers round TF32, and leave out what lies beside the source.
 double brought_multiply(const GatherParams& p, bool half) {
-  const double inside = share_inside(p.h, p.tile_h, p.tiles_h, p.load_h) *
-                        share_inside(p.w, p.tile_w, p.tiles_w, p.load_w);
+  const double inside =
+      share_inside(p.h, p.tile_h, p.tiles_h, p.load_h) *
+      share_inside(p.w, p.tile_w, p.tiles_w, ceil_div(p.load_w, p.pixel_channels));
   return (half ? 1 : kBroughtRounded) * (inside + (1 - inside) * kBroughtMasked);
 }
 
@@ -156,7 +157,7 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
   const bool forward = problem.direction == Direction::fwd;
   const double size = element_size(problem.dtype);
   const bool half = size == 2;
-  const double slices = 1 << p.slice_shift, k_slices = p.chunks * slices;
+  const double slices = p.slices, k_slices = p.chunks * slices;
 
   // Buffers of the source and of the weights that a chunk fills.
   const double pieces = std::min(products, double(p.planes_apart));
@@ -447,6 +448,7 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
   for (int row = kTileCount - 1; row >= 0; --row) {
     const TileRow tile = kTiles[row];
     const int64_t phases_w = phases_of(problem, problem.w);
+    const bool few = tile.bordered && !forward && problem.group_out() <= kFewChannels;
     if (tile.strict != strict) continue;
     if (tile.channel_rows && columns <= 32) continue;
     if (staged(tile) &&
@@ -456,25 +458,27 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
     for (const auto& [stack_h, stack_w] : stacks(problem, tile)) {
       // Columns that would be less than half used are left to a smaller tile.
       const int64_t used = columns * stack_h * stack_w;
-      if (!tile.channel_rows && tile.width > 8 && used * 2 <= tile.width) continue;
+      if (!tile.channel_rows && tile.width > (few ? 64 : 8) && used * 2 <= tile.width) continue;
       if (!tile.channel_rows && tile.width / (stack_h * stack_w) < std::min<int64_t>(columns, 8))
         continue;
       for (GatherChoice choice : best_shapes(problem, device, row, stack_h, stack_w, reason)) {
         GatherParams params;
         gather_shape(problem, choice, params);
         for (int shift = 0; shift <= 2; ++shift) {
-          if (shift > 0 && params.depth <= slice << (shift - 1)) break;
-          if (tile.fetched &&
+          if (shift > 0 && (params.one_chunk || params.depth <= slice << (shift - 1))) break;
+          if (tile.fetched && !params.one_chunk &&
               (1 << shift < slices_fetched(tile) || !chunks_in_groups(params, slice << shift)))
             continue;
           choice.slice_shift = shift;
-          params.chunks =
-              static_cast<int32_t>(ceil_div(params.depth, static_cast<int64_t>(slice) << shift));
+          if (!params.one_chunk)
+            params.chunks =
+                static_cast<int32_t>(ceil_div(params.depth, static_cast<int64_t>(slice) << shift));
           // All weights, or parts of a chunk's; then as many patches as there is room for.
           const int products =
               std::max(1, params.planes_apart > 1 ? params.plane_products : params.max_products);
           for (int part :
                {0, products, (products + 1) / 2, (products + 3) / 4, (products + 7) / 8}) {
+            if (part > 0 && params.one_chunk) break;
             // Where the copy engine can bring them, threads bring none but those that stay.
             if (part > 0 && tile.copied && !tile.columns_copied && columns_copied) break;
             for (int weight_stages : {2, 4}) {
@@ -500,7 +504,8 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
               set_buffers(choice, params);
               if (shared_map(params, tile).total > device.smem_optin) continue;
               columns_copied |= tile.columns_copied;
-              GatherCandidate candidate{choice, {}, predict(problem, device, params, tile)};
+              GatherCandidate candidate{
+                  choice, {}, predict(problem, device, params, tile), params.slices};
               std::copy(std::begin(params.walkers), std::end(params.walkers), candidate.walkers);
               found.push_back(candidate);
             }
@@ -535,8 +540,8 @@ Plan plan_of(const GatherCandidate& candidate) {
                  " columns (" + std::to_string(c.stack_h * c.stack_w) + " phases)") +
       ", tile " + std::to_string(c.tile_n) + "x" + std::to_string(c.tile_h) + "x" +
       std::to_string(c.tile_w) + (c.operand_columns ? " in columns" : " in runs") + ", K " +
-      std::to_string(kSliceBytes << c.slice_shift) + " bytes x " + std::to_string(c.source_stages) +
-      " stages, " +
+      std::to_string(kSliceBytes * candidate.slices) + " bytes x " +
+      std::to_string(c.source_stages) + " stages, " +
       (tile.turned ? "copied and turned, "
        : tile.flat ? "copied as it lies, "
        : tile.fetched

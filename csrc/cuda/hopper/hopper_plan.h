@@ -12,6 +12,7 @@ struct GatherCandidate {
   GatherChoice choice;
   int32_t walkers[kMaxShares];  // of GatherParams
   double predicted_us;
+  int32_t slices;  // of a chunk
 };
 
 // Every tile that fits, in no order. `reason` says why there is none.

@@ -202,24 +202,41 @@ __device__ __forceinline__ void build_products(const GatherParams& p, const Scop
   }
 }
 
+// Fetched rows whose weights threads bring: behind the other tables, where in memory that of each number of K is seen
+// from the first of its channel, in elements; or -1.
+__device__ __forceinline__ int* weights_of_numbers(const GatherParams& p, int* offsets) {
+  return offsets + p.period * (chunk_bytes(p) / p.element_bytes) * (1 + (p.brought_pieces > 0));
+}
+
 // Fetched rows: for each number of K, from the first of a chunk until they come again, where it stands in a patch,
 // seen from the pixel that tap (0, 0) of a position reads. Bytes; of a slice, what a lane needs comes together. Behind
-// them the taps, if threads bring rows.
+// them the rows and columns of their taps, a bit each, if threads bring rows.
 __device__ __forceinline__ void build_offsets(const GatherParams& p, const Scope& at, TileRow tile,
                                               int* offsets) {
   const AxisGroup &gh = p.h.group[at.group_h], &gw = p.w.group[at.group_w];
   const int depth = chunk_bytes(p) / p.element_bytes, numbers = 4 / p.element_bytes;
-  int* const taps = offsets + p.period * depth;
+  int *const taps = offsets + p.period * depth, *const weights = weights_of_numbers(p, offsets);
   for (int i = threadIdx.x; i < p.period * depth; i += threads(tile)) {
     const int k = i % (8 * numbers), word = k / numbers;  // of a slice, half of which is four words
     const int to = i - k + (word % 4 * 2 + word / 4) * numbers + k % numbers;
-    const int channel = i / p.taps, tap = i - channel * p.taps;
-    const int tap_h = tap / gw.count, tap_w = tap - tap_h * gw.count;
+    // What fills up the last slice fetches what the first number does.
+    const int number = p.chunks == 1 && i >= p.depth ? 0 : i;
+    const int plane = number / p.plane_numbers, of_plane = number - plane * p.plane_numbers;
+    const int tap_h = of_plane / p.row_numbers,
+              of_row = of_plane - tap_h * p.row_numbers - p.row_lead;
+    // Numbers beside the taps of a row stand beside their pixels.
+    const int tap_w = min(max(of_row / p.pixel_channels, 0), gw.count - 1),
+              channel = of_row - tap_w * p.pixel_channels;
     const int row = p.h.step[gh.first + tap_h].offset - at.low_h,
               pixel = p.w.step[gw.first + tap_w].offset - at.low_w;
-    const int first = i / depth * depth / p.taps;  // channel of this chunk
-    offsets[to] = row * p.row_pitch + (channel - first) * p.channel_pitch + pixel * p.element_bytes;
-    if (p.brought_pieces) taps[to] = tap;
+    const int first = i / depth * depth / p.plane_numbers;  // plane of this chunk
+    offsets[to] = row * p.row_pitch + (plane - first) * p.channel_pitch +
+                  (pixel * p.pixel_channels + channel) * p.element_bytes;
+    if (p.brought_pieces) taps[to] = 1 << tap_h | 1 << (gh.count + tap_w);
+    if (!p.one_chunk) continue;
+    const bool weighs = i < p.depth && channel >= 0 && channel < p.pixel_channels;
+    weights[i] =
+        weighs ? (plane + channel) * p.weight_reduce + tap_h * p.weight_h + tap_w * p.weight_w : -1;
   }
 }
 
@@ -233,8 +250,8 @@ __device__ __forceinline__ int fetched_pixel(const GatherParams& p, const Scope&
                                              int chunk) {
   const int channel = at.group * p.reduce + first_channel<T>(p, chunk);
   const int row =
-      (o.n * p.groups * p.reduce + channel) * p.h.source_extent + o.h * p.h.source_step + at.low_h;
-  return row * p.w.source_extent + o.w * p.w.source_step + at.low_w;
+      (o.n * p.source_planes + channel) * p.h.source_extent + o.h * p.h.source_step + at.low_h;
+  return row * p.row_elements + (o.w * p.w.source_step + at.low_w) * p.pixel_channels;
 }
 
 // All that a source has.
@@ -250,8 +267,8 @@ __device__ __forceinline__ void build_pieces(const GatherParams& p, TileRow tile
     const int line = divide(i, p.row_pieces_magic), first = (i - line * p.row_pieces) * length;
     const int line_row = divide(line, p.window_magic), channel = line - line_row * p.window;
     const int image = divide(line_row, p.load_h_magic), row = line_row - image * p.load_h;
-    const int plane = (image * p.groups * p.reduce + channel) * p.h.source_extent;
-    pieces[i] = make_int2((plane + row) * p.w.source_extent + first,
+    const int plane = (image * p.source_planes + channel) * p.h.source_extent;
+    pieces[i] = make_int2((plane + row) * p.row_elements + first,
                           image * p.image_pitch + row * p.row_pitch + channel * p.channel_pitch +
                               first * p.element_bytes);
   }

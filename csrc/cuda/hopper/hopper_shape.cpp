@@ -13,6 +13,8 @@ namespace {
 constexpr int64_t kMostParcels = 60000;  // of a chunk: divide() takes 16-bit numbers
 constexpr int kLongestChunk = 8;         // times 16 bytes of K
 
+int32_t round_up(int number, int whole) { return (number + whole - 1) / whole * whole; }
+
 // Planes of an axis and the extent of one: `span` is the farthest source offset from the nearest.
 struct Planes {
   int count, extent;
@@ -38,10 +40,10 @@ int most_of_a_residue(const AxisTable& axis, const AxisGroup& group) {
 // How many elements before the first column of a patch its vectors start, at most, if they start on
 // multiples of `piece`.
 int lead_of(const GatherParams& p, int piece) {
-  if (p.tile_w * p.w.source_step % piece != 0 && p.tiles_w > 1) return piece - 1;
+  if (p.tile_w * p.w.source_step * p.pixel_channels % piece != 0 && p.tiles_w > 1) return piece - 1;
   int lead = 0;
   for (int i = 0; i < p.w.groups; ++i)
-    lead = std::max(lead, ((p.w.group[i].offset_low % piece) + piece) % piece);
+    lead = std::max(lead, (p.w.group[i].offset_low * p.pixel_channels % piece + piece) % piece);
   return lead;
 }
 
@@ -103,6 +105,38 @@ bool taps_in_order(const AxisTable& axis, int64_t kernel) {
     in_order = axis.step[only.first + i].rank[0] == i;
   return in_order;
 }
+// Slices of K where that is one chunk, as many as a tile fetches at once.
+int32_t slices_of_all(const GatherParams& p, TileRow tile) {
+  const int32_t numbers = kSliceBytes / p.element_bytes;
+  return round_up((p.depth + numbers - 1) / numbers, slices_fetched(tile));
+}
+
+// How the numbers of K lie in what is fetched, and whether they are few enough to be one chunk.
+void set_numbers(const Problem& problem, TileRow tile, GatherParams& p) {
+  const bool bordered = tile.bordered && problem.direction == Direction::grad_input,
+             side_by_side = problem.y_layout == Layout::nhwc && problem.groups == 1;
+  p.pixel_channels = bordered && side_by_side && p.reduce <= kFewChannels ? p.reduce : 1;
+  p.source_planes = p.groups * p.reduce / p.pixel_channels;
+  p.row_elements = p.w.source_extent * p.pixel_channels;
+  const int32_t row = static_cast<int32_t>(problem.w.kernel) * p.pixel_channels;
+  const auto set_rows = [&](int32_t lead, int32_t numbers) {
+    p.row_lead = lead;
+    p.row_numbers = numbers;
+    p.plane_numbers = static_cast<int32_t>(problem.h.kernel) * numbers;
+    p.depth = p.reduce / p.pixel_channels * p.plane_numbers;
+  };
+  set_rows(0, row);
+  if (!bordered || p.reduce > kFewChannels || !(problem.y_layout == Layout::nchw || side_by_side))
+    return;
+  // Words start where 4 bytes do, at every position and row.
+  p.in_words = p.element_bytes == 2 && p.row_elements % 8 == 0 && problem.w.dilation == 1 &&
+               p.w.source_step * p.pixel_channels % 2 == 0;
+  const int32_t lead = p.in_words && p.w.group[0].offset_low * p.pixel_channels % 2 != 0;
+  if (p.in_words) set_rows(lead, round_up(lead + row, 2));
+  p.one_chunk = slices_of_all(p, tile) <= kMostSlices;
+  if (!p.one_chunk) p.in_words = 0, set_rows(0, row);
+}
+
 // Whether each source element is one tap of one position.
 bool kernel_is_stride(const AxisTable& axis, int64_t kernel) {
   const AxisGroup& only = axis.group[0];
@@ -113,18 +147,19 @@ bool kernel_is_stride(const AxisTable& axis, int64_t kernel) {
 // Why consumers cannot fetch pixels, or an empty string.
 std::string fetched_shape(const Problem& problem, const GatherChoice& choice, const GatherParams& p,
                           TileRow tile, int slice, int vector) {
-  if (!(problem.direction == Direction::grad_input && problem.x_layout == Layout::nchw &&
-        problem.w_layout == Layout::nchw && problem.y_layout == Layout::nchw))
-    return "pixels are fetched in NCHW grad_input";
+  const bool nchw = problem.x_layout == Layout::nchw && problem.w_layout == Layout::nchw &&
+                    problem.y_layout == Layout::nchw;
+  if (problem.direction != Direction::grad_input || !(nchw || p.one_chunk))
+    return "pixels are fetched in NCHW grad_input, or of few channels";
   if (!taps_in_order(p.h, problem.h.kernel) || !taps_in_order(p.w, problem.w.kernel))
     return "taps are not in the order of the pixels they read";
-  if (p.depth % vector != 0 || !chunks_in_groups(p, slice * slices_fetched(tile)))
+  if (!p.one_chunk && (p.depth % vector != 0 || !chunks_in_groups(p, slice * slices_fetched(tile))))
     return "weights are not whole vectors, or chunks reach beyond their group";
   if (choice.operand_columns != 0 || (p.tile_n != 1 && !tile.bordered))
     return "a tile is not rows of an image";
   if (tile.bordered) {
     if (p.depth > kMostParcels) return "K is too long for a table of its channels";
-    if (problem.w.out % vector != 0 && p.taps > kMaxMaskedTaps)
+    if (p.row_elements % vector != 0 && problem.h.kernel + problem.w.kernel > kMaxMasked)
       return "too many taps to tell which of them read beside odd rows";
     return {};
   }
@@ -151,7 +186,7 @@ WeightMode whole_weight_mode(const Problem& problem, TileRow tile, const GatherP
   };
   const bool half = element_size(problem.dtype) == 2;
   if (p.source_mode == kFlat) return kColumnsCopied;
-  if (tile.fetched) return kWeightCopied;
+  if (tile.fetched) return p.one_chunk ? kElements : kWeightCopied;
   if (p.source_mode == kVectors || p.source_mode == kCopied) {
     if (problem.w_layout != Layout::nhwc) return kElements;
     if (tile.columns_copied) return kColumnsCopied;
@@ -166,8 +201,6 @@ WeightMode whole_weight_mode(const Problem& problem, TileRow tile, const GatherP
   const bool kernels = even(taps) && taps <= kMaxKernelTaps && (tile.channel_rows || all_tapped(p));
   return kernels ? kTurnedKernels : kElements;
 }
-
-int32_t round_up(int number, int whole) { return (number + whole - 1) / whole * whole; }
 
 void set_pixels(GatherParams& p) {
   const int planes = p.planes_h * p.planes_w;
@@ -193,7 +226,7 @@ void set_patch_bytes(bool strict, GatherParams& p) {
                   : p.source_mode == kFetched ? fetched_boxes(p) * fetched_channels(p) * kFetchedRow
                   : p.source_mode == kFetchedRows
                       ? round_up(fetched_rows_bytes(p) + (p.brought_pieces ? 16 : 0), 128)
-                      : p.source_slice << p.slice_shift;
+                      : p.source_slice * p.slices;
 }
 
 void set_weight_bytes(TileRow tile, GatherParams& p) {
@@ -205,7 +238,7 @@ void set_weight_bytes(TileRow tile, GatherParams& p) {
   p.weight_low = tile.strict ? p.weight_slice : 0;
   p.weight_slice += p.weight_low;
   p.part_bytes =
-      copied(p.weight_mode) ? p.part_products * p.product_bytes : p.weight_slice << p.slice_shift;
+      copied(p.weight_mode) ? p.part_products * p.product_bytes : p.weight_slice * p.slices;
 }
 
 // The least number from `least` on that is `like` but for multiples of 16.
@@ -213,15 +246,16 @@ int32_t alike(int64_t least, int64_t like) {
   return static_cast<int32_t>(least + ((like - least) % 16 + 16) % 16);
 }
 
-// Fetched rows: the channels that a chunk touches, and the chunks after which one starts at the same tap again; and how
+// Fetched rows: the planes that a chunk touches, and the chunks after which one starts at the same tap again; and how
 // they lie in shared memory.
 void set_window(int64_t chunk, GatherParams& p) {
   const int64_t common = std::gcd<int64_t, int64_t>(chunk, p.taps);
-  p.window = static_cast<int32_t>((p.taps - common + chunk - 1) / p.taps + 1);
+  p.window = p.one_chunk ? p.reduce / p.pixel_channels
+                         : static_cast<int32_t>((p.taps - common + chunk - 1) / p.taps + 1);
   p.period = static_cast<int32_t>(std::min<int64_t>(p.taps / common, p.chunks));
   p.window_magic = magic_of(p.window);
-  const int64_t size = p.element_bytes, row = p.w.source_extent * size,
-                plane = row * p.h.source_extent, image = plane * p.groups * p.reduce;
+  const int64_t size = p.element_bytes, row = p.row_elements * size,
+                plane = row * p.h.source_extent, image = plane * p.source_planes;
   const bool whole = p.source_mode != kFetchedRows || row % 16 == 0;
   // Rows start anywhere in their first piece, have a piece more than some of them need, and share none.
   const int64_t line = p.load_w * size, most = line + 3 * 16;
@@ -239,6 +273,8 @@ void set_window(int64_t chunk, GatherParams& p) {
 
 void set_buffers(const GatherChoice& choice, GatherParams& params) {
   params.slice_shift = choice.slice_shift;
+  params.slices =
+      params.one_chunk ? slices_of_all(params, kTiles[choice.row]) : 1 << choice.slice_shift;
   set_window(chunk_bytes(params) / params.element_bytes, params);
   set_patch_bytes(kTiles[choice.row].strict, params);
   params.source_stages = choice.source_stages;
@@ -285,7 +321,6 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
   set_extents(problem, params);
   params.taps = static_cast<int32_t>(problem.h.kernel * problem.w.kernel);
   params.taps_magic = magic_of(params.taps);
-  params.depth = params.reduce * (tile.fetched ? params.taps : 1);
 
   const auto slots = [&](const Axis& axis, int most) {
     return static_cast<int>(std::min<int64_t>(most, phases_of(problem, axis)));
@@ -294,6 +329,8 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
   const int slots_w = slots(problem.w, tile.channel_rows ? tile.slots : choice.stack_w);
   if (std::string reason = set_axes(problem, slots_h, slots_w, params); !reason.empty())
     return reason;
+  set_numbers(problem, tile, params);
+  if (!tile.fetched) params.depth = params.reduce;
 
   set_tiles(problem, choice, params);
 
@@ -358,7 +395,9 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
   set_pixels(params);
   if (tile.bordered) {
     params.load_h = (choice.tile_h - 1) * params.h.source_step + span_of(params.h) + 1;
-    params.load_w = (choice.tile_w - 1) * step + span_of(params.w) + 1;
+    params.load_w = (choice.tile_w - 1) * step * params.pixel_channels +
+                    std::max((span_of(params.w) + 1) * params.pixel_channels,
+                             params.row_numbers - params.row_lead);
   }
   if (params.source_mode >= kTurned) {
     const int lead = lead_of(params, params.source_mode == kTurned ? vector : 2);
@@ -416,8 +455,10 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
       if (tile.fetched) products = params.plane_products = 1;
       params.max_products = std::max(params.max_products, products);
     }
-  params.chunks = static_cast<int32_t>(
-      ceil_div(params.depth, static_cast<int64_t>(slice) << choice.slice_shift));
+  params.chunks = params.one_chunk
+                      ? 1
+                      : static_cast<int32_t>(ceil_div(params.depth, static_cast<int64_t>(slice)
+                                                                        << choice.slice_shift));
   params.whole_weight_mode = whole_weight_mode(problem, tile, params, vector);
   const bool kernels = params.whole_weight_mode == kTurnedKernels;
   params.kernel_taps = kernels || params.whole_weight_mode == kTurnedRuns ? params.taps : 0;

@@ -291,6 +291,37 @@ __device__ __forceinline__ void turn_all(const GatherParams& p, const Scope& at,
   }
 }
 
+// The weights of all of K, where that is one chunk: 16 bytes of a row at a time.
+template <class M, int ROW>
+__device__ __forceinline__ void gather_weights(const GatherParams& p, const Scope& at,
+                                               const Places& places, const SharedMap& map) {
+  using T = typename M::Element;
+  constexpr int kRows = weight_rows(kTiles[ROW]), kPiece = 16 / int(sizeof(T));
+  const int* const weights =
+      weights_of_numbers(p, reinterpret_cast<int*>(places.base + map.offsets));
+  for (int i = threadIdx.x; i < p.slices * 2 * kRows; i += consumers(kTiles[ROW])) {
+    const int half = i / kRows, row = i % kRows;
+    const ColumnInfo column = places.columns[row];
+    const char* const from =
+        static_cast<const char*>(p.weight) + (static_cast<int64_t>(at.group) * p.weight_group +
+                                              int64_t{column.channel} * p.weight_column) *
+                                                 int(sizeof(T));
+    uint32_t number[kPiece], word[4];
+#pragma unroll
+    for (int j = 0; j < kPiece; ++j) {
+      const int weight = column.offset < 0 ? -1 : weights[half * kPiece + j];
+      number[j] =
+          load_if<sizeof(T)>(from + int64_t{max(weight, 0)} * int(sizeof(T)), 0, weight + 1);
+    }
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      word[j] = kPiece == 4 ? M::round(number[j])
+                            : number[j * (kPiece / 4)] | number[(j + 1) * (kPiece / 4) - 1] << 16;
+    store_shared_16(
+        places.weights + half / 2 * p.weight_slice + (half % 2 * kRows + row) * kHalfBytes, word);
+  }
+}
+
 // Weights that stay: the consumers bring them in before they start.
 template <class M, int ROW>
 __device__ __forceinline__ void bring_all_weights(const GatherParams& p, const Scope& at,
@@ -470,7 +501,7 @@ struct Producer {
     const uint32_t full = places.full_source + ring.stage * 8;
     barrier_expect(full, fetched_rows_bytes(p));
     copy_box(places.patch + ring.stage * map.patch_stage, &maps.source, full,
-             o.w * p.w.source_step + at.low_w - copied_lead<T>(p, at, o),
+             (o.w * p.w.source_step + at.low_w) * p.pixel_channels - copied_lead<T>(p, at, o),
              at.group * p.reduce + first_channel<T>(p, chunk), o.h * p.h.source_step + at.low_h,
              o.n);
   }

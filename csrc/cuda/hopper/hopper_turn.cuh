@@ -163,7 +163,7 @@ __device__ __forceinline__ void turn_source(const GatherParams& p, const Scope& 
 // It starts at multiples of 16 bytes only: so many pixels before the patch's first.
 template <class T>
 __device__ __forceinline__ int copied_lead(const GatherParams& p, const Scope& at, TileOrigin o) {
-  return (o.w * p.w.source_step + at.low_w) & (16 / int(sizeof(T)) - 1);
+  return (o.w * p.w.source_step + at.low_w) * p.pixel_channels & (16 / int(sizeof(T)) - 1);
 }
 
 __device__ __forceinline__ void turn_rows(const GatherParams& p, uint32_t rows, uint32_t stage,
