@@ -215,9 +215,10 @@ CONVT2D_HOST_DEVICE constexpr bool copied(WeightMode mode) {
   return mode == kWeightCopied || mode == kColumnsCopied;
 }
 
-// How NHWC results are stored: one by one, or as aligned runs of neighbouring channels. For these, columns are dealt
-// to channels so that a thread holds a run; or, where the columns have the channels' order, lanes trade.
-enum StoreMode : int32_t { kSingles = 0, kDealt = 1, kTraded = 2 };
+// How pixel rows are stored: one by one, or as lanes find neighbours. Or NHWC as aligned runs of neighbouring channels:
+// columns are dealt to channels so that a thread holds a run; or, where the columns have the channels' order, lanes trade.
+// Or NCHW, of what is fetched, as two or four neighbouring positions of a column, which lanes trade for.
+enum StoreMode : int32_t { kSingles = 0, kDealt = 1, kTraded = 2, kTwos = 3, kFours = 4 };
 
 // Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.
 struct GatherParams {

@@ -312,6 +312,8 @@ __device__ __forceinline__ void consume_fetched(const GatherParams& p, const Ten
       }
     }
     wgmma_wait<0>();
+#pragma unroll
+    for (int o = 0; o < tile.operands; ++o) finished(sum[o][0]);
     give_back();
     store_sums<M, ROW>(p, known, sum, origin);
   }

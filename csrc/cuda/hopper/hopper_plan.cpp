@@ -214,7 +214,8 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
   const bool broken =
       p.w.destination_step > kMaxSlots &&
       (p.w.slots == 1 ? !channels_last(problem) : p.w.destination_step % p.w.slots != 0);
-  const double run_bytes = p.store_mode || (tile.channel_rows && !staged(tile)) ? 64
+  const double run_bytes = p.store_mode == kFours                                 ? 16 * size
+                           : p.store_mode || (tile.channel_rows && !staged(tile)) ? 64
                            : broken                  ? size * p.w.slots / (half ? 1 : 2)
                            : tile.channel_rows       ? std::min(128.0, staged_bytes)
                            : !channels_last(problem) ? 8 * size * p.w.slots

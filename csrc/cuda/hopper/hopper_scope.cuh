@@ -290,7 +290,7 @@ __device__ __forceinline__ int2 channel_and_phase(const GatherParams& p, TileRow
   if (tile.weights_fetched) return make_int2(fetched_channel(row), 0);
   if (tile.channel_rows) return make_int2(row, 0);
   const int stack = stacked(p, tile);
-  if (p.store_mode == kSingles) return make_int2(row / stack, row % stack);
+  if (p.store_mode != kDealt && p.store_mode != kTraded) return make_int2(row / stack, row % stack);
   const int phase = row / p.tile_channels;
   if (p.store_mode == kTraded) return make_int2(row - phase * p.tile_channels, phase);
   constexpr int kTiles = 8 / int(sizeof(T));  // of eight columns in a run

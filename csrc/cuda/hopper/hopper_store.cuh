@@ -228,6 +228,67 @@ __device__ __forceinline__ float store_traded(const GatherParams& p, const Sums<
   return nan;
 }
 
+// Fetched pixels in NCHW, where four positions are neighbours in memory and start at a multiple of four: so many lanes
+// trade what they hold of them, and each stores all four of a column, or of two. There is no bias.
+template <class M, int ROW>
+__device__ __forceinline__ float store_fours(const GatherParams& p, const Scope& at,
+                                             const Sums<ROW>& sum, const Tables& tables,
+                                             TileOrigin origin) {
+  using T = typename M::Element;
+  constexpr TileRow tile = kTiles[ROW];
+  constexpr int kColumns = 4 / int(sizeof(T));  // of a lane, neighbours for each position
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, mine = lane >> 2 & 3;
+  // Words 2 i and 2 i + 1 of a lane are of its two positions; it gets word `mine` of four lanes.
+  const int first_position =
+      warp / 4 * (tile.operands * 64) + warp % 4 * 16 + (lane >> 4) * 4 + mine % 2 * 8;
+  const ColumnInfo* const columns =
+      tables.columns + (lane & 3) * 2 + mine / 2 * (kColumns == 2 ? 8 : 1);
+  T* const base = static_cast<T*>(p.destination);
+  int to[tile.operands];
+#pragma unroll
+  for (int o = 0; o < tile.operands; ++o)
+    to[o] = destination_of(p, at, position_of(origin, tables.positions[first_position + o * 64])).x;
+  float nan = 0.f;
+  uint32_t nan_pair = 0;
+#pragma unroll
+  for (int j = 0; j < tile.width / 8; j += kColumns) {
+    int column[kColumns];
+#pragma unroll
+    for (int i = 0; i < kColumns; ++i) column[i] = columns[j * 8 + i].offset;
+#pragma unroll
+    for (int o = 0; o < tile.operands; ++o) {
+      const float (&sums)[tile.width / 2] = sum[o][0];
+      uint32_t word[4];
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        if constexpr (kColumns == 2) {
+          const int first = (j + k / 2) * 4 + k % 2 * 2;
+          word[k] = pack<T>(sums[first], sums[first + 1]);
+          nan_pair = add_zero_times_pair<T>(word[k], nan_pair);
+        } else {
+          word[k] = __float_as_uint(sums[j * 4 + k % 2 * 2 + k / 2]);
+          nan = fmaf(__uint_as_float(word[k]), 0.f, nan);
+        }
+      }
+      trade<4>(word);
+      if constexpr (kColumns == 2) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const uint32_t half = i ? 0x7632 : 0x5410;
+          store_words_if<2>(to[o] | column[i], base + (to[o] + column[i]),
+                            __byte_perm(word[0], word[1], half),
+                            __byte_perm(word[2], word[3], half), 0, 0);
+        }
+      } else {
+        store_words_if<4>(to[o] | column[0], base + (to[o] + column[0]), word[0], word[1], word[2],
+                          word[3]);
+      }
+    }
+  }
+  if constexpr (kColumns == 2) nan = add_pair<T>(nan_pair);
+  return nan;
+}
+
 // Anything, one by one.
 template <class M, int ROW>
 __device__ __forceinline__ float store_singles(const GatherParams& p, const Sums<ROW>& sum,
@@ -292,19 +353,26 @@ __device__ __forceinline__ void store_pixel_rows(const GatherParams& p, const Sc
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int first_position = warp / 4 * (tile.operands * 64) + warp % 4 * 16 + (lane >> 2);
   const ColumnInfo* const columns = tables.columns + (lane & 3) * 2;
-  using T = typename M::Element;
-  int2 to[tile.operands * 2];
-#pragma unroll
-  for (int row = 0; row < tile.operands * 2; ++row)
-    to[row] = destination_of(
-        p, at, position_of(origin, tables.positions[first_position + row / 2 * 64 + row % 2 * 8]));
   float nan;
-  if constexpr (tile.columns_copied && !tile.flat) {
-    nan = store_traded_runs<M, ROW>(p, sum, columns, to);
-  } else if (!tile.flat && p.store_mode == kDealt) {
-    nan = store_vectors<M, ROW>(p, sum, columns, to);
+  if (tile.fetched && p.store_mode == kFours) {
+    nan = store_fours<M, ROW>(p, at, sum, tables, origin);
   } else {
-    nan = store_words_or_singles<M, ROW>(p, at, sum, tables, columns, to);
+    int2 to[tile.operands * 2];
+#pragma unroll
+    for (int row = 0; row < tile.operands * 2; ++row)
+      to[row] = destination_of(
+          p, at,
+          position_of(origin, tables.positions[first_position + row / 2 * 64 + row % 2 * 8]));
+    if constexpr (tile.columns_copied && !tile.flat) {
+      nan = store_traded_runs<M, ROW>(p, sum, columns, to);
+    } else if (!tile.flat && p.store_mode == kDealt) {
+      nan = store_vectors<M, ROW>(p, sum, columns, to);
+    } else if constexpr (tile.fetched) {
+      nan = p.store_mode == kTwos ? store_traded<M, ROW, 2>(p, sum, columns, to)
+                                  : store_singles<M, ROW>(p, sum, columns, to);
+    } else {
+      nan = store_words_or_singles<M, ROW>(p, at, sum, tables, columns, to);
+    }
   }
   // A lane repairs what it summed, which another may have stored.
   if (__any_sync(kAll, nan != nan)) {
