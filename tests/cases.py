@@ -197,6 +197,9 @@ CASES: tuple[Case, ...] = (
     # in 16 bits and in TF32 too; with zeros beside them and without.
     _case("odd_rows_k3s2", (72, 8), (17, 19), k=3, s=2, n=8),
     _case("odd_rows_k4s2", (136, 4), (17, 19), k=4, s=2, p=1, n=8),
+    # Few channels of y: their taps are all of K, two of 16 bits a word where stride and rows are even.
+    _case("k9s2_to_1_channel", (40, 1), (9, 20), k=9, s=2, p=4, op=1),
+    _case("k4s2_to_3_channels", (40, 3), (10, 16), k=4, s=2, p=1),
     # Many images.
     _case("batch_800", (8, 6), 3, k=3, s=2, p=1, op=1, n=800),
     _case("batch_1", (16, 16), (7, 6), k=4, s=2, p=1, n=1),

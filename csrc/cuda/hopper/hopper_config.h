@@ -70,7 +70,7 @@ struct TileRow {
   bool fetched =
       false;  // NCHW grad_input as it lies, 16 bits: consumers fetch the pixels to registers
   bool bordered =
-      false;  // fetched: any kernel and type, by rows with what is around them, tap by tap
+      false;  // fetched: any kernel and type, by rows with what is around them, tap by tap; few channels in NHWC too
   // TF32 NHWC forward: copied columns, which consumers fetch to registers.
   bool weights_fetched = false;
   bool strict = false;  // fp32: every number a sum of two that the tensor core takes
@@ -216,8 +216,8 @@ CONVT2D_HOST_DEVICE constexpr bool copied(WeightMode mode) {
 }
 
 // How pixel rows are stored: one by one, or as lanes find neighbours. Or NHWC as aligned runs of neighbouring channels:
-// columns are dealt to channels so that a thread holds a run; or, where the columns have the channels' order, lanes trade.
-// Or NCHW, of what is fetched, as two or four neighbouring positions of a column, which lanes trade for.
+// columns are dealt to channels so that a thread holds a run; or, where the columns have the channels' order, lanes
+// trade. Or NCHW, of what is fetched, as two or four neighbouring positions of a column, which lanes trade for.
 enum StoreMode : int32_t { kSingles = 0, kDealt = 1, kTraded = 2, kTwos = 3, kFours = 4 };
 
 // Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.

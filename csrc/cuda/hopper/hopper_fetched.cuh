@@ -123,11 +123,8 @@ struct RowFetcher {
   uint32_t table, offsets, from;  // table: of this lane
   uint32_t offset[2][kNumbers];   // of a slice
   int first, chunk;               // first: pixel in memory of the tile's channel 0
-  enum {
-    kNumbersApart,
-    kInWords,
-    kBeside
-  } how;  // kBeside: threads brought what is none of the source's rows
+  enum How { kNumbersApart, kInWords, kBeside };
+  How how;  // kBeside: threads brought what is none of the source's rows
 
   __device__ __forceinline__ RowFetcher(const GatherParams& p, const Known& known,
                                         const int* positions)

@@ -32,6 +32,7 @@ constexpr double kFetchedWord =
     1.63;  // multiplying with words that consumers fetch, over shared memory
 constexpr double kFetchedNumber = 1.17;   // with single numbers of 32 bits and a table
 constexpr double kFetchedHalf = 3.93;     // of 16 bits
+constexpr double kFetchedAgain = 1.25;    // few channels, for each of several column tiles
 constexpr double kFetchedWeight = 2.38;   // with weights
 constexpr double kFetchedTwice = 1.22;    // which two operands of pixels use
 constexpr double kStrict = 3.18;          // strict fp32: three products, parts joined
@@ -167,7 +168,8 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
   const double multiply =
       std::max(tile.width / 2.0, (64 + tile.width) / 4.0) *
       (tile.bordered          ? (half ? kFetchedHalf : kFetchedNumber) *
-                                    (p.brought_pieces ? brought_multiply(p, half) : 1)
+                                    (p.brought_pieces ? brought_multiply(p, half) : 1) *
+                                    (p.one_chunk && p.column_tiles > 1 ? kFetchedAgain : 1)
        : tile.fetched         ? kFetchedWord
        : tile.weights_fetched ? (tile.operands > 1 ? kFetchedTwice : kFetchedWeight)
        : tile.strict          ? kStrict
