@@ -46,6 +46,7 @@ KERNELS = {
     "fold": 12,
     "slide": 16,
     "igemm": 64,
+    "rows": 4,
     "depthwise": 128,
     "weight": 4,
 }

@@ -29,6 +29,8 @@
 #define __shared__
 #define __align__(x)
 
+#define CONVT2D_EMULATED  // for headers whose device code is not in a .cuh of its own
+
 namespace emulate {
 
 struct Index {

@@ -21,7 +21,7 @@ struct FastDivide {
     magic = static_cast<uint32_t>((excess << 32) / divisor + 1);
   }
 
-#ifdef __CUDACC__
+#if defined(__CUDACC__) || defined(CONVT2D_EMULATED)
   __device__ __forceinline__ uint32_t quotient(uint32_t dividend) const {  // dividend < 2^31
     return (__umulhi(dividend, magic) + dividend) >> shift;
   }

@@ -1,0 +1,57 @@
+// The rows kernel on a CPU, to the bit, in random schedules.
+//
+//   emulate_rows CASES TYPE SEED PLANS [NAME]     TYPE: fp16, bf16, tf32, fp32
+//
+// As emulate.cpp does for hopper: PLANS plans of each case at random, on integers.
+#include <cstdlib>
+#include <string>
+
+namespace convt2d::cuda::rows {
+alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
+}
+
+#include "cuda/cuda_families.h"
+#include "cuda/device/tensor_copy.cuh"
+#include "cuda/rows/rows_kernel.cuh"
+#include "cuda/rows/rows_plan.h"
+#include "fibers.h"
+#include "gather_trial.h"
+
+namespace convt2d::cuda::rows {
+void launch_kernel(const Problem&, const Params&, void*) {}  // nobody launches here
+}  // namespace convt2d::cuda::rows
+
+namespace {
+
+using namespace convt2d;
+using namespace convt2d::cuda;
+
+template <class M>
+bool check(const Case& one, int most) {
+  GatherTrial<typename M::Element> trial(one, Direction::fwd,
+                                         rows::kPlain<M> ? Precision::ieee : Precision::tf32);
+  std::string reason;
+  std::vector<Plan> plans = rows::plans(trial.problem, invented_device("h200"), reason);
+  return trial.passes(trial.some(plans, most, reason), [&](const Plan& plan) {
+    const rows::Params params = rows::params_of(trial.problem, plan, trial.args);
+    emulate::run_grid(rows::blocks_of(params), rows::kThreads, params.shared_bytes,
+                      [&] { rows::convt2d_rows_kernel<M>(params); });
+  });
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count < 5) return std::printf("see the head of %s\n", __FILE__), 2;
+  emulate::smem = rows::smem;
+  emulate::random.seed(std::atoi(arguments[3]));
+  const std::string type = arguments[2];
+  const int plans = std::atoi(arguments[4]);
+  return check_cases(arguments[1], Layout::nchw, count > 5 ? arguments[5] : "", [&](Case one) {
+    if (emulate::random() % 4 == 0) one.problem.w_layout = Layout::nhwc;
+    return type == "fp16"   ? check<MmaF16>(one, plans)
+           : type == "bf16" ? check<MmaBF16>(one, plans)
+           : type == "tf32" ? check<MmaTF32>(one, plans)
+                            : check<rows::PlainF32>(one, plans);
+  });
+}

@@ -1,0 +1,60 @@
+// rows: what one block computes.
+//
+// A block has `tile_rows` x `tile_width` positions q (core/phases.h) of one image and up to 16 output channels of a group,
+// and computes all phases of them: whole stretches of rows of y, whichever taps a phase has, also none. All pixels that it
+// reads and all weights lie in its shared memory, in units of 16 bytes: neighbouring input channels of one pixel, or of
+// one tap and output channel. A step is the product of such units. The steps of a pair of phases (h, w) follow each other,
+// and weights lie in the order of steps.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/device/index.cuh"
+
+namespace convt2d::cuda::rows {
+
+constexpr int kThreads = 256;
+constexpr int kChannels = 16;  // of y, of a block
+constexpr int kUnit = 16;      // bytes
+
+constexpr int kChunk = 32;       // positions of a warp on tensor cores
+constexpr int kPlainChunk = 64;  // and on multiply-add units, where a thread has
+constexpr int kPlainChannels = 8, kPlainPositions = 4;
+constexpr int kBlocks = 2;  // for which an SM must have registers
+
+constexpr int kMostTaps = 16, kMostPhases = 16;  // of an axis
+constexpr int kMostPairs = 64;                   // of phases of both axes
+
+struct AxisTaps {
+  int32_t in, out, kernel, stride, near_pad, dilation;  // see Axis
+  int32_t phases;
+  int32_t first_offset;       // of the source: what the first pixel of a tile is for
+  int32_t reach;              // from there to the last offset
+  int16_t offset[kMostTaps];  // less the first
+  int8_t phase[kMostTaps];    // that has this tap; -1: none
+  int8_t rank[kMostTaps];     // among the taps of that phase
+  int8_t taps[kMostPhases];   // of a phase
+};
+
+struct Params {
+  const void* source;
+  const void* weight;
+  const void* bias;  // or null
+  void* destination;
+  int64_t weight_stride[4];
+  AxisTaps h, w;
+  int16_t first_step[kMostPairs + 1];  // of a pair of phases
+  int32_t batch, groups, reduce, columns;
+  int32_t units;  // of a pixel
+  int32_t column_tiles, tiles_h, tiles_w;
+  int32_t tile_rows, tile_width;    // positions
+  int32_t patch_rows, patch_width;  // pixels
+  FastDivide divide_units;
+  int32_t staging_pitch;  // bytes of a channel
+  int32_t buffers;
+  // Places in shared memory: weights; pixels; outputs of a row, once or twice; where a step's pixels are, less the
+  // position's place; bias.
+  int32_t weights_at, patch_at, staging_at, steps_at, bias_at, shared_bytes;
+};
+
+}  // namespace convt2d::cuda::rows

@@ -1,0 +1,507 @@
+// The kernel of rows: pixels and weights to shared memory, then row after row of y: products, a buffer in which outputs lie
+// as they will lie in memory, stores of whole 16 bytes.
+#pragma once
+
+#include <type_traits>
+
+#include "cuda/device/async_copy.cuh"
+#include "cuda/device/memory.cuh"
+#include "cuda/device/mma.cuh"
+#include "cuda/device/numeric.cuh"
+#include "cuda/rows/rows_config.h"
+
+namespace convt2d::cuda::rows {
+
+// Strict fp32 on the ordinary units; the other ways to multiply are those of mma.cuh.
+struct PlainF32 {
+  using Element = float;
+  static __device__ __forceinline__ uint32_t round(uint32_t bits) { return bits; }
+};
+template <class M>
+constexpr bool kPlain = false;
+template <>
+constexpr bool kPlain<PlainF32> = true;
+
+template <class T>
+constexpr int kVector = kUnit / int(sizeof(T));
+
+struct Place {
+  int n, h, w;        // image, first position
+  int group, column;  // first channel within the group
+  int channels;       // that exist
+};
+
+__device__ __forceinline__ Place place_of(const Params& p) {
+  int rest = blockIdx.x;
+  Place at;
+  at.column = rest % p.column_tiles * kChannels;
+  rest /= p.column_tiles;
+  at.w = rest % p.tiles_w * p.tile_width;
+  rest /= p.tiles_w;
+  at.h = rest % p.tiles_h * p.tile_rows;
+  rest /= p.tiles_h;
+  at.group = rest % p.groups;
+  at.n = rest / p.groups;
+  at.channels = min(kChannels, p.columns - at.column);
+  return at;
+}
+
+// Of the first output of a block's row of y, first channel.
+__device__ __forceinline__ int64_t element_of(const Params& p, const Place& at, int row) {
+  const int64_t plane = (int64_t{at.n} * p.groups + at.group) * p.columns + at.column;
+  return (plane * p.h.out + row) * p.w.out + at.w * p.w.stride;
+}
+// Outputs of it that exist.
+__device__ __forceinline__ int outputs_of(const Params& p, const Place& at) {
+  return min(p.tile_width * p.w.stride, p.w.out - at.w * p.w.stride);
+}
+
+template <class T>
+__device__ __forceinline__ uint32_t bits_of(const T* from) {
+  if constexpr (sizeof(T) == 2) {
+    return __ldg(reinterpret_cast<const unsigned short*>(from));
+  } else {
+    return __ldg(reinterpret_cast<const uint32_t*>(from));
+  }
+}
+
+// NaN from then on if a number is not finite.
+template <class T>
+__device__ __forceinline__ uint32_t watch(uint32_t word, uint32_t nan) {
+  if constexpr (sizeof(T) == 2) {
+    return add_zero_times_pair<T>(word, nan);
+  } else {
+    return __float_as_uint(fmaf(__uint_as_float(word), 0.f, __uint_as_float(nan)));
+  }
+}
+template <class T>
+__device__ __forceinline__ bool saw_nan(uint32_t nan) {
+  const float value = sizeof(T) == 2 ? add_pair<T>(nan) : __uint_as_float(nan);
+  return value != value;
+}
+
+// A unit of neighbouring channels to shared memory.
+template <class M>
+__device__ __forceinline__ void store_unit(const uint32_t* bits, uint32_t to, uint32_t& nan) {
+  using T = typename M::Element;
+  uint32_t word[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if constexpr (sizeof(T) == 2) {
+      word[i] = bits[2 * i] | bits[2 * i + 1] << 16;
+    } else {
+      word[i] = M::round(bits[i]);
+    }
+    nan = watch<T>(word[i], nan);
+  }
+  store_shared_16(to, word);
+}
+
+// Weights in the order of steps, and where the pixels of a step are. Tells whether one is not finite.
+template <class M>
+__device__ __forceinline__ bool fill_steps(const Params& p, const Place& at, uint32_t shared) {
+  using T = typename M::Element;
+  constexpr int kVec = kVector<T>;
+  const T* const weight = static_cast<const T*>(p.weight) +
+                          int64_t{at.group} * p.reduce * p.weight_stride[0] +
+                          at.column * p.weight_stride[1];
+  const int taps = p.h.kernel * p.w.kernel;
+  uint32_t nan = 0;
+#pragma unroll 1
+  for (int i = threadIdx.x; i < taps * p.units * kChannels; i += kThreads) {
+    const int channel = i % kChannels, of_tap = i / kChannels;
+    const int tap = p.divide_units.quotient(of_tap), unit = of_tap - tap * p.units;
+    const int tap_h = tap / p.w.kernel, tap_w = tap - tap_h * p.w.kernel;
+    const int phase_h = p.h.phase[tap_h], phase_w = p.w.phase[tap_w];
+    if (phase_h < 0 || phase_w < 0) continue;
+    const int step = p.first_step[phase_h * p.w.phases + phase_w] +
+                     (p.h.rank[tap_h] * p.w.taps[phase_w] + p.w.rank[tap_w]) * p.units + unit;
+    const int first = unit * kVec, left = channel < at.channels ? p.reduce - first : 0;
+    const T* const from = weight + first * p.weight_stride[0] + channel * p.weight_stride[1] +
+                          tap_h * p.weight_stride[2] + tap_w * p.weight_stride[3];
+    uint32_t bits[kVec];
+#pragma unroll
+    for (int c = 0; c < kVec; ++c) bits[c] = c < left ? bits_of(from + c * p.weight_stride[0]) : 0;
+    store_unit<M>(bits, shared + p.weights_at + (step * kChannels + channel) * kUnit, nan);
+    if (channel == 0)
+      store_shared_4(
+          shared + p.steps_at + step * 4,
+          ((p.h.offset[tap_h] * p.units + unit) * p.patch_width + p.w.offset[tap_w]) * kUnit);
+  }
+  if constexpr (!kPlain<M>) {
+    // Tensor cores take steps two by two: where a pair of phases has an odd number, one of zeros.
+#pragma unroll 1
+    for (int i = threadIdx.x; i < p.h.phases * p.w.phases * kChannels; i += kThreads) {
+      const int pair = i / kChannels, last = p.first_step[pair + 1] - 1;
+      const int steps = p.h.taps[pair / p.w.phases] * p.w.taps[pair % p.w.phases] * p.units;
+      if (steps % 2 == 0) continue;
+      store_shared_16(shared + p.weights_at + (last * kChannels + i % kChannels) * kUnit,
+                      {0, 0, 0, 0});
+      if (i % kChannels == 0) store_shared_4(shared + p.steps_at + last * 4, 0);
+    }
+  }
+  return saw_nan<T>(nan);
+}
+
+// Pixels: rows of [unit][pixel], a unit of a row a warp. Those beside x are zeros. Tells whether one is not finite.
+template <class M>
+__device__ __forceinline__ bool fill_patch(const Params& p, const Place& at, uint32_t shared) {
+  using T = typename M::Element;
+  constexpr int kVec = kVector<T>, kAtOnce = 32 / kVec;
+  const int plane = p.h.in * p.w.in, lane = threadIdx.x % 32;
+  const int first_pixel = at.w + p.w.first_offset;
+  const T* const source = static_cast<const T*>(p.source) +
+                          (int64_t{at.n} * p.groups + at.group) * p.reduce * plane + first_pixel;
+  uint32_t nan = 0;
+#pragma unroll 1
+  for (int line = threadIdx.x / 32; line < p.patch_rows * p.units; line += kThreads / 32) {
+    const int row = p.divide_units.quotient(line), channel = (line - row * p.units) * kVec;
+    const int y = at.h + p.h.first_offset + row;
+    const int left = unsigned(y) < unsigned(p.h.in) ? p.reduce - channel : 0;
+    const T* const from = source + int64_t{channel} * plane + y * p.w.in;
+    const auto fill = [&](auto all) {
+#pragma unroll 1
+      for (int first = lane; first < p.patch_width; first += 32 * kAtOnce) {
+        uint32_t bits[kAtOnce][kVec];
+#pragma unroll
+        for (int c = 0; c < kVec; ++c) {
+          const T* const pixel = from + int64_t{c} * plane + first;
+          const bool exists = decltype(all)::value || c < left;
+#pragma unroll
+          for (int k = 0; k < kAtOnce; ++k) {
+            const bool there = unsigned(first_pixel + first + 32 * k) < unsigned(p.w.in) && exists;
+            bits[k][c] = there ? bits_of(pixel + 32 * k) : 0;
+          }
+        }
+#pragma unroll
+        for (int k = 0; k < kAtOnce; ++k)
+          if (first + 32 * k < p.patch_width)
+            store_unit<M>(bits[k],
+                          shared + p.patch_at + (line * p.patch_width + first + 32 * k) * kUnit,
+                          nan);
+      }
+    };
+    if (left >= kVec) {
+      fill(std::true_type());
+    } else {
+      fill(std::false_type());
+    }
+  }
+  return saw_nan<T>(nan);
+}
+
+__device__ __forceinline__ float bias_of(const Params& p, uint32_t shared, int channel) {
+  return load_shared<float>(shared + p.bias_at + channel * 4);
+}
+template <class T>
+__device__ __forceinline__ void fill_bias(const Params& p, const Place& at, uint32_t shared) {
+  if (threadIdx.x >= kChannels) return;
+  const T* const bias = static_cast<const T*>(p.bias) + at.group * p.columns + at.column;
+  const float value = p.bias && threadIdx.x < at.channels ? float(load(bias + threadIdx.x)) : 0.f;
+  store_shared_4(shared + p.bias_at + threadIdx.x * 4, __float_as_uint(value));
+}
+// Where a buffer has the first output of a channel: as far from a multiple of 16 bytes as in memory.
+template <class T>
+__device__ __forceinline__ uint32_t staged_row(const Params& p, uint32_t staging, uint32_t element,
+                                               int channel) {
+  const uint32_t skew = (element + channel * uint32_t(p.h.out * p.w.out)) % kVector<T>;
+  return staging + channel * p.staging_pitch + skew * sizeof(T);
+}
+
+// What a warp multiplies: steps of a pair of phases, for pixels from its first position's on. Where the row that it is
+// part of begins in memory, its buffer, and the place of the first position's output there.
+struct Work {
+  int first, end;
+  uint32_t pixels;
+  uint32_t element, staging;
+  int output;
+};
+
+// 16 channels x 32 positions on tensor cores. A lane has channels lane / 4 and 8 more, and of eight positions those at
+// lane % 4 * 2.
+template <class M>
+__device__ __forceinline__ void multiply(const Params& p, uint32_t shared, const Work& work) {
+  using T = typename M::Element;
+  const int lane = threadIdx.x % 32;
+  float sum[kChunk / 8][4];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const float bias = bias_of(p, shared, lane / 4 + half * 8);
+#pragma unroll
+    for (int i = 0; i < kChunk / 8; ++i) sum[i][2 * half] = sum[i][2 * half + 1] = bias;
+  }
+  // Matrices of weights: both halves of the channels of a step, then of the next; of pixels: both steps of eight
+  // positions, then of the next eight.
+  uint32_t weights = shared + p.weights_at + work.first * (kChannels * kUnit) + lane * kUnit;
+  uint32_t table = shared + p.steps_at + (work.first + lane / 8 % 2) * 4;
+  const uint32_t pixels = work.pixels + (lane / 16 * 8 + lane % 8) * kUnit;
+#pragma unroll 1
+  for (int step = work.first; step < work.end; step += 2) {
+    const uint32_t from = pixels + load_shared_4(table);
+    uint32_t a[4];
+    ldmatrix_x4(a, weights);
+#pragma unroll
+    for (int i = 0; i < kChunk / 8; i += 2) {
+      uint32_t b[4];
+      ldmatrix_x4(b, from + i * 8 * kUnit);
+      M::mma(sum[i], a, b[0], b[1]);
+      M::mma(sum[i + 1], a, b[2], b[3]);
+    }
+    weights += 2 * kChannels * kUnit;
+    table += 2 * 4;
+  }
+  // Eight planes are whole 16 bytes: both channels begin alike.
+  const int stride = p.w.stride * int(sizeof(T));
+  uint32_t to = staged_row<T>(p, work.staging, work.element, lane / 4) +
+                (work.output + lane % 4 * 2 * p.w.stride) * sizeof(T);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+#pragma unroll
+    for (int i = 0; i < kChunk / 8; ++i) {
+      const float low = sum[i][2 * half], high = sum[i][2 * half + 1];
+      if constexpr (sizeof(T) == 2) {
+        const uint32_t both = pack<T>(low, high);
+        store_shared_2(to + 8 * i * stride, static_cast<unsigned short>(both));
+        store_shared_2(to + (8 * i + 1) * stride, static_cast<unsigned short>(both >> 16));
+      } else {
+        store_shared_4(to + 8 * i * stride, __float_as_uint(low));
+        store_shared_4(to + (8 * i + 1) * stride, __float_as_uint(high));
+      }
+    }
+    to += 8 * p.staging_pitch;
+  }
+}
+
+// 16 channels x 64 positions on multiply-add units. A lane has 8 channels of every 16th position from lane % 16 on. The
+// bias comes last, so that short sums are not rounded as it would be.
+template <>
+__device__ __forceinline__ void multiply<PlainF32>(const Params& p, uint32_t shared,
+                                                   const Work& work) {
+  const int lane = threadIdx.x % 32, first_channel = lane / 16 * kPlainChannels;
+  float sum[kPlainChannels][kPlainPositions];
+#pragma unroll
+  for (int c = 0; c < kPlainChannels; ++c)
+#pragma unroll
+    for (int i = 0; i < kPlainPositions; ++i) sum[c][i] = 0.f;
+  uint32_t weights = shared + p.weights_at + (work.first * kChannels + first_channel) * kUnit;
+  uint32_t table = shared + p.steps_at + work.first * 4;
+  const uint32_t pixels = work.pixels + lane % 16 * kUnit;
+#pragma unroll 2
+  for (int step = work.first; step < work.end; ++step) {
+    const uint32_t from = pixels + load_shared_4(table);
+    uint32_t x[kPlainPositions][4];
+#pragma unroll
+    for (int i = 0; i < kPlainPositions; ++i) load_shared_16(from + i * 16 * kUnit, x[i]);
+#pragma unroll
+    for (int c = 0; c < kPlainChannels; ++c) {
+      uint32_t w[4];
+      load_shared_16(weights + c * kUnit, w);
+#pragma unroll
+      for (int k = 0; k < 4; ++k)
+#pragma unroll
+        for (int i = 0; i < kPlainPositions; ++i)
+          sum[c][i] = fmaf(__uint_as_float(x[i][k]), __uint_as_float(w[k]), sum[c][i]);
+    }
+    weights += kChannels * kUnit;
+    table += 4;
+  }
+  float bias[kPlainChannels];
+#pragma unroll
+  for (int c = 0; c < kPlainChannels; ++c) bias[c] = bias_of(p, shared, first_channel + c);
+  const int output = work.output + lane % 16 * p.w.stride, stride = 16 * 4 * p.w.stride;
+#pragma unroll
+  for (int c = 0; c < kPlainChannels; ++c) {
+    const uint32_t to =
+        staged_row<float>(p, work.staging, work.element, first_channel + c) + output * 4;
+#pragma unroll
+    for (int i = 0; i < kPlainPositions; ++i)
+      store_shared_4(to + i * stride, __float_as_uint(sum[c][i] + bias[c]));
+  }
+}
+
+// All phases of w of a row of positions, to its buffer.
+template <class M>
+__device__ __forceinline__ void compute_row(const Params& p, const Place& at, uint32_t shared,
+                                            int r, int phase_h, uint32_t element,
+                                            uint32_t staging) {
+  constexpr int kPositions = kPlain<M> ? kPlainChunk : kChunk;
+  const uint32_t patch = shared + p.patch_at + r * p.units * p.patch_width * kUnit;
+  int phase_w = 0;
+  for (int position = int(threadIdx.x) / 32 * kPositions;; position += kThreads / 32 * kPositions) {
+    for (; position >= p.tile_width; position -= p.tile_width) ++phase_w;
+    if (phase_w >= p.w.phases) break;
+    const int output = position * p.w.stride + phase_w;
+    if (at.w * p.w.stride + output >= p.w.out) continue;
+    const int pair = phase_h * p.w.phases + phase_w;
+    multiply<M>(p, shared,
+                {p.first_step[pair], p.first_step[pair + 1], patch + position * kUnit, element,
+                 staging, output});
+  }
+}
+
+// A channel of a block's row: the 16 bytes in which it begins, its outputs in numbers from there on, and the first and
+// last of whole 16 bytes.
+struct Stretch {
+  int64_t element;
+  int first, end;
+  int first_whole, end_whole;
+};
+template <class T>
+__device__ __forceinline__ Stretch stretch_of(const Params& p, const Place& at, int64_t element,
+                                              int channel) {
+  element += int64_t{channel} * (p.h.out * p.w.out);
+  Stretch result;
+  result.first = int(element) & (kVector<T> - 1);
+  result.element = element - result.first;
+  result.end = result.first + outputs_of(p, at);
+  result.first_whole = result.first ? 1 : 0;
+  result.end_whole = max(result.first_whole, result.end / kVector<T>);
+  return result;
+}
+
+// From a buffer to memory, or where no tap reaches, the bias: whole 16 bytes, and up to 7 outputs at both ends.
+template <class T, bool EMPTY>
+__device__ __forceinline__ void store_row(const Params& p, const Place& at, uint32_t shared,
+                                          uint32_t staging, int64_t element) {
+  constexpr int kVec = kVector<T>, kLanes = kThreads / kChannels;
+  T* const y = static_cast<T*>(p.destination);
+  const int channel = threadIdx.x / kLanes, lane = threadIdx.x % kLanes;
+  if (channel >= at.channels) return;
+  const Stretch stretch = stretch_of<T>(p, at, element, channel);
+  T* const to = y + stretch.element;
+  const uint32_t from = staging + channel * p.staging_pitch;
+  const float bias = bias_of(p, shared, channel);
+  uint32_t same = __float_as_uint(bias);
+  if constexpr (sizeof(T) == 2) same = pack<T>(bias, bias);
+  const auto store_end = [&](int i) {
+    if constexpr (EMPTY) {
+      to[i] = Numeric<T>::narrow(bias);
+    } else if constexpr (sizeof(T) == 2) {
+      reinterpret_cast<unsigned short*>(to)[i] = load_shared<unsigned short>(from + i * 2);
+    } else {
+      to[i] = load_shared<float>(from + i * 4);
+    }
+  };
+  // Lanes begin at a multiple of 128 bytes, so that a sector is not written in pieces.
+  constexpr int kAtOnce = 4;
+  const int beside = int(stretch.element / kVec) & (128 / kUnit - 1);
+  for (int first = lane - beside; first < stretch.end_whole; first += kAtOnce * kLanes) {
+    const auto visit = [&](auto&& use) {
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int piece = first + i * kLanes;
+        if (piece >= stretch.first_whole && piece < stretch.end_whole) use(i, piece);
+      }
+    };
+    uint32_t word[kAtOnce][4];
+    if constexpr (EMPTY) {
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) word[i][0] = word[i][1] = word[i][2] = word[i][3] = same;
+    } else {
+      visit([&](int i, int piece) { load_shared_16(from + piece * kUnit, word[i]); });
+    }
+    visit([&](int i, int piece) {
+      store_words(to + piece * kVec, word[i][0], word[i][1], word[i][2], word[i][3]);
+    });
+  }
+  const int left = stretch.first + lane, right = stretch.end_whole * kVec + lane;
+  if (left < min(stretch.first_whole * kVec, stretch.end)) store_end(left);
+  if (right < stretch.end) store_end(right);
+}
+
+// An output in ordinary arithmetic, from global memory. Slow, and rare.
+template <class T>
+__device__ __noinline__ float plain_output(const Params& p, int n, int group, int column, int row,
+                                           int output) {
+  const T* const x = static_cast<const T*>(p.source) +
+                     (int64_t{n} * p.groups + group) * p.reduce * p.h.in * p.w.in;
+  const T* const w = static_cast<const T*>(p.weight) +
+                     int64_t{group} * p.reduce * p.weight_stride[0] + column * p.weight_stride[1];
+  float sum = 0;
+  for (int tap_h = 0; tap_h < p.h.kernel; ++tap_h) {
+    const int y_h = row + p.h.near_pad - tap_h * p.h.dilation;
+    if (y_h < 0 || y_h % p.h.stride || y_h / p.h.stride >= p.h.in) continue;
+    for (int tap_w = 0; tap_w < p.w.kernel; ++tap_w) {
+      const int y_w = output + p.w.near_pad - tap_w * p.w.dilation;
+      if (y_w < 0 || y_w % p.w.stride || y_w / p.w.stride >= p.w.in) continue;
+      const int64_t pixel = int64_t{y_h / p.h.stride} * p.w.in + y_w / p.w.stride;
+      for (int c = 0; c < p.reduce; ++c)
+        sum = fmaf(load(x + int64_t{c} * p.h.in * p.w.in + pixel),
+                   load(w + c * p.weight_stride[0] + tap_h * p.weight_stride[2] +
+                        tap_w * p.weight_stride[3]),
+                   sum);
+    }
+  }
+  return sum + (p.bias ? load(static_cast<const T*>(p.bias) + group * p.columns + column) : 0.f);
+}
+
+// Zeros beside x were multiplied too, and 0 * inf is NaN: what came out NaN is summed again.
+template <class T>
+__device__ __noinline__ void repair_row(const Params& p, Place at, uint32_t staging,
+                                        uint32_t element, int row) {
+  const int run = outputs_of(p, at);
+  for (int i = threadIdx.x; i < at.channels * run; i += kThreads) {
+    const int channel = i / run, output = i - channel * run;
+    const uint32_t place = staged_row<T>(p, staging, element, channel) + output * sizeof(T);
+    float value;
+    if constexpr (sizeof(T) == 2) {
+      const unsigned short bits = load_shared<unsigned short>(place);
+      value = Numeric<T>::widen(*reinterpret_cast<const T*>(&bits));
+    } else {
+      value = load_shared<float>(place);
+    }
+    if (value == value) continue;
+    const T again = Numeric<T>::narrow(
+        plain_output<T>(p, at.n, at.group, at.column + channel, row, at.w * p.w.stride + output));
+    if constexpr (sizeof(T) == 2) {
+      store_shared_2(place, *reinterpret_cast<const unsigned short*>(&again));
+    } else {
+      store_shared_4(place, __float_as_uint(again));
+    }
+  }
+}
+
+template <class M>
+__global__ __launch_bounds__(kThreads,
+                             kBlocks) void convt2d_rows_kernel(const __grid_constant__ Params p) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // older chips: declined by the planner
+  using T = typename M::Element;
+  extern __shared__ __align__(128) unsigned char smem[];
+  const uint32_t shared = shared_address(smem);
+  const Place at = place_of(p);
+  fill_bias<T>(p, at, shared);
+  const bool bad_weights = fill_steps<M>(p, at, shared);
+  const bool bad_pixels = fill_patch<M>(p, at, shared);
+  const bool repairs = __syncthreads_or(bad_weights || bad_pixels);
+  uint32_t staging = shared + p.staging_at;
+  uint32_t other = staging + (p.buffers - 1) * kChannels * p.staging_pitch;
+  const int end_row = min((at.h + p.tile_rows) * p.h.stride, p.h.out);
+  int r = 0, phase_h = 0;
+#pragma unroll 1
+  for (int row = at.h * p.h.stride; row < end_row; ++row) {
+    const int64_t element = element_of(p, at, row);
+    if (p.h.taps[phase_h] == 0) {
+      store_row<T, true>(p, at, shared, 0, element);
+    } else {
+      if (p.buffers == 1) __syncthreads();
+      compute_row<M>(p, at, shared, r, phase_h, uint32_t(element), staging);
+      if (repairs) {
+        __syncthreads();
+        repair_row<T>(p, at, staging, uint32_t(element), row);
+      }
+      // When all threads are here, the other buffer has been read and is free for the next row.
+      __syncthreads();
+      store_row<T, false>(p, at, shared, staging, element);
+      const uint32_t next = other;
+      other = staging;
+      staging = next;
+    }
+    if (++phase_h == p.h.phases) {
+      phase_h = 0;
+      ++r;
+    }
+  }
+#endif
+}
+
+}  // namespace convt2d::cuda::rows
