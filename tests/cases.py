@@ -200,6 +200,10 @@ CASES: tuple[Case, ...] = (
     # Few channels of y: their taps are all of K, two of 16 bits a word where stride and rows are even.
     _case("k9s2_to_1_channel", (40, 1), (9, 20), k=9, s=2, p=4, op=1),
     _case("k4s2_to_3_channels", (40, 3), (10, 16), k=4, s=2, p=1),
+    # Whole rows of y by one block, some of them without taps; a group's channels are no whole units
+    # of 16 bytes.
+    _case("whole_rows", (12, 24), (9, 70), k=(3, 5), s=(2, 3), p=(1, 2), op=(1, 1), d=(2, 1)),
+    _case("whole_rows_groups", (20, 40), (6, 50), k=3, s=5, p=1, op=(0, 2), d=2, g=2, n=3),
     # Many images.
     _case("batch_800", (8, 6), 3, k=3, s=2, p=1, op=1, n=800),
     _case("batch_1", (16, 16), (7, 6), k=4, s=2, p=1, n=1),

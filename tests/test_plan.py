@@ -110,6 +110,14 @@ ODD_ROWS = tuple(  # of dY, whose planes add up to whole vectors, beside rows of
     and case.out_channels // case.groups % 8 == 0
     and max(case.stride) <= 8
 )
+WRITTEN = tuple(  # phases that the tables of rows take
+    case.name
+    for case in CASES
+    if max(case.kernel) <= 16
+    and max(case.stride) <= 16
+    and case.stride[0] * case.stride[1] <= 64
+    and case.in_channels // case.groups <= 64
+)
 MUST_SERVE = (
     ("direct", EVERY_CASE, EVERY_DIRECTION, EVERY_DTYPE, EVERY_LAYOUT, BOARDS),
     ("depthwise", DEPTHWISE, EVERY_DIRECTION, ("f16", "bf16", "f32", "tf32"), DENSE, BOARDS),
@@ -117,6 +125,7 @@ MUST_SERVE = (
     ("hopper", EVERY_CASE, ("forward",), TENSOR_CORES, EVERY_LAYOUT, ("h200", "h100")),
     ("fold", FOLDED, ("forward",), TENSOR_CORES, ("nchw",), ("h200", "h100")),
     ("slide", SLID, ("forward",), ("f16", "bf16"), ("nchw",), ("h200", "h100")),
+    ("rows", WRITTEN, ("forward",), ("f16", "bf16"), ("nchw",), ("h200", "h100")),
     ("hopper", VECTORS, ("grad_weight",), ("f16", "bf16", "tf32"), ("nhwc",), ("h200", "h100")),
     ("hopper", ODD_ROWS, ("grad_weight",), TENSOR_CORES, ("nchw",), ("h200", "h100")),
 )
@@ -143,6 +152,9 @@ FEW = Case("two_channels", 4, 2, 2, (64, 80), (4, 4), (2, 2), (1, 1))
 DEEP = Case("deep", 12, 768, 320, (20, 24), (4, 4), (2, 2), (1, 1))
 NARROW = Case("few_to_fold", 24, 64, 64, (100, 120), (3, 3), (2, 2), (1, 1))
 POINTS = Case("points", 4, 96, 160, (200, 180), (1, 1), (1, 1))
+HOLES = Case(
+    "empty_phases", 12, 48, 96, (72, 150), (3, 5), (4, 3), (1, 2), dilation=(2, 1), groups=4
+)
 THIN = Case("to_three", 8, 160, 3, (72, 96), (4, 4), (2, 2), (1, 1))
 # Elsewhere fp32 multiply-adds are as fast as TF32 or nearly, and `direct` may win.
 DATA_CENTRE, HOPPER = ("a100", "h100", "h200", "b200"), ("h100", "h200")
@@ -157,6 +169,7 @@ REGIMES = (
     (DEEP, ("tf32",), ("forward",), ("nhwc",), HOPPER, "hopper"),
     (THIN, ("f16", "bf16", "f32", "tf32"), ("forward",), ("nchw",), HOPPER, "fold"),
     (NARROW, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "hopper"),
+    (HOLES, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "rows"),
     (SHUFFLE, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "fold"),
     (POINTS, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "fold"),
     (SAME, TENSOR_CORES, ("forward", "grad_input"), DENSE, NOT_HOPPER, "igemm"),

@@ -18,7 +18,7 @@ FamilyList families() {
       slide_family,  // sm_90a: 16-bit NCHW with short kernel rows, whose columns are added up afterwards
       hopper_family,  // sm_90a's own tensor-core instructions: fp16, bf16, tf32, strict fp32 as 3 x tf32
       igemm_family,  // tensor cores, sm_80 and up: fp16, bf16, tf32, and strict fp32 as 3 x tf32
-      rows_family,  // NCHW forward that is bound by writing y: whole rows of it, all phases at once
+      rows_family,  // sm_90a: NCHW forward that is bound by writing y: whole rows of it, all phases at once
       direct_family,  // any dtype, strides, geometry and size; declines nothing, so it stays last
   };
   return {list, int(sizeof list / sizeof *list)};

@@ -99,7 +99,6 @@ constexpr TileRow kTiles[] = {
     {true, false, 64, 1, 4},    // stride 3 and 4 rows, or stride 2 x 2
     // What the copy engine serves, compiled apart.
     {false, true, 64, 2, 1, false, true},
-    {true, true, 32, 1, 4, false, true},
     {false, true, 64, 2, 1, true, false, true},
     {false, true, 128, 1, 1, true, false, true},
     {true, true, 128, 1, 1, true, false, true},
@@ -122,7 +121,7 @@ constexpr TileRow kTiles[] = {
 // pixels that are turned or flat, fetched ones (of which the first are for 16 bits), copied channels with fetched weights,
 // copied channels (of which the last have copied columns).
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
-constexpr int kStrictTiles = 6, kTurnedTiles = 5, kFetchedTiles = 4, kFetchedHalfTiles = 2,
+constexpr int kStrictTiles = 6, kTurnedTiles = 4, kFetchedTiles = 4, kFetchedHalfTiles = 2,
               kLentTiles = 2, kCopiedTiles = 8, kColumnTiles = 3;
 constexpr int kFirstLent = kTileCount - kCopiedTiles - kLentTiles,
               kFirstFetched = kFirstLent - kFetchedTiles,

@@ -418,6 +418,7 @@ __device__ __noinline__ float plain_output(const Params& p, int n, int group, in
   const T* const w = static_cast<const T*>(p.weight) +
                      int64_t{group} * p.reduce * p.weight_stride[0] + column * p.weight_stride[1];
   float sum = 0;
+#pragma unroll 1
   for (int tap_h = 0; tap_h < p.h.kernel; ++tap_h) {
     const int y_h = row + p.h.near_pad - tap_h * p.h.dilation;
     if (y_h < 0 || y_h % p.h.stride || y_h / p.h.stride >= p.h.in) continue;
@@ -425,6 +426,7 @@ __device__ __noinline__ float plain_output(const Params& p, int n, int group, in
       const int y_w = output + p.w.near_pad - tap_w * p.w.dilation;
       if (y_w < 0 || y_w % p.w.stride || y_w / p.w.stride >= p.w.in) continue;
       const int64_t pixel = int64_t{y_h / p.h.stride} * p.w.in + y_w / p.w.stride;
+#pragma unroll 1
       for (int c = 0; c < p.reduce; ++c)
         sum = fmaf(load(x + int64_t{c} * p.h.in * p.w.in + pixel),
                    load(w + c * p.weight_stride[0] + tap_h * p.weight_stride[2] +
@@ -464,7 +466,7 @@ __device__ __noinline__ void repair_row(const Params& p, Place at, uint32_t stag
 template <class M>
 __global__ __launch_bounds__(kThreads,
                              kBlocks) void convt2d_rows_kernel(const __grid_constant__ Params p) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // older chips: declined by the planner
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ == 900  // others: declined by the planner
   using T = typename M::Element;
   extern __shared__ __align__(128) unsigned char smem[];
   const uint32_t shared = shared_address(smem);
