@@ -130,6 +130,7 @@ emulators:
 	benchmarks/kernels/emulate_weight.sh fp16 nchw-nhwc 1 1 op2; \
 	benchmarks/kernels/emulate_hopper_weight.sh fp16 1 1 op2; \
 	benchmarks/kernels/emulate_fetched_weight.sh fp16 nchw 1 1 m_op; \
+	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt fp16 nchw 3 3 shift_k2; \
 	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt fp32 nchw 1 1 k2s2; \
 	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt fp16 nchw 1 2 odd_k4; \
 	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt tf32 nhwc 1 1 m_op; \

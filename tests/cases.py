@@ -197,7 +197,13 @@ CASES: tuple[Case, ...] = (
     # in 16 bits and in TF32 too; with zeros beside them and without.
     _case("odd_rows_k3s2", (72, 8), (17, 19), k=3, s=2, n=8),
     _case("odd_rows_k4s2", (136, 4), (17, 19), k=4, s=2, p=1, n=8),
-    # Few channels of y: their taps are all of K, two of 16 bits a word where stride and rows are even.
+    # Planes of x that are no whole vectors, moved before they are multiplied; and rows of y that
+    # threads bring because tiles are runs of such planes.
+    _case("odd_planes_k4s4", (64, 32), (11, 13), k=4, s=4, n=2),
+    _case("odd_planes_k2s2", (72, 40), (14, 14), k=2, s=2, n=5),
+    _case("odd_planes_groups", (64, 48), (5, 7), k=3, s=2, p=1, op=1, g=2, n=1),
+    # Few channels of y: their taps are all of K, two of 16 bits a word where stride and rows are
+    # even.
     _case("k9s2_to_1_channel", (40, 1), (9, 20), k=9, s=2, p=4, op=1),
     _case("k4s2_to_3_channels", (40, 3), (10, 16), k=4, s=2, p=1),
     # Whole rows of y by one block, some of them without taps; a group's channels are no whole units

@@ -18,25 +18,26 @@ namespace convt2d::cuda::hopper {
 namespace {
 
 // Fitted to 4964 times on the H200 (kernel_bench sweep of bench/layers.json, NCHW in fp16, tf32 and strict fp32, NHWC in
-// tf32; 2026-11-23): chosen plans are 1.3 % slower than the best that was tried.
+// tf32; 2026-11-23): chosen plans are 1.1 % slower than the best that was tried.
 constexpr double kClock = 1700;           // cycles a microsecond
-constexpr double kLaunch = 2.97;          // us
-constexpr double kBlock = 17300;          // cycles, of a block beside its K tiles
-constexpr double kStored = 39;            // a sum of each thread, on its way out
-constexpr double kFetchedHalf = 55.8;     // a slice of the first operand, 16-bit numbers
-constexpr double kFetchedWord = 21.8;     // or words
-constexpr double kFetchedPixel = 3.44;    // the same of channels-last
-constexpr double kStrict = 1.12;          // strict fp32, over what its multiplications take
-constexpr double kCopy = 223;             // a copy of odd rows, for who asks
-constexpr double kShift = 13.3;           // a channel of x that is shifted, for three warps
-constexpr double kBring = 40.8;           // 32 pieces of brought rows, the same
+constexpr double kLaunch = 5.5;           // us
+constexpr double kBlock = 13800;          // cycles, of a block beside its K tiles
+constexpr double kStored = 39.6;          // a sum of each thread, on its way out
+constexpr double kFetchedHalf = 61;       // a slice of the first operand, 16-bit numbers
+constexpr double kFetchedWord = 39.5;     // or words
+constexpr double kFetchedPixel = 12;      // the same of channels-last
+constexpr double kStrict = 1.107;         // strict fp32, over what its multiplications take
+constexpr double kCopy = 250;             // a copy of odd rows, for who asks
+constexpr double kShift = 13.4;           // a channel of x that is shifted, for three warps
+constexpr double kBring = 39.1;           // 32 pieces of brought rows, the same
+constexpr double kClear = 260;            // what is beside 64 channels of such a row, the same
 constexpr int kFewCopies = 4;             // of odd rows: one thread asks
-constexpr double kL2Bytes = 37.5;         // a cycle
+constexpr double kL2Bytes = 38.7;         // a cycle
 constexpr double kRest = 0.14;            // of what is less busy that is not hidden
-constexpr double kMemoryRate = 2.01;      // of the copy rate
-constexpr double kBeside = 0.0147;        // of the lesser of work and bytes
+constexpr double kMemoryRate = 0.95;      // of the copy rate
+constexpr double kBeside = 0.031;         // of the lesser of work and bytes
 constexpr double kPartialRate = 1.96;     // times the copy rate's time, to write and to add up
-constexpr double kScatteredRate = 0.499;  // the same of dW's numbers, each in a sector of its own
+constexpr double kScatteredRate = 0.473;  // the same of dW's numbers, each in a sector of its own
 
 struct Choice {
   int row;                       // of kFetchedWeightTiles
@@ -54,6 +55,11 @@ int odd_copies(const FetchedWeightParams& p) {
   return p.odd_rows ? p.y_blocks * p.patch_lines * p.residues : 0;
 }
 int64_t k_tiles(const FetchedWeightParams& p) { return int64_t{p.batch} * p.image_tiles; }
+
+// Whether rows of so many pixels are multiples of 16 bytes.
+bool whole_rows(int64_t pixels, const Problem& problem) {
+  return pixels * static_cast<int64_t>(element_size(problem.dtype)) % 16 == 0;
+}
 
 // Everything that follows from the problem and the choice, pointers and strides aside. Returns why it cannot be done, or
 // an empty string.
@@ -102,10 +108,8 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
     p.far_piece = w.stride % 2 == 0 ? 16 : 64;
     p.next_piece = w.stride % 2 == 0 ? 32 : 16;
   } else {
-    const bool odd = w.out % vector != 0;
     p.brought = choice.brought;
-    p.odd_rows = odd && !p.brought;
-    if (p.brought && !odd) return "rows of dY are whole vectors";
+    p.odd_rows = !whole_rows(w.out, problem) && !p.brought;
     if (p.odd_rows) {
       while (h.out * w.out * p.residues % vector != 0) p.residues *= 2, ++p.residue_shift;
       if (problem.out_channels % p.residues != 0 ||
@@ -114,7 +118,7 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
       if (p.residues * choice.unit_h > kMostLeads) return "a tile has too many rows of dY";
       if (choice.runs) return "rows of dY are not whole vectors";
     }
-    p.shifted = (choice.runs ? h.in * w.in : w.in) % vector != 0;
+    p.shifted = !whole_rows(choice.runs ? h.in * w.in : w.in, problem);
     if (p.shifted) {
       while (h.in * w.in * p.x_residues % vector != 0) p.x_residues *= 2, ++p.x_residue_shift;
       if (problem.in_channels % p.x_residues != 0 ||
@@ -182,10 +186,11 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
   const double l2 = (copied_bytes(p, tile) + (p.brought ? p.y_bytes : 0)) / kL2Bytes;
   const double ask =
       kCopy * (std::ceil(double(odd_copies(p)) / p.askers) + (p.shifted ? p.x_residues : 0));
-  const double help = (p.shifted ? kShift * tile.width : 0) +
-                      (p.brought ? kBring * p.y_blocks * kPlaneChannels *
-                                       std::ceil(p.patch_lines * p.line_pieces / 32.0)
-                                 : 0);
+  double help = p.shifted ? kShift * tile.width : 0;
+  if (p.brought) {
+    help += kBring * p.y_blocks * kPlaneChannels * std::ceil(p.patch_lines * p.line_pieces / 32.0);
+    if (p.runs && p.pad_w > 0) help += kClear * p.y_blocks * p.patch_lines;
+  }
   const double busiest = std::max({mma, shared, fetch, l2, ask, help});
   const double all = mma + shared + fetch + l2 + ask + help;
   const double cycles = (busiest + kRest * (all - busiest)) * (tile.strict ? kStrict : 1);
@@ -235,9 +240,10 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
     if (tile.strict != is_strict(problem) ||
         tile.channels_last != (problem.x_layout == Layout::nhwc))
       continue;
+    const bool odd = !tile.channels_last && !whole_rows(problem.w.out, problem);
     for (const auto [y_blocks, unit_h, unit_w] : units(problem, tile))
-      for (int ways = 0; ways < 4; ++ways) {
-        Choice choice{row, y_blocks, unit_h, unit_w, ways % 2 != 0, ways >= 2, 2, 1};
+      for (int way = 0; way < (odd ? 4 : 2); ++way) {
+        Choice choice{row, y_blocks, unit_h, unit_w, way % 2 != 0, way >= 2, 2, 1};
         FetchedWeightParams p;
         if (std::string why = shape(problem, choice, p); !why.empty()) {
           reason = why;

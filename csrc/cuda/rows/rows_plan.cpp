@@ -19,7 +19,7 @@ constexpr double kLaunch =
 constexpr double kClock = 1700;  // cycles a microsecond
 
 // Instructions of a warp, waiting included; from the code. With these the best plans of kernelbench_1_75 and 1_81 come out
-// within 12 % of the H200's times (2025-11-23); long sums were not measured and are on the safe side.
+// within 12 % of the H200's times (2026-11-23); long sums were not measured and are on the safe side.
 struct Cost {
   double step;
   double item;  // positions of a warp and a phase, beside steps
