@@ -507,8 +507,11 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
               set_buffers(choice, params);
               if (shared_map(params, tile).total > device.smem_optin) continue;
               columns_copied |= tile.columns_copied;
-              GatherCandidate candidate{
-                  choice, {}, predict(problem, device, params, tile), params.slices};
+              GatherCandidate candidate{choice,
+                                        {},
+                                        predict(problem, device, params, tile),
+                                        params.slices,
+                                        params.brought_pieces > 0};
               std::copy(std::begin(params.walkers), std::end(params.walkers), candidate.walkers);
               found.push_back(candidate);
             }
@@ -545,10 +548,11 @@ Plan plan_of(const GatherCandidate& candidate) {
       std::to_string(c.tile_w) + (c.operand_columns ? " in columns" : " in runs") + ", K " +
       std::to_string(kSliceBytes * candidate.slices) + " bytes x " +
       std::to_string(c.source_stages) + " stages, " +
-      (tile.turned ? "copied and turned, "
-       : tile.flat ? "copied as it lies, "
-       : tile.fetched
-           ? (tile.bordered ? "rows copied and fetched, " : "copied as it lies and fetched, ")
+      (tile.turned            ? "copied and turned, "
+       : tile.flat            ? "copied as it lies, "
+       : tile.fetched         ? (candidate.brought ? "rows brought and fetched, "
+                                 : tile.bordered   ? "rows copied and fetched, "
+                                                   : "copied as it lies and fetched, ")
        : tile.weights_fetched ? "copied, weights fetched, "
        : tile.copied          ? "copied, "
                               : "") +

@@ -13,6 +13,7 @@ struct GatherCandidate {
   int32_t walkers[kMaxShares];  // of GatherParams
   double predicted_us;
   int32_t slices;  // of a chunk
+  bool brought;    // its rows, by threads
 };
 
 // Every tile that fits, in no order. `reason` says why there is none.
