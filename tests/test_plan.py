@@ -482,6 +482,7 @@ def test_hopper_says_why_it_leaves_a_grad_weight():
         (dataclasses.replace(MANY, out_channels=90), "tf32", "nhwc", "vectors"),
         (MANY, "f16", "strided", "vectors of channels"),
         (Case("odd", 2, 68, 64, (7, 7), (2, 2), (2, 2)), "f16", "nchw", "planes of x"),
+        (Case("huge", 9000, 64, 73, (21, 21), (2, 2), (2, 2)), "f16", "nchw", "2 GiB"),
         (Case("apart", 2, 64, 64, (8, 8), (9, 2), (9, 2)), "f16", "nchw", "7 rows"),
         (Case("wide", 2, 64, 64, (8, 64), (2, 16), (2, 8)), "f16", "nchw", "too long"),
         (FEW, "f16", "nhwc", "vectors of channels"),

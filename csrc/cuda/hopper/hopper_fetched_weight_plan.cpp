@@ -155,6 +155,8 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   p.y_block_bytes = static_cast<int32_t>(lines * p.line_bytes);
   p.y_bytes = choice.y_blocks * p.y_block_bytes;
   if (p.brought) {
+    if (problem.batch * problem.out_channels * h.out * w.out * size > INT32_MAX)
+      return "dY has 2 GiB or more, which threads do not bring";
     // Lines of all channels; what is 16 bytes in memory is that here.
     const int64_t line = span * size, row = w.out * size;
     p.line_pieces = static_cast<int32_t>((line + 2 * 15) / 16);
