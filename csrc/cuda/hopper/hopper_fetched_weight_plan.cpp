@@ -61,6 +61,14 @@ bool whole_rows(int64_t pixels, const Problem& problem) {
   return pixels * static_cast<int64_t>(element_size(problem.dtype)) % 16 == 0;
 }
 
+// How many planes of so many pixels are a multiple of 16 bytes, a power of two, and its log2. Whether all channels, and
+// those of a group, are so many or more of them.
+bool planes_add_up(int64_t pixels, int64_t group, const Problem& problem, int32_t& planes,
+                   int32_t& shift) {
+  while (!whole_rows(pixels * planes, problem)) planes *= 2, ++shift;
+  return group * problem.groups % planes == 0 && (problem.groups == 1 || group % planes == 0);
+}
+
 // Everything that follows from the problem and the choice, pointers and strides aside. Returns why it cannot be done, or
 // an empty string.
 std::string shape(const Problem& problem, const Choice& choice, FetchedWeightParams& p) {
@@ -111,20 +119,14 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
     p.brought = choice.brought;
     p.odd_rows = !whole_rows(w.out, problem) && !p.brought;
     if (p.odd_rows) {
-      while (h.out * w.out * p.residues % vector != 0) p.residues *= 2, ++p.residue_shift;
-      if (problem.out_channels % p.residues != 0 ||
-          (problem.groups > 1 && p.columns % p.residues != 0))
+      if (!planes_add_up(h.out * w.out, p.columns, problem, p.residues, p.residue_shift))
         return "planes of dY do not add up to whole vectors";
       if (p.residues * choice.unit_h > kMostLeads) return "a tile has too many rows of dY";
       if (choice.runs) return "rows of dY are not whole vectors";
     }
     p.shifted = !whole_rows(choice.runs ? h.in * w.in : w.in, problem);
-    if (p.shifted) {
-      while (h.in * w.in * p.x_residues % vector != 0) p.x_residues *= 2, ++p.x_residue_shift;
-      if (problem.in_channels % p.x_residues != 0 ||
-          (problem.groups > 1 && p.rows % p.x_residues != 0))
-        return "planes of x do not add up to whole vectors";
-    }
+    if (p.shifted && !planes_add_up(h.in * w.in, p.rows, problem, p.x_residues, p.x_residue_shift))
+      return "planes of x do not add up to whole vectors";
   }
   p.row_tiles = static_cast<int32_t>(ceil_div(w.in, pixels));
   p.image_tiles =
@@ -382,33 +384,39 @@ FetchedWeightMaps fetched_weight_maps(const FetchedWeightParams& p, int row, con
                        {1, 1, 1, 1},
                        {1, 1, 1, 1}};
     };
+    // Channels lie between the lines of a patch.
+    const auto channels_inside = [](TensorBox box, int64_t pixels, int32_t channels) {
+      std::swap(box.extent[1], box.extent[2]);
+      std::swap(box.stride[1], box.stride[2]);
+      std::swap(box.count[1], box.count[2]);
+      std::swap(box.step[1], box.step[2]);
+      box.count[0] = static_cast<int32_t>(pixels);
+      box.count[1] = channels;
+      box.swizzled = false;
+      return box;
+    };
+    // So many planes are one row.
+    const auto rows_of_planes = [&](const void* base, int64_t channels, int32_t many,
+                                    int64_t plane) {
+      return planes(base, channels / many, 1, many * plane);
+    };
     x = planes(args.x.data, channels[0], x_h, x_w);
     x.count[0] = tile_pixels(p);
     x.count[2] = tile.width;
-    if (p.shifted) {
-      x = planes(args.x.data, channels[0] / p.x_residues, 1, int64_t{p.x_residues} * p.x_h * p.x_w);
-      std::swap(x.extent[1], x.extent[2]);
-      std::swap(x.stride[1], x.stride[2]);
-      x.count[0] = static_cast<int32_t>(kShiftedRow / size);
-      x.count[1] = tile.width / p.x_residues;
-      x.swizzled = false;
-    }
+    if (p.shifted)
+      x = channels_inside(
+          rows_of_planes(args.x.data, channels[0], p.x_residues, int64_t{p.x_h} * p.x_w),
+          kShiftedRow / size, tile.width / p.x_residues);
     x.rounded = !tile.strict;
     if (p.brought) return {encode(x), {}};
     if (p.odd_rows) {
-      // So many planes are one row.
-      y = planes(args.y.data, channels[1] / p.residues, 1, int64_t{p.residues} * p.y_h * p.y_w);
+      y = rows_of_planes(args.y.data, channels[1], p.residues, int64_t{p.y_h} * p.y_w);
     } else {
       y = planes(args.y.data, channels[1], p.y_h, p.y_w);
-      y.count[2] = p.patch_lines;
-      y.step[2] = p.line_step;
+      y.count[1] = p.patch_lines;
+      y.step[1] = p.line_step;
     }
-    // Channels lie between the lines of a patch.
-    std::swap(y.extent[1], y.extent[2]);
-    std::swap(y.stride[1], y.stride[2]);
-    y.count[0] = p.patch_pixels;
-    y.count[1] = residue_channels(p);
-    y.swizzled = false;
+    y = channels_inside(y, p.patch_pixels, residue_channels(p));
   }
   x.rounded = y.rounded = !tile.strict;
   return {encode(x), encode(y)};
