@@ -484,6 +484,12 @@ def test_hopper_says_why_it_leaves_a_grad_weight():
         (Case("odd", 2, 68, 64, (7, 7), (2, 2), (2, 2)), "f16", "nchw", "planes of x"),
         (Case("huge", 9000, 64, 73, (21, 21), (2, 2), (2, 2)), "f16", "nchw", "2 GiB"),
         (Case("apart", 2, 64, 64, (8, 8), (9, 2), (9, 2)), "f16", "nchw", "7 rows"),
+        (
+            Case("up", 2, 64, 65, (9, 9), (3, 3), padding=(10**8, 0), dilation=(10**8, 1)),
+            "f16",
+            "nchw",
+            "too far apart for threads",
+        ),
         (Case("wide", 2, 64, 64, (8, 64), (2, 16), (2, 8)), "f16", "nchw", "too long"),
         (FEW, "f16", "nhwc", "vectors of channels"),
         (Case("far", 2, 64, 64, (8, 8), (3, 3), dilation=(20000, 1)), "f16", "nhwc", "too far"),

@@ -39,6 +39,8 @@ constexpr double kBeside = 0.031;         // of the lesser of work and bytes
 constexpr double kPartialRate = 1.96;     // times the copy rate's time, to write and to add up
 constexpr double kScatteredRate = 0.473;  // the same of dW's numbers, each in a sector of its own
 
+constexpr int64_t kMostBrought = 1 << 20;  // bytes of a K tile, more than any block has
+
 struct Choice {
   int row;                       // of kFetchedWeightTiles
   int y_blocks, unit_h, unit_w;  // see FetchedWeightParams
@@ -159,14 +161,22 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   if (p.brought) {
     if (problem.batch * problem.out_channels * h.out * w.out * size > INT32_MAX)
       return "dY has 2 GiB or more, which threads do not bring";
+    // From a pixel to where a tap reads, in numbers of dY, outside of it as well: 32 bits hold both.
+    if ((h.near_pad + (h.kernel - 1) * h.dilation) * w.out + w.near_pad +
+            (w.kernel - 1) * w.dilation >
+        INT32_MAX / 4)
+      return "taps lie too far apart for threads that bring";
     // Lines of all channels; what is 16 bytes in memory is that here.
-    const int64_t line = span * size, row = w.out * size;
-    p.line_pieces = static_cast<int32_t>((line + 2 * 15) / 16);
-    p.line_reach = static_cast<int32_t>((lines - 1) * step * w.out + p.line_pieces * vector);
-    p.channel_bytes = (p.line_pieces | 1) * 16 + static_cast<int32_t>(row * h.out % 16);
+    const int64_t line = span * size, row = w.out * size, pieces = (line + 2 * 15) / 16;
+    const int64_t channel = (pieces | 1) * 16 + row * h.out % 16;
+    const int64_t line_bytes = choice.y_blocks * kPlaneChannels * channel + row * step % 16;
+    if (lines * line_bytes > kMostBrought) return "a tile is too long for shared memory";
+    p.line_pieces = static_cast<int32_t>(pieces);
+    p.line_reach = static_cast<int32_t>((lines - 1) * step * w.out + pieces * vector);
+    p.channel_bytes = static_cast<int32_t>(channel);
     p.y_block_bytes = kPlaneChannels * p.channel_bytes;
-    p.line_bytes = static_cast<int32_t>(choice.y_blocks * p.y_block_bytes + row * step % 16);
-    p.y_bytes = static_cast<int32_t>(ceil_div(lines * p.line_bytes + 15, 16) * 16);
+    p.line_bytes = static_cast<int32_t>(line_bytes);
+    p.y_bytes = static_cast<int32_t>(ceil_div(lines * line_bytes + 15, 16) * 16);
     p.y_elements = static_cast<int32_t>(problem.batch * problem.out_channels * h.out * w.out);
   }
   // Who splits has no time to ask.
