@@ -7,27 +7,30 @@
 
 namespace convt2d::cuda {
 
+// What one thread loads or stores at once.
+inline unsigned char* shared_number(uint32_t address, uint32_t bytes) {
+  if (address % bytes != 0) emulate::fail("misaligned");
+  return emulate::shared(address, bytes);
+}
 inline void store_shared_16(uint32_t address, const uint32_t (&word)[4]) {
-  if (address % 16 != 0) emulate::fail("misaligned");
-  std::memcpy(emulate::shared(address, 16), word, 16);
+  std::memcpy(shared_number(address, 16), word, 16);
 }
 inline void load_shared_16(uint32_t address, uint32_t (&word)[4]) {
-  std::memcpy(word, emulate::shared(address, 16), 16);
+  std::memcpy(word, shared_number(address, 16), 16);
 }
 inline uint32_t load_shared_4(uint32_t address) {
   uint32_t word;
-  std::memcpy(&word, emulate::shared(address, 4), 4);
+  std::memcpy(&word, shared_number(address, 4), 4);
   return word;
 }
 inline void load_shared_8(uint32_t address, uint32_t (&word)[2]) {
-  std::memcpy(word, emulate::shared(address, 8), 8);
+  std::memcpy(word, shared_number(address, 8), 8);
 }
 inline void store_shared_2(uint32_t address, unsigned short half) {
-  std::memcpy(emulate::shared(address, 2), &half, 2);
+  std::memcpy(shared_number(address, 2), &half, 2);
 }
 inline void store_shared_4(uint32_t address, uint32_t word) {
-  if (address % 4 != 0) emulate::fail("misaligned");
-  std::memcpy(emulate::shared(address, 4), &word, 4);
+  std::memcpy(shared_number(address, 4), &word, 4);
 }
 // What a thread has under way arrives when it waits for it, and no earlier. The first `there` bytes are from memory, the
 // others zeros.
@@ -82,7 +85,7 @@ inline void copy_async_arrive(uint32_t barrier) {
 template <class T>
 T load_shared(uint32_t address) {
   T value;
-  std::memcpy(&value, emulate::shared(address, sizeof(T)), sizeof(T));
+  std::memcpy(&value, shared_number(address, sizeof(T)), sizeof(T));
   return value;
 }
 template <int WORDS>
