@@ -11,8 +11,17 @@ inline void barrier_expect(uint32_t barrier, uint32_t bytes) {
 
 inline std::vector<TensorBox> tensor_boxes;  // by what their maps hold
 CUtensorMap encode(const TensorBox& box) {
-  for (int i = 1; i < box.axes; ++i)
-    if (box.stride[i] % 16 != 0) emulate::fail("a stride the copy engine cannot take");
+  const int row = box.count[0] * box.element_bytes;
+  if (reinterpret_cast<uintptr_t>(box.base) % 16 != 0) emulate::fail("a tensor that is misaligned");
+  if (box.swizzled && row != 32 && row != 64 && row != 128)
+    emulate::fail("rows that the copy engine cannot swizzle");
+  for (int i = 0; i < box.axes; ++i) {
+    if (box.extent[i] < 1 || box.extent[i] > int64_t{1} << 32 || box.count[i] < 1)
+      emulate::fail("an axis the copy engine cannot take");
+    if (i > 0 &&
+        (box.stride[i] < 0 || box.stride[i] >= int64_t{1} << 40 || box.stride[i] % 16 != 0))
+      emulate::fail("a stride the copy engine cannot take");
+  }
   CUtensorMap map{};
   const size_t index = tensor_boxes.size();
   tensor_boxes.push_back(box);
