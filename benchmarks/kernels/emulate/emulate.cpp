@@ -4,7 +4,7 @@
 //
 // With SHOW=1 in the environment, every plan is named before it runs, and barriers are shown when one fails.
 // CASES has lines as kernel_bench.cu reads them. Of each case, forward and grad_input, the best plan of every
-// tile and two at random run on integers, with outputs and shared memory filled with NaN before.
+// tile and two at random run on integers, with NaN in outputs before, and NaN or numbers in shared memory.
 // A thread is a fiber; warps run in a random order and at uneven speeds. What is found: wrong indices,
 // unwritten or misaligned outputs, reads beyond shared memory, protocols that overwrite or never end.
 // What is not: ordinary stores that the tensor cores would see too late, registers, speed.

@@ -3,7 +3,7 @@
 //   emulate_hopper_weight CASES TYPE SEED PLANS [NAME]     TYPE: fp16, bf16
 //
 // Of each case the best plan of every tile and PLANS at random run on integers, and again with an infinity or a NaN
-// in places; outputs and shared memory hold NaN before. The two passes that add up pieces and the bias gradient
+// in places; outputs hold NaN before, shared memory NaN or numbers. The two passes that add up pieces and the bias gradient
 // are not in it.
 #include <cstdio>
 #include <string>

@@ -3,7 +3,7 @@
 //   emulate_weight CASES TYPE LAYOUTS SEED PLANS [NAME]     TYPE: fp16, bf16, tf32
 //
 // LAYOUTS: of x and dY, as nchw-nhwc. Of each case the best plan of every tile and PLANS at random run on
-// integers, and again with an infinity or a NaN in places; outputs and shared memory hold NaN before.
+// integers, and again with an infinity or a NaN in places; outputs hold NaN before, shared memory NaN or numbers.
 #include <algorithm>
 #include <cstdio>
 #include <string>
