@@ -39,6 +39,7 @@ constexpr double kStrict = 3.18;          // strict fp32: three products, parts 
 constexpr double kStrictFill = 0.862;     // filling a buffer there, over TF32
 constexpr double kStrictStalls = 0.748;   // as kStalls
 constexpr double kStrictRows = 0.97;      // channel rows there, over pixel rows
+constexpr double kStrictDepth = 0.15;     // the power of slices there, in grad_input
 constexpr double kStaged = 6.28;          // a byte of a consumer thread's sum where rows are staged
 constexpr double kHalves = 2.6;           // the same where 16-bit rows have odd places
 constexpr double kPairs = 1.6;            // of 16-bit rows that two phases share
@@ -65,8 +66,7 @@ constexpr double kFedTurnover = 0.925;  // where threads do
 constexpr double kShallow = 1.02;       // two buffers of what the copy engine brings, over more
 constexpr double kShallowAlone = 1.2;   // the same in grad_input where weights stay
 constexpr double kWideColumns = 1.13;   // of copied columns, 128 over 64
-constexpr double kNarrow = 3;    // over the pixels of a row that threads bring: forward, NCHW
-constexpr double kDepth = 0.15;  // the power of the slices of strict fp32 in grad_input
+constexpr double kNarrow = 3;  // over the pixels of a row that threads bring: forward, NCHW
 constexpr double kEngineStalls = 0.579;  // as kStalls
 constexpr double kFetchedStalls = 0.47;  // the same where consumers fetch pixels
 constexpr double kNhwcStalls = 0.514;    // the same where it brings rows of channels
@@ -243,7 +243,7 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
   const double narrow = forward && !tile.copied && !tile.strict && !channels_last(problem)
                             ? 1 + kNarrow / p.tile_w
                             : 1;
-  const double deep = tile.strict && !forward ? std::pow(slices, kDepth) : 1;
+  const double deep = tile.strict && !forward ? std::pow(slices, kStrictDepth) : 1;
   const double rows = tile.strict && tile.channel_rows ? kStrictRows : 1;
   return {shallow * wide * narrow * deep * rows *
               (busiest + (1 - overlap) * (mma + produce + store - busiest)),

@@ -13,11 +13,14 @@ inline std::vector<TensorBox> tensor_boxes;  // by what their maps hold
 CUtensorMap encode(const TensorBox& box) {
   const int row = box.count[0] * box.element_bytes;
   if (reinterpret_cast<uintptr_t>(box.base) % 16 != 0) emulate::fail("a tensor that is misaligned");
+  if (row % 16 != 0) emulate::fail("rows that are not whole vectors");
   if (box.swizzled && row != 32 && row != 64 && row != 128)
     emulate::fail("rows that the copy engine cannot swizzle");
   for (int i = 0; i < box.axes; ++i) {
     if (box.extent[i] < 1 || box.extent[i] > int64_t{1} << 32 || box.count[i] < 1)
       emulate::fail("an axis the copy engine cannot take");
+    if ((box.count[i] - 1) * box.step[i] + 1 > kMostSpan) emulate::fail("a box that is too long");
+    if (box.step[i] > kMostStep) emulate::fail("a box that steps too far");
     if (i > 0 &&
         (box.stride[i] < 0 || box.stride[i] >= int64_t{1} << 40 || box.stride[i] % 16 != 0))
       emulate::fail("a stride the copy engine cannot take");
@@ -36,13 +39,9 @@ inline void copy_box(uint32_t shared, const CUtensorMap* map, uint32_t barrier, 
   const TensorBox& box = tensor_boxes.at(index);
   const int first[] = {a, b, c, d, e};
   if (a * box.element_bytes % 16 != 0) emulate::fail("a box that starts between 16 bytes");
-  if (shared % 128 != 0 || box.count[0] * box.element_bytes % 16 != 0) emulate::fail("misaligned");
+  if (shared % 128 != 0) emulate::fail("misaligned");
   uint32_t elements = 1;
-  for (int i = 0; i < box.axes; ++i) {
-    if ((box.count[i] - 1) * box.step[i] + 1 > 256) emulate::fail("a box that is too long");
-    if (box.step[i] > kMostStep) emulate::fail("a box that steps too far");
-    elements *= box.count[i];
-  }
+  for (int i = 0; i < box.axes; ++i) elements *= box.count[i];
   for (uint32_t k = 0; k < elements; ++k) {
     const char* from = static_cast<const char*>(box.base);
     uint32_t rest = k;
