@@ -324,8 +324,8 @@ def _laid_out_like(x: Tensor, grad_y: Tensor) -> Tensor:
     return grad_y.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
 
 
-# The order in which _wanted asks about inputs.
-_order = [0, 1, 2]
+# The order in which _wanted asks about inputs, for each `needs_input_grad` that was met.
+_orders: dict[tuple[bool, ...], list[int]] = {}
 
 
 def _wanted(ctx: Any) -> tuple[bool, ...]:
@@ -341,23 +341,24 @@ def _wanted(ctx: Any) -> tuple[bool, ...]:
     last did that is asked about first, and the only one that is left not at all: a node runs
     because something is wanted of it.
     """
-    global _order
     needed: tuple[bool, ...] = ctx.needs_input_grad
     if needed.count(True) < 2 or _compiling():
         return needed
-    nodes = [node for node, _ in ctx.next_functions]
-    order = [i for i in _order if i < len(nodes) and nodes[i] is not None]
-    wanted, raised = list(needed), False
+    order = _orders.get(needed)
+    if order is None:
+        order = _orders[needed] = [i for i, yes in enumerate(needed) if yes]
+    edges = ctx.next_functions
+    wanted, some, raised = list(needed), False, False
     for i in order:
-        left = i == order[-1] and not any(wanted[before] for before in order[:-1])
-        if left and not _has_rpc_agent():
+        if i == order[-1] and not some and not _has_rpc_agent():
             break
         try:
-            wanted[i] = _will_execute(nodes[i])
+            wanted[i] = _will_execute(edges[i][0])
+            some = some or wanted[i]
         except RuntimeError:  # or there is no engine, because somebody calls the backward by hand
-            raised = True
+            some = raised = True
     if raised:
-        _order = sorted(_order, key=wanted.__getitem__)
+        _orders[needed] = sorted(order, key=wanted.__getitem__)
     # None at all: torch.distributed.autograd, whose engine keeps its plans elsewhere.
     return tuple(wanted) if True in wanted else needed
 

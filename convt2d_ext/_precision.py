@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,9 +17,20 @@ IEEE, TF32, ASK_WHEN_RUN = 0, 1, 2
 _cudnn: Any = torch.backends.cudnn
 
 
+def _public_getter(_backend: str, _op: str) -> str:
+    precision: str = _cudnn.conv.fp32_precision
+    return precision
+
+
+# The public attribute is one that __getattr__ makes up: it costs eight times what it looks up.
+_fp32_precision: Callable[[str, str], str] = getattr(
+    torch._C, "_get_fp32_precision_getter", _public_getter
+)
+
+
 def ambient_precision() -> int:
     """The flag now. (Reading the older cudnn.allow_tf32 raises once this one was set.)"""
-    return TF32 if _cudnn.conv.fp32_precision == "tf32" else IEEE
+    return TF32 if _fp32_precision("cuda", "conv") == "tf32" else IEEE
 
 
 LIBRARY.impl("ambient_precision", ambient_precision, "CompositeExplicitAutograd")
