@@ -92,13 +92,16 @@ void run_block(uint32_t block) {
   }
   std::vector<int> order(block_dim.x / 32);
   for (size_t i = 0; i < order.size(); ++i) order[i] = int(i);
-  int left = int(block_dim.x);
+  int left = int(block_dim.x), lazy = 0;
   for (long idle = 0; left > 0;) {
     const long before = progress;
     const int slow = int(random() % 4);  // 1: the first half (hopper's consumers), 2: the second
+    // Now and then one warp falls behind all others, those of its warpgroup too.
+    if (random() % 256 == 0) lazy = int(random() % (2 * order.size()));
     std::shuffle(order.begin(), order.end(), random);
     for (int warp : order) {
       if (slow == (warp < int(order.size()) / 2 ? 1 : 2) && random() % 4 != 0) continue;
+      if (warp == lazy && random() % 128 != 0) continue;
       for (int lane = 0; lane < 32; ++lane) {
         Fiber& fiber = fibers[warp * 32 + lane];
         if (fiber.done) continue;
