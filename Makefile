@@ -5,7 +5,7 @@
 # make matrix     that wheel under every Python x torch of tools/matrix.py
 # make oldest     compile and test from source against the oldest torch
 # make budgets    build time, wheel size and kernel count against their limits
-# make emulators  builds the seven of benchmarks/kernels and runs them on small cases
+# make emulators  builds the eight of benchmarks/kernels and runs them on small cases
 #
 # PYTHON=...      which Python makes the environment; the newest suitable one otherwise
 # VENV=none       use PYTHON (python3) as it is, torch included: no network, nothing installed in it
@@ -134,11 +134,18 @@ emulators:
 	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt fp16 nchw 3 3 shift_k2; \
 	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt fp32 nchw 1 1 k2s2; \
 	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt fp16 nchw 1 2 odd_k4; \
+	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt fp16 nchw 1 2 few_k9; \
+	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt fp32 nchw 3 2 pairs_48; \
 	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt tf32 nhwc 1 1 m_op; \
+	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt tf32 nhwc 1 2 few_lead; \
 	benchmarks/kernels/emulate_fold.sh fp16 1 1 fold_k4; \
+	build/kernels/emulate_fold benchmarks/kernels/cases.txt bf16 1 1 shift_; \
 	build/kernels/emulate_fold benchmarks/kernels/cases.txt tf32 1 1 fold_odd; \
 	build/kernels/emulate_fold benchmarks/kernels/cases.txt fp32 1 1 flat_g; \
 	benchmarks/kernels/emulate_slide.sh fp16 1 1 slide_k35; \
+	benchmarks/kernels/emulate_narrow.sh fp16 nchw 1 1 narrow_k9; \
+	build/kernels/emulate_narrow benchmarks/kernels/cases.txt tf32 nhwc 1 1 narrow_; \
+	build/kernels/emulate_narrow benchmarks/kernels/cases.txt fp32 nchw 1 1 narrow_k4; \
 	benchmarks/kernels/emulate_rows.sh fp16 1 1 whole_; \
 	build/kernels/emulate_rows benchmarks/kernels/cases.txt fp32 1 1 whole_
 

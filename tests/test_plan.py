@@ -92,6 +92,15 @@ FOLDED = tuple(  # whole vectors in a plane of x, rows that a tile holds
     and case.dilation == (1, 1)
     and case.size[0] * case.size[1] % 8 == 0
 )
+SHIFTED = tuple(  # sets of planes that are whole vectors
+    case.name
+    for case in CASES
+    if case.kernel in ((3, 3), (4, 4))
+    and case.stride == (2, 2)
+    and case.dilation == (1, 1)
+    and case.size[0] * case.size[1] >= 8
+    and case.in_channels // case.groups % 8 == 0
+)
 SLID = tuple(  # rows that are whole vectors, kernel rows that there is a tile for
     case.name
     for case in CASES
@@ -102,6 +111,18 @@ SLID = tuple(  # rows that are whole vectors, kernel rows that there is a tile f
     and case.size[1] % 8 == 0
     and (case.groups == 1 or case.in_channels // case.groups % 16 == 0)
 )
+FEW_COLUMNS = tuple(  # products of a pixel that a tile has, rows that are whole vectors
+    case.name
+    for case in CASES
+    if case.groups == 1
+    and case.out_channels <= 4
+    and case.stride[0] * case.out_channels * case.kernel[1] <= 64
+    and max(case.kernel) <= 16
+    and max(case.stride) <= 8
+    and case.in_channels <= 128
+    and case.size[1] % 8 == 0
+)
+FEW_VECTORS = tuple(name for name in FEW_COLUMNS if BY_NAME[name].in_channels % 8 == 0)
 ODD_ROWS = tuple(  # of x or of dY, whose planes add up to whole vectors
     case.name
     for case in CASES
@@ -125,7 +146,10 @@ MUST_SERVE = (
     ("igemm", EVERY_CASE, ("forward",), TENSOR_CORES, EVERY_LAYOUT, ("h200", "h100", "b200")),
     ("hopper", EVERY_CASE, ("forward",), TENSOR_CORES, EVERY_LAYOUT, ("h200", "h100")),
     ("fold", FOLDED, ("forward",), TENSOR_CORES, ("nchw",), ("h200", "h100")),
+    ("fold", SHIFTED, ("forward",), ("f16", "bf16"), ("nchw",), ("h200", "h100")),
     ("slide", SLID, ("forward",), ("f16", "bf16"), ("nchw",), ("h200", "h100")),
+    ("narrow", FEW_COLUMNS, ("forward",), TENSOR_CORES, ("nchw",), ("h200", "h100")),
+    ("narrow", FEW_VECTORS, ("forward",), TENSOR_CORES, ("nhwc",), ("h200", "h100")),
     ("rows", WRITTEN, ("forward",), ("f16", "bf16"), ("nchw",), ("h200", "h100")),
     ("hopper", VECTORS, ("grad_weight",), ("f16", "bf16", "tf32"), ("nhwc",), ("h200", "h100")),
     ("hopper", ODD_ROWS, ("grad_weight",), TENSOR_CORES, ("nchw",), ("h200", "h100")),
@@ -157,6 +181,9 @@ HOLES = Case(
     "empty_phases", 12, 48, 96, (72, 150), (3, 5), (4, 3), (1, 2), dilation=(2, 1), groups=4
 )
 THIN = Case("to_three", 8, 160, 3, (72, 96), (4, 4), (2, 2), (1, 1))
+BLURRED = Case("to_one", 8, 48, 1, (200, 320), (7, 7), (2, 2), (3, 3))
+HEADS = Case("heads", 500, 256, 256, (14, 14), (2, 2), (2, 2))
+KEYPOINTS = Case("keypoints", 300, 512, 17, (14, 14), (4, 4), (2, 2), (1, 1))
 # Elsewhere fp32 multiply-adds are as fast as TF32 or nearly, and `direct` may win.
 DATA_CENTRE, HOPPER = ("a100", "h100", "h200", "b200"), ("h100", "h200")
 NOT_HOPPER = ("a100", "b200")
@@ -168,7 +195,8 @@ REGIMES = (
     (DEEP, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "hopper"),
     (DEEP, ("tf32", "f32"), ("forward",), ("nchw",), HOPPER, "fold"),
     (DEEP, ("tf32",), ("forward",), ("nhwc",), HOPPER, "hopper"),
-    (THIN, ("f16", "bf16", "f32", "tf32"), ("forward",), ("nchw",), HOPPER, "fold"),
+    (THIN, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
+    (BLURRED, ("f16", "bf16", "f32", "tf32"), ("forward",), ("nchw",), HOPPER, "narrow"),
     (NARROW, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "hopper"),
     (HOLES, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "rows"),
     (SHUFFLE, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "fold"),
@@ -182,7 +210,12 @@ REGIMES = (
     (SHUFFLE, TENSOR_CORES, ("forward",), DENSE, NOT_HOPPER, "igemm"),
     (SHUFFLE, ("f16", "bf16"), ("forward",), DENSE, HOPPER, "hopper"),
     (SHUFFLE, TENSOR_CORES, ("grad_input",), ("nchw",), HOPPER, "hopper"),
-    (PATCHES, TENSOR_CORES, ("forward", "grad_input"), DENSE, HOPPER, "hopper"),
+    (PATCHES, TENSOR_CORES, ("forward",), ("nhwc",), HOPPER, "hopper"),
+    (PATCHES, ("tf32",), ("forward",), ("nchw",), HOPPER, "hopper"),
+    (PATCHES, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),  # pixels are shifted
+    (HEADS, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
+    (KEYPOINTS, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
+    (PATCHES, TENSOR_CORES, ("grad_input",), DENSE, HOPPER, "hopper"),
     (SAME, ("f32",), ("forward",), ("nchw",), ("a100",), "igemm"),  # three tf32 products
     (SHUFFLE, ("f32",), ("forward",), ("nchw",), NOT_HOPPER, "direct"),  # sums too short for them
     (MANY, ("f32",), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),
@@ -337,7 +370,8 @@ def test_fold_says_why_it_declines():
         ({"kernel": (5, 5)}, "3 x 3 and 4 x 4"),
         ({"stride": (2, 1)}, "stride 2"),
         ({"dilation": (1, 2), "output_padding": (0, 1)}, "stride 2"),
-        ({"size": (21, 23)}, "not whole vectors"),
+        ({"size": (21, 23), "in_channels": 764}, "483 pixels, 764 channels"),
+        ({"size": (1, 7)}, "smaller than a vector"),
         ({"size": (8, 300)}, "rows of x"),  # longer than a tile, and no whole vectors
     ):
         reason = refusal(explain(dataclasses.replace(DEEP, **change), dtype="f16"), "fold")
@@ -397,6 +431,33 @@ def test_slide_says_why_it_declines():
 
 
 @needs_cuda_room
+def test_narrow_says_why_it_declines():
+    for change, words in (
+        ({"out_channels": 5}, "5 output channels"),
+        ({"kernel": (4, 12)}, "72 products of a pixel"),
+        ({"kernel": (4, 17)}, "more than 16 or 8"),
+        ({"stride": (1, 1), "kernel": (16, 4)}, "reaches over 15 x 3 pixels"),
+        ({"size": (72, 97)}, "rows of 97"),
+        ({"in_channels": 264}, "264 channels"),
+        ({"in_channels": 256, "kernel": (10, 4)}, "bytes of shared memory"),
+        ({"in_channels": 162, "out_channels": 4, "groups": 2}, "one group, not 2"),
+    ):
+        reason = refusal(explain(dataclasses.replace(THIN, **change), dtype="f16"), "narrow")
+        assert reason and words in reason, (change, reason)
+    for case, direction, dtype, layout, board, words in (
+        (THIN, "grad_input", "f16", "nchw", "h200", "forward"),
+        (THIN, "forward", "f64", "nchw", "h200", "fp32"),
+        (THIN, "forward", "f16", "strided", "h200", "NCHW and NHWC"),
+        (THIN, "forward", "f32", "nhwc", "h200", "no strict fp32"),
+        (FEW, "forward", "f16", "nhwc", "h200", "2 channels"),
+        (FEW, "forward", "f32", "nchw", "h200", "sums of 8 products"),
+        (THIN, "forward", "f16", "nchw", "b200", "wgmma"),
+    ):
+        reason = refusal(explain(case, direction, dtype, layout, board), "narrow")
+        assert reason and words in reason, reason
+
+
+@needs_cuda_room
 def test_grad_weight_is_cut_alike_on_every_gpu():
     """How the sums are cut follows from the shape, so results do not depend on the GPU."""
     for case, dtype, layout in itertools.product(
@@ -429,15 +490,28 @@ def test_hopper_fetches_operands_that_wgmma_cannot_turn():
 @needs_cuda_room
 def test_hopper_moves_and_brings_odd_rows_of_a_grad_weight():
     patches = Case("patches", 8, 192, 192, (27, 29), (4, 4), (4, 4))
-    heads = Case("heads", 500, 256, 256, (14, 14), (2, 2), (2, 2))
     for case, dtypes, words in (
         (patches, TENSOR_CORES, "dY fetched, x shifted"),
-        (heads, ("f16", "bf16"), "dY brought and fetched, x shifted, runs"),
-        (heads, ("tf32",), "dY fetched, runs"),
+        (HEADS, ("f16", "bf16"), "dY brought and fetched, x shifted, runs"),
+        (HEADS, ("tf32",), "dY fetched, runs"),
     ):
         for dtype in dtypes:
             text = explain(case, "grad_weight", dtype, "nchw", "h200")
             assert chosen(text) == "hopper" and words in text.splitlines()[1], text
+
+
+@needs_cuda_room
+def test_hopper_pairs_taps_with_few_output_channels_in_a_grad_weight():
+    last = Case("last", 16, 128, 3, (128, 128), (4, 4), (2, 2), (1, 1))
+    upscaled = Case("upscaled", 16, 56, 1, (135, 240), (9, 9), (2, 2), (4, 4), (1, 1))
+    many = Case("many", 16, 128, 64, (32, 32), (4, 4), (2, 2), (1, 1))
+    for dtype in (*TENSOR_CORES, "f32"):
+        for case, taps in ((last, "4 x 4"), (upscaled, "9 x 9")):
+            text = explain(case, "grad_weight", dtype, "nchw", "h200")
+            words = f"{case.out_channels} x .* channels, {taps} taps, pairs, dY fetched"
+            assert chosen(text) == "hopper" and re.search(words, text.splitlines()[1]), text
+        assert ", pairs, " not in explain(many, "grad_weight", dtype, "nchw", "h200", "hopper")
+    assert "pairs, dY fetched" in explain(last, "grad_weight", "tf32", "nhwc", "h200", "hopper")
 
 
 @needs_cuda_room

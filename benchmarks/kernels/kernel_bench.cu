@@ -37,6 +37,7 @@
 #include "cuda/igemm/igemm.h"
 #include "cuda/igemm/igemm_plan.h"
 #include "cuda/igemm/igemm_weight_plan.h"
+#include "cuda/narrow/narrow_plan.h"
 #include "cuda/rows/rows_plan.h"
 #include "cuda/slide/slide_plan.h"
 #include "layers.h"
@@ -148,6 +149,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = cuda::fold::plans(problem, device, reason);
   } else if (name == "slide") {
     plans = cuda::slide::plans(problem, device, reason);
+  } else if (name == "narrow") {
+    plans = cuda::narrow::plans(problem, device, reason);
   } else if (name == "rows") {
     plans = cuda::rows::plans(problem, device, reason);
   } else if (const Decision decision = family.plan(problem, device); decision.accepted) {

@@ -5,6 +5,7 @@
 #include "cuda/fold/fold.h"
 #include "cuda/hopper/hopper.h"
 #include "cuda/igemm/igemm.h"
+#include "cuda/narrow/narrow.h"
 #include "cuda/rows/rows.h"
 #include "cuda/slide/slide.h"
 
@@ -16,6 +17,7 @@ FamilyList families() {
       depthwise_family,  // one input channel a group: bound by memory, so no tile of a GEMM
       fold_family,  // sm_90a: 16-bit NCHW forward, operands as they lie, taps added up afterwards
       slide_family,  // sm_90a: 16-bit NCHW with short kernel rows, whose columns are added up afterwards
+      narrow_family,  // sm_90a: forward to at most four output channels; kernel columns likewise
       hopper_family,  // sm_90a's own tensor-core instructions: fp16, bf16, tf32, strict fp32 as 3 x tf32
       igemm_family,  // tensor cores, sm_80 and up: fp16, bf16, tf32, and strict fp32 as 3 x tf32
       rows_family,  // sm_90a: NCHW forward that is bound by writing y: whole rows of it, all phases at once

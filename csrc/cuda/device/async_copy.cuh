@@ -113,6 +113,12 @@ __device__ __forceinline__ void store_shared_4(uint32_t shared, uint32_t word) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(shared), "r"(word) : "memory");
 }
 
+// A number that is one of a tensor core's sums: as a word it would make all of them words for the compiler, which then
+// waits for a multiplication to move them (seen in nvcc 13.0).
+__device__ __forceinline__ void store_shared_sum(uint32_t shared, float sum) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(shared), "f"(sum) : "memory");
+}
+
 __device__ __forceinline__ void store_shared_16(uint32_t shared, const uint32_t (&word)[4]) {
   asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(shared), "r"(word[0]), "r"(word[1]),
                "r"(word[2]), "r"(word[3])

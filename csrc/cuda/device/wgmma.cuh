@@ -124,7 +124,8 @@ struct WgmmaPartial;
 // The register lists of the instruction: names in the text, operands behind it.
 #define CONVT2D_NAMES_4 "%0, %1, %2, %3"
 #define CONVT2D_NAMES_8 CONVT2D_NAMES_4 ", %4, %5, %6, %7"
-#define CONVT2D_NAMES_16 CONVT2D_NAMES_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define CONVT2D_NAMES_12 CONVT2D_NAMES_8 ", %8, %9, %10, %11"
+#define CONVT2D_NAMES_16 CONVT2D_NAMES_12 ", %12, %13, %14, %15"
 #define CONVT2D_NAMES_32                                         \
   CONVT2D_NAMES_16                                               \
   ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27" \
@@ -146,6 +147,7 @@ struct WgmmaPartial;
   ", %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 #define CONVT2D_SUMS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define CONVT2D_SUMS_8(i) CONVT2D_SUMS_4(i), CONVT2D_SUMS_4(i + 4)
+#define CONVT2D_SUMS_12(i) CONVT2D_SUMS_8(i), CONVT2D_SUMS_4(i + 8)
 #define CONVT2D_SUMS_16(i) CONVT2D_SUMS_8(i), CONVT2D_SUMS_8(i + 8)
 #define CONVT2D_SUMS_32(i) CONVT2D_SUMS_16(i), CONVT2D_SUMS_16(i + 16)
 #define CONVT2D_SUMS_64(i) CONVT2D_SUMS_32(i), CONVT2D_SUMS_32(i + 32)
@@ -241,6 +243,7 @@ struct WgmmaPartial;
 #define CONVT2D_WGMMA_WIDTHS(TYPE, SHAPE, NAME, TAIL, TURNED)        \
   CONVT2D_WGMMA(TYPE, SHAPE, NAME, 8, 4, TAIL, TURNED, "4", "5")     \
   CONVT2D_WGMMA(TYPE, SHAPE, NAME, 16, 8, TAIL, TURNED, "8", "9")    \
+  CONVT2D_WGMMA(TYPE, SHAPE, NAME, 24, 12, TAIL, TURNED, "12", "13") \
   CONVT2D_WGMMA(TYPE, SHAPE, NAME, 32, 16, TAIL, TURNED, "16", "17") \
   CONVT2D_WGMMA(TYPE, SHAPE, NAME, 64, 32, TAIL, TURNED, "32", "33") \
   CONVT2D_WGMMA(TYPE, SHAPE, NAME, 128, 64, TAIL, TURNED, "64", "65")
@@ -252,6 +255,9 @@ CONVT2D_WGMMA_WIDTHS(__nv_bfloat16, "k16", ".f32.bf16.bf16", ", 0, 1", true)
 CONVT2D_WGMMA_WIDTHS(float, "k8", ".f32.tf32.tf32", "", false)
 
 #define CONVT2D_WGMMA_TURNED_WIDTHS(TYPE, NAME)                            \
+  CONVT2D_WGMMA_TURNED(TYPE, NAME, 16, 8, "8", "9", "10", "11", "12")      \
+  CONVT2D_WGMMA_TURNED(TYPE, NAME, 24, 12, "12", "13", "14", "15", "16")   \
+  CONVT2D_WGMMA_TURNED(TYPE, NAME, 32, 16, "16", "17", "18", "19", "20")   \
   CONVT2D_WGMMA_TURNED(TYPE, NAME, 64, 32, "32", "33", "34", "35", "36")   \
   CONVT2D_WGMMA_TURNED(TYPE, NAME, 128, 64, "64", "65", "66", "67", "68")  \
   CONVT2D_WGMMA_TURNED(TYPE, NAME, 192, 96, "96", "97", "98", "99", "100") \
@@ -268,9 +274,13 @@ CONVT2D_WGMMA_TURNED_WIDTHS(__nv_bfloat16, ".f32.bf16.bf16")
 CONVT2D_WGMMA_FETCHED_WIDTHS(__half, "k16", ".f32.f16.f16", ", 0")
 CONVT2D_WGMMA_FETCHED_WIDTHS(__nv_bfloat16, "k16", ".f32.bf16.bf16", ", 0")
 CONVT2D_WGMMA_FETCHED_WIDTHS(float, "k8", ".f32.tf32.tf32", "")
+CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 16, 8, "", "8", "9", "10", "11", "12")
+CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 24, 12, "", "12", "13", "14", "15", "16")
+CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 32, 16, "", "16", "17", "18", "19", "20")
 
 CONVT2D_WGMMA_PARTIAL(8, 4, "4", "5", "6", "7", "8", "9")
 CONVT2D_WGMMA_PARTIAL(16, 8, "8", "9", "10", "11", "12", "13")
+CONVT2D_WGMMA_PARTIAL(24, 12, "12", "13", "14", "15", "16", "17")
 CONVT2D_WGMMA_PARTIAL(32, 16, "16", "17", "18", "19", "20", "21")
 CONVT2D_WGMMA_PARTIAL(64, 32, "32", "33", "34", "35", "36", "37")
 CONVT2D_WGMMA_PARTIAL(128, 64, "64", "65", "66", "67", "68", "69")

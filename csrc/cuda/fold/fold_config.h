@@ -21,7 +21,12 @@
 // small ones. It starts with the rows above its own that reach into its outputs.
 //
 // Flat: where the kernel is its stride, 1 x 1 or 2 x 2, an output is one product, which goes to memory from its register
-// (fold_flat.cuh). A tile is a run of pixels, whatever rows they are in: a strip of a plane of one row.
+// (fold_flat.cuh). A tile is a run of pixels, whatever rows they are in: a strip of a plane of one row. In 16 bits, 2 x 2
+// and 4 x 4, of shifted tiles.
+//
+// Shifted: the copy engine starts at multiples of 16 bytes, which 2, 4 or 8 neighbouring planes of 16 bits are together
+// where each of them is not: a set. It brings pixels with some from before them, and three warps move them to where they
+// belong (fold_shift.cuh). K has the first channels of a chunk's sets first, then the second ones, and so on.
 #pragma once
 
 #include <cuda.h>
@@ -39,17 +44,31 @@ constexpr int kStride = 2;
 // other pixels of the same tile (1). Sums of a thread: row_blocks * width / 2.
 struct Tile {
   int row_groups, row_blocks, width;
-  bool strict = false;  // fp32 as it is, not TF32
+  bool strict = false;   // fp32 as it is, not TF32
+  bool shifted = false;  // 16 bits, planes of x that are no whole 16 bytes
 };
-constexpr Tile kTiles[] = {
-    {2, 2, 128}, {2, 1, 128}, {1, 1, 128}, {2, 1, 128, true}, {1, 1, 128, true}};
-constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]), kFirstStrict = 3;
+constexpr Tile kTiles[] = {{2, 2, 128},
+                           {2, 1, 128},
+                           {1, 1, 128},
+                           {2, 1, 128, true},
+                           {1, 1, 128, true},
+                           {2, 2, 128, false, true},
+                           {2, 1, 128, false, true},
+                           {1, 1, 128, false, true}};
+constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]), kFirstStrict = 3, kFirstShifted = 5;
 
-// Of the last warpgroup, one thread asks the copy engine; three warps turn words.
-constexpr int kGroups = 2, kConsumers = 128 * kGroups, kThreads = kConsumers + 128, kTurners = 3;
-// Of numbers of so many bytes: words need registers to be turned.
-CONVT2D_HOST_DEVICE constexpr int consumer_registers(int bytes) { return bytes == 4 ? 216 : 232; }
-CONVT2D_HOST_DEVICE constexpr int producer_registers(int bytes) { return bytes == 4 ? 72 : 40; }
+// Of the last warpgroup, one thread asks the copy engine; three warps help: they turn words, or shift pixels.
+constexpr int kGroups = 2, kConsumers = 128 * kGroups, kThreads = kConsumers + 128, kHelpers = 3;
+// Of numbers of so many bytes. Those who help need registers, for words more than for pixels.
+CONVT2D_HOST_DEVICE constexpr bool helped(Tile tile, int bytes) {
+  return bytes == 4 || tile.shifted;
+}
+CONVT2D_HOST_DEVICE constexpr int consumer_registers(Tile tile, int bytes) {
+  return bytes == 4 ? 216 : tile.shifted ? 224 : 232;
+}
+CONVT2D_HOST_DEVICE constexpr int producer_registers(Tile tile, int bytes) {
+  return bytes == 4 ? 72 : tile.shifted ? 56 : 40;
+}
 CONVT2D_HOST_DEVICE constexpr int parts(Tile tile) { return kGroups / tile.row_groups; }
 
 constexpr int kRows = 64;   // of an instruction
@@ -72,6 +91,10 @@ CONVT2D_HOST_DEVICE constexpr int tile_lines(Tile tile, int bytes) {
 }
 CONVT2D_HOST_DEVICE constexpr int weight_lines(Tile tile, int bytes) {
   return row_blocks(tile) * kRows / line_numbers(bytes);
+}
+// Channels that a warp shifts at once: two groups of as many as its lanes have pieces of 16 bytes for.
+CONVT2D_HOST_DEVICE constexpr int shifted_channels(Tile tile) {
+  return 2 * 32 * 8 / tile_pixels(tile);
 }
 // Floats of a row of products: a multiple of 32 banks and 8, so that the four rows that half a warp stores lie in
 // different ones.
@@ -116,6 +139,8 @@ struct Params {
   int32_t packed;     // so are outputs, in a word
   int32_t row_shift;  // 2^row_shift lanes are side by side in a row
   int32_t weights_at, stages_at, products_at, carried_at, shared_bytes;
+  int32_t set_shift;   // 2^set_shift neighbouring planes are whole 16 bytes
+  int32_t plane_rest;  // pixels of a plane behind its last whole 16 bytes
 };
 
 // What the copy engine is told: boxes of all that a stage has, and of one line.
@@ -147,7 +172,7 @@ CONVT2D_HOST_DEVICE int carried_step(const Params& p) {
 CONVT2D_HOST_DEVICE int carried_bytes(const Params& p) { return p.row_channels * carried_step(p); }
 
 // Shared memory: barriers, the bias, and what has its place in Params.
-constexpr int kTurnedAt = 16 * kMostStages, kBiasAt = kTurnedAt + 8 * kMostStages, kHeader = 2048;
+constexpr int kHelpedAt = 16 * kMostStages, kBiasAt = kHelpedAt + 8 * kMostStages, kHeader = 2048;
 static_assert(kBiasAt + 4 * kRows * 4 <= kHeader);
 
 }  // namespace convt2d::cuda::fold

@@ -1,8 +1,8 @@
 // The fold kernel; fold_config.h draws the tiling.
 //
 // One thread asks the copy engine for the chunks of a block's tiles, in a ring of stages: `full` ends a phase when a
-// stage has arrived, `turned` when its x has been turned (words), `empty` when every warp that multiplies has read it. A
-// warpgroup that has multiplied a tile puts its products into shared memory, a block of rows at a time, and collects the
+// stage has arrived, `helped` when its x has been turned (words) or shifted, `empty` when every warp that multiplies has
+// read it. A warpgroup that has multiplied a tile puts its products into shared memory, a block of rows at a time, and collects the
 // outputs; meanwhile the other one may multiply.
 #pragma once
 
@@ -13,6 +13,7 @@
 #include "cuda/device/wgmma.cuh"
 #include "cuda/fold/fold_collect.cuh"
 #include "cuda/fold/fold_flat.cuh"
+#include "cuda/fold/fold_shift.cuh"
 #include "cuda/fold/fold_words.cuh"
 
 namespace convt2d::cuda::fold {
@@ -41,11 +42,16 @@ __device__ __forceinline__ void bring_weights(const Params& p, const Scope& at, 
 #pragma unroll 4
     for (int c = warp; c < p.chunks * p.depth; c += kThreads / 32) {
       const int chunk = c / p.depth, inside = c - chunk * p.depth;
-      const T* const channel = first + int64_t{c} * p.weight_stride[0];
+      int input = c;
+      if constexpr (tile.shifted) {
+        const int place = inside / sets<ROW>(p);  // in its set
+        input = chunk * p.depth + (inside - place * sets<ROW>(p) << p.set_shift) + place;
+      }
+      const T* const channel = first + int64_t{input} * p.weight_stride[0];
       float number[kNumbers];
 #pragma unroll
       for (int i = 0; i < kNumbers; ++i)
-        number[i] = c < p.reduce && from[i] >= 0 ? load(channel + from[i]) : 0.f;
+        number[i] = input < p.reduce && from[i] >= 0 ? load(channel + from[i]) : 0.f;
       uint32_t to = shared + p.weights_at + chunk * weight_bytes(p, tile) +
                     (line * p.depth + inside) * kLine + lane * 4;
       to ^= (to >> 7 & 7) << 4;
@@ -107,7 +113,7 @@ __device__ __forceinline__ void bring_pixel_lines(const Params& p, const Maps& m
     for (int image = 0; image < p.tile_images; ++image)
       for (int line = 0; line < p.image_lines; ++line)
         copy_box(to + (image * p.image_lines + line) * bytes, &maps.x_line, full,
-                 pixel + line * kNumbers, chunk * p.depth + c, plane + image * p.groups, 0);
+                 pixel + line * kNumbers, chunk * sets<ROW>(p) + c, plane + image * p.groups, 0);
 }
 
 template <class T, int ROW>
@@ -129,14 +135,15 @@ __device__ __forceinline__ void bring_tiles(const Params& p, const Maps& maps, c
   const int step = is_word<T> ? p.depth / kRegionChannels : p.depth,
             first_step = is_word<T> ? at.group * p.reduce / kRegionChannels : 0;
   for_tiles(p, at, [&](const Item& item, int row) {
-    const int pixel = row * p.x_w + (p.strips > 1 ? item.first_position + p.low_w : 0);
+    const int first = first_pixel(p, item, row), pixel = tile.shifted ? first & -kVector : first;
     const int last = min(item.n + p.tile_images, p.batch) * p.groups - p.groups + at.group;
     const int whole =
-        pixel < 0 ? 0
-                  : min(p.box_chunks,
-                        whole_chunks(p, plane,
-                                     int64_t{p.batch * p.groups - last} * p.reduce * plane -
-                                         (pixel + p.image_lines * line_numbers(sizeof(T)))));
+        pixel < 0 || tile.shifted
+            ? 0
+            : min(p.box_chunks,
+                  whole_chunks(p, plane,
+                               int64_t{p.batch * p.groups - last} * p.reduce * plane -
+                                   (pixel + p.image_lines * line_numbers(sizeof(T)))));
     for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
       const uint32_t to = ring.stage(), full = ring.full();
       barrier_wait(ring.empty(), ring.parity ^ 1);
@@ -154,7 +161,7 @@ __device__ __forceinline__ void bring_tiles(const Params& p, const Maps& maps, c
 #pragma unroll
         for (int line = 0; line < weight_lines(tile, sizeof(T)); ++line)
           copy_box(to + weights_at + line * p.depth * kLine, &maps.w_line, full, line_row[line],
-                   chunk * p.depth, at.group, 0);
+                   chunk * sets<ROW>(p), at.group, 0);
       }
     }
   });
@@ -187,6 +194,7 @@ __device__ __forceinline__ void multiply(const Params& p, uint32_t shared, Stage
 #pragma unroll 1
   for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
     barrier_wait(ring.full(), ring.parity);
+    if constexpr (tile.shifted) barrier_wait(helped_barrier(ring), ring.parity);
     const uint32_t stage = ring.stage();
     const uint32_t weights = p.resident ? shared + p.weights_at + chunk * weight_bytes(p, tile)
                                         : stage + x_bytes(p, tile);
@@ -238,18 +246,27 @@ __device__ __forceinline__ void put_products(const Params& p, uint32_t products,
     }
 }
 
-template <int ROW>
+template <class T, int ROW>
 __device__ __forceinline__ void consume_flat(const Params& p, const Scope& at, uint32_t shared,
                                              StageRing& ring) {
   Places<ROW> weights;
-  find_weights<ROW>(p, at, weights);
+  if constexpr (is_word<T>) find_weights<ROW>(p, at, weights);
   for_tiles(p, at, [&](const Item& item, int) {
     Sums<ROW> sum;
-    multiply_words<ROW>(p, shared, weights, ring, sum);
-    if (p.kernel == 2) {
-      store_flat<ROW, 2>(p, at, item, shared, sum);
+    if constexpr (is_word<T>) {
+      multiply_words<ROW>(p, shared, weights, ring, sum);
+      if (p.kernel == 2) {
+        store_flat<ROW, 2>(p, at, item, shared, sum);
+      } else {
+        store_flat<ROW, 1>(p, at, item, shared, sum);
+      }
     } else {
-      store_flat<ROW, 1>(p, at, item, shared, sum);
+      multiply<T, ROW>(p, shared, ring, sum);
+      if (p.kernel == 2) {
+        store_flat_halves<T, ROW, 2>(p, at, item, shared, sum);
+      } else {
+        store_flat_halves<T, ROW, 4>(p, at, item, shared, sum);
+      }
     }
   });
 }
@@ -320,21 +337,26 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x < p.stages) {
     barrier_init(ring.barriers + threadIdx.x * 16, 1);
     barrier_init(ring.barriers + threadIdx.x * 16 + 8, kConsumers / 32);
-    barrier_init(ring.barriers + kTurnedAt + threadIdx.x * 8, kTurners);
+    barrier_init(ring.barriers + kHelpedAt + threadIdx.x * 8, kHelpers);
   }
   bring_bias<T, ROW>(p, at, shared);
   if (p.resident) bring_weights<T, ROW>(p, at, shared);
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
   if (threadIdx.x >= kConsumers) {
-    fewer_registers<producer_registers(sizeof(T))>();
+    fewer_registers<producer_registers(tile, sizeof(T))>();
     if (threadIdx.x == kConsumers) bring_tiles<T, ROW>(p, maps, at, ring);
-    if constexpr (is_word<T>)
-      if (threadIdx.x >= kThreads - kTurners * 32) turn_tiles<ROW>(p, at, ring);
+    if (helped(tile, sizeof(T)) && threadIdx.x >= kThreads - kHelpers * 32) {
+      if constexpr (tile.shifted) {
+        shift_tiles<ROW>(p, at, ring);
+      } else if constexpr (is_word<T>) {
+        turn_tiles<ROW>(p, at, ring);
+      }
+    }
   } else {
-    more_registers<consumer_registers(sizeof(T))>();
-    if (is_word<T> && p.flat) {
-      if constexpr (is_word<T>) consume_flat<ROW>(p, at, shared, ring);
+    more_registers<consumer_registers(tile, sizeof(T))>();
+    if (helped(tile, sizeof(T)) && p.flat) {
+      if constexpr (helped(tile, sizeof(T))) consume_flat<T, ROW>(p, at, shared, ring);
     } else {
       consume<T, ROW>(p, at, shared, ring);
     }

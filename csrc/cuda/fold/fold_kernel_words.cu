@@ -4,7 +4,7 @@ namespace convt2d::cuda::fold {
 
 void launch_words(DType, int row, const Params& params, const Maps& maps, int64_t blocks,
                   void* stream) {
-  launch_rows<float, kTileCount>(row, params, maps, blocks, stream);
+  launch_rows<float, 0, kFirstShifted>(row, params, maps, blocks, stream);
 }
 
 }  // namespace convt2d::cuda::fold

@@ -9,11 +9,11 @@
 
 namespace convt2d::cuda::fold {
 
-// `row` is one of the first ROWS.
-template <class T, int ROWS>
+// `row` is one of FIRST to END - 1.
+template <class T, int FIRST, int END>
 void launch_rows(int row, const Params& params, const Maps& maps, int64_t blocks, void* stream) {
-  visit_row<ROWS>(row, [&](auto index) {
-    constexpr int kRow = decltype(index)::value;
+  visit_row<END - FIRST>(row - FIRST, [&](auto index) {
+    constexpr int kRow = FIRST + decltype(index)::value;
     constexpr auto kernel = convt2d_fold_kernel<T, kRow>;
     allow_shared_memory<kernel>(params.shared_bytes);
     kernel<<<static_cast<unsigned>(blocks), kThreads, params.shared_bytes,

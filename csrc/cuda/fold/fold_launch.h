@@ -7,7 +7,8 @@ namespace convt2d::cuda::fold {
 
 using Launch = void(DType dtype, int row, const Params& params, const Maps& maps, int64_t blocks,
                     void* stream);
-Launch launch_halves;  // fold_kernel.cu
-Launch launch_words;   // fold_kernel_words.cu
+Launch launch_halves;   // fold_kernel.cu
+Launch launch_shifted;  // fold_kernel_shifted.cu
+Launch launch_words;    // fold_kernel_words.cu
 
 }  // namespace convt2d::cuda::fold

@@ -42,6 +42,13 @@ constexpr Costs kWords = {9.26, 8590, 272,   158,  1.25,  5.92, 23.6,  0.921,
 constexpr Costs kStrict = {7.46, 5000, 0, 0,    3.09, 5.37,  20.2, 1.25,
                            0,    57,   0, 48.6, 0.86, 0.233, 0.75, 0.332};
 
+// Of shifted tiles, not measured: what shifts is taken to cost what turns words, what stores flat tiles likewise.
+constexpr Costs kShifted = {
+    kHalves.launch,   kHalves.block,    kHalves.item,        kHalves.tile,
+    kHalves.multiply, kHalves.stored,   kHalves.spot,        kHalves.tap,
+    kWords.flat,      kWords.region,    kWords.shallow,      kHalves.l2_bytes,
+    kHalves.wait,     kHalves.resident, kHalves.memory_rate, kHalves.beside};
+
 struct Choice {
   int row;  // of kTiles
   bool resident;
@@ -65,18 +72,30 @@ int64_t copied_channels(int64_t taps, int64_t blocks, int64_t vector) {
   return count;
 }
 
-// An output is a product, and two neighbouring pixels are in a row.
+// Neighbouring planes of x that together are whole 16 bytes.
+int64_t planes_of_set(const Problem& problem) {
+  const int64_t vector = 16 / static_cast<int64_t>(element_size(problem.dtype));
+  return vector / std::gcd(problem.h.in * problem.w.in, vector);
+}
+// Those of 16 bits come by sets where there is more than one.
+bool is_shifted(const Problem& problem) {
+  return element_size(problem.dtype) == 2 && planes_of_set(problem) > 1;
+}
+
+// An output is a product, and of words two neighbouring pixels are in a row.
 bool is_flat(const Problem& problem) {
   const Axis &h = problem.h, &w = problem.w;
   const auto exact = [](const Axis& axis) {
     return axis.kernel == axis.stride && axis.near_pad == 0 && axis.out == axis.in * axis.stride;
   };
-  return element_size(problem.dtype) == 4 && exact(h) && exact(w) && h.kernel == w.kernel &&
-         (w.kernel == 1 || (w.kernel == 2 && w.in % 2 == 0));
+  if (!exact(h) || !exact(w) || h.kernel != w.kernel) return false;
+  if (is_shifted(problem)) return w.kernel == 2 || w.kernel == 4;
+  return element_size(problem.dtype) == 4 && (w.kernel == 1 || (w.kernel == 2 && w.in % 2 == 0));
 }
 
-// Rows of x that start at multiples of 16 bytes are so many apart.
+// Rows of x that start at multiples of 16 bytes are so many apart; shifted ones need not.
 int64_t row_quantum(const Params& p) {
+  if (p.set_shift > 0) return 1;
   const int64_t vector = vector_numbers(p.number_bytes);
   return vector / std::gcd(int64_t{p.x_w}, vector);
 }
@@ -85,8 +104,11 @@ int64_t row_quantum(const Params& p) {
 // position each. Returns why it cannot be done, or an empty string.
 std::string set_rows(const Problem& problem, bool strips, Tile tile, Params& p) {
   const Axis &h = problem.h, &w = problem.w;
-  const int64_t pixels = tile_pixels(tile), vector = vector_numbers(p.number_bytes),
-                quantum = row_quantum(p);
+  const int64_t vector = vector_numbers(p.number_bytes), quantum = row_quantum(p);
+  // Before the first pixel that is to be shifted there are up to so many others, beside those of a start between vectors.
+  const int64_t before = ((int64_t{1} << p.set_shift) - 1) * p.plane_rest,
+                lead = tile.shifted ? before + vector - 1 : 0;
+  const int64_t pixels = tile_pixels(tile) - (p.flat ? round_up(before, vector) : lead);
   // Outputs 2 q and 2 q + 1 have products of pixels q + low to q + high.
   const int64_t low = round_down(w.near_pad + 1 - w.kernel + 1, kStride) / kStride,
                 high = (w.near_pad + 1) / kStride;
@@ -115,7 +137,8 @@ std::string set_rows(const Problem& problem, bool strips, Tile tile, Params& p) 
     p.strip_positions = static_cast<int32_t>(positions);
     p.tile_rows = static_cast<int32_t>(std::min(round_down(pixels / w.in, quantum), h.in));
     if (h.in * w.in <= pixels) p.tile_rows = static_cast<int32_t>(h.in);
-    const auto lines = static_cast<int32_t>(ceil_div(h.in * w.in, line_numbers(p.number_bytes)));
+    const auto lines =
+        static_cast<int32_t>(ceil_div(h.in * w.in + lead, line_numbers(p.number_bytes)));
     if (lines * 2 <= p.image_lines) {
       p.tile_images = p.image_lines / lines;
       p.image_lines /= p.tile_images;
@@ -194,6 +217,12 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
     p.x_h = 1;
   }
   p.depth = choice.depth;
+  if (tile.shifted) {
+    while (1 << p.set_shift < planes_of_set(problem)) ++p.set_shift;
+    p.plane_rest = static_cast<int32_t>(h.in * w.in % vector_numbers(p.number_bytes));
+    if (p.depth >> p.set_shift < shifted_channels(tile))
+      return "a chunk has too few sets of planes";
+  }
   p.chunks = static_cast<int32_t>(ceil_div(p.reduce, choice.depth));
   p.box_chunks = box_chunks(p);
   p.stages = choice.stages;
@@ -214,7 +243,7 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
 }
 
 double predict(const Problem& problem, const Device& device, const Params& p, Tile tile) {
-  const Costs& cost = tile.strict ? kStrict : words(p) ? kWords : kHalves;
+  const Costs& cost = tile.strict ? kStrict : words(p) ? kWords : tile.shifted ? kShifted : kHalves;
   const double mma = cost.multiply * kGroups * tile.row_blocks * p.chunks * p.depth /
                      slice_channels(p.number_bytes) * tile.width / 2;
   // Of warps: products that are stored, spots that collect them.
@@ -275,8 +304,9 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
       before = p.segments;
     }
   };
-  const bool strict = is_strict(problem);
-  for (int row = strict ? kFirstStrict : 0; row < (strict ? kTileCount : kFirstStrict); ++row) {
+  const bool strict = is_strict(problem), shifted = is_shifted(problem);
+  for (int row = 0; row < kTileCount; ++row) {
+    if (kTiles[row].strict != strict || kTiles[row].shifted != shifted) continue;
     const bool half_empty = rows * 2 <= int64_t{row_blocks(kTiles[row])} * kRows;
     if (half_empty && row_blocks(kTiles[row]) > 1) continue;
     for (const int depth : {64, 32, 16}) {
@@ -329,10 +359,14 @@ std::string refusal(const Problem& problem, const Device& device) {
   if (!is_flat(problem) &&
       (h.kernel != w.kernel || h.kernel < 3 || h.kernel > 4 || h.stride != kStride ||
        w.stride != kStride || h.dilation != 1 || w.dilation != 1))
-    return "fold is for kernels of 3 x 3 and 4 x 4, stride 2, and in 32 bits for 1 x 1 and 2 x 2 "
-           "that are their stride";
-  if (h.in * w.in % vector_numbers(static_cast<int>(element_size(problem.dtype))) != 0)
-    return "planes of x are not whole vectors";
+    return "fold is for kernels of 3 x 3 and 4 x 4, stride 2, and for those that are their stride: "
+           "in 32 bits 1 x 1 and 2 x 2, in 16 bits 2 x 2 and 4 x 4 where planes are no whole "
+           "vectors";
+  const int64_t pixels = h.in * w.in, set = planes_of_set(problem);
+  if (set > 1 && (!is_shifted(problem) || problem.group_in() % set != 0))
+    return "planes of x are not whole vectors: " + std::to_string(pixels) + " pixels, " +
+           std::to_string(problem.group_in()) + " channels";
+  if (set > 1 && pixels < vector_numbers(2)) return "planes of x are smaller than a vector";
   if (problem.wide_index) return "a tensor has more than 2^31 elements";
   return sums_too_short(problem, kLeastWgmmaTerms);
 }
@@ -359,7 +393,8 @@ Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
 }
 
 // To the copy engine lines are an axis, which says nothing about where a plane or a row of weights ends; so are the eights
-// of channels in which words of x lie.
+// of channels in which words of x lie. Line by line, channels are two axes: sets, and places in a set. The pixels of two
+// such places are whole 16 bytes apart, which is less than a plane by `plane_rest`.
 Maps maps_of(const Params& p, Tile tile, const Args& args) {
   const int32_t bytes = p.number_bytes, numbers = line_numbers(bytes);
   const auto map_of = [&](TensorBox box) {
@@ -383,20 +418,24 @@ Maps maps_of(const Params& p, Tile tile, const Args& args) {
     x.stride[4] = plane * channels;
     x.count[4] = p.depth / channels;
   }
-  const auto line_of = [&](const void* base, int64_t channel, int64_t count, int32_t deep) {
-    return TensorBox{base,
-                     bytes,
-                     4,
-                     {channel / bytes, p.reduce, count, 1},
-                     {bytes, channel, channel * p.reduce, channel * p.reduce * count},
-                     {numbers, deep, 1, 1},
-                     {1, 1, 1, 1}};
+  const int32_t places = 1 << p.set_shift;
+  const auto line_of = [&](const void* base, int64_t channel, int64_t apart, int64_t count,
+                           int32_t deep) {
+    return TensorBox{
+        base,
+        bytes,
+        4,
+        {(channel * places - apart * (places - 1)) / bytes, p.reduce / places, count, places},
+        {bytes, channel * places, channel * p.reduce, apart},
+        {numbers, deep / places, 1, places},
+        {1, 1, 1, 1}};
   };
   Maps maps{};
-  maps.x = map_of(x);
-  maps.x_line = map_of(line_of(args.x.data, plane, int64_t{p.batch} * p.groups, channels));
+  if (!tile.shifted) maps.x = map_of(x);
+  maps.x_line = map_of(line_of(args.x.data, plane, plane - int64_t{p.plane_rest} * bytes,
+                               int64_t{p.batch} * p.groups, channels));
   if (p.resident) return maps;
-  maps.w_line = map_of(line_of(args.w.data, row, p.groups, p.depth));
+  maps.w_line = map_of(line_of(args.w.data, row, row, p.groups, p.depth));
   if (words(p)) {
     const int32_t lines = weight_lines(tile, bytes);
     maps.w = map_of({args.w.data,

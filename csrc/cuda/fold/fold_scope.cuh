@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/device/async_copy.cuh"
+#include "cuda/device/stage_ring.cuh"
 #include "cuda/fold/fold_config.h"
 #include "cuda/gather_device.cuh"
 
@@ -89,6 +90,22 @@ __device__ __forceinline__ uint32_t product_byte(const Params& p, Tile tile, con
 // How many rows before a channel's first one the copy engine starts: it wants multiples of 16 bytes.
 __device__ __forceinline__ int lead(const Params& p, int channel) {
   return p.resident ? 0 : channel * taps(p) & (vector_numbers(p.number_bytes) - 1);
+}
+
+// The pixel of its planes that a tile of an item starts with.
+__device__ __forceinline__ int first_pixel(const Params& p, const Item& item, int row) {
+  return row * p.x_w + (p.strips > 1 ? item.first_position + p.low_w : 0);
+}
+
+// Sets of neighbouring channels in a chunk: each channel is one, but for shifted tiles.
+template <int ROW>
+__device__ __forceinline__ int sets(const Params& p) {
+  return kTiles[ROW].shifted ? p.depth >> p.set_shift : p.depth;
+}
+
+// Where x has been turned, or shifted.
+__device__ __forceinline__ uint32_t helped_barrier(const StageRing& ring) {
+  return ring.barriers + kHelpedAt + ring.index * 8;
 }
 
 // Calls `visit` with each tile of a block: its item and its first row of x.

@@ -23,11 +23,6 @@ namespace convt2d::cuda::fold {
 template <int ROW>
 using Sums = float[kTiles[ROW].row_blocks][kTiles[ROW].width / 2];
 
-// Where x has been turned.
-__device__ __forceinline__ uint32_t turned_barrier(const StageRing& ring) {
-  return ring.barriers + kTurnedAt + ring.index * 8;
-}
-
 // Two regions at once, since loads take long. Strict fp32: what is left of each number goes `low` bytes behind it.
 template <bool STRICT>
 __device__ __forceinline__ void turn_regions(uint32_t regions, uint32_t low, uint32_t pixel) {
@@ -60,17 +55,17 @@ __device__ __forceinline__ void turn_regions(uint32_t regions, uint32_t low, uin
 template <int ROW>
 __device__ __forceinline__ void turn_tiles(const Params& p, const Scope& at, StageRing& ring) {
   constexpr Tile tile = kTiles[ROW];
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 - (kThreads / 32 - kTurners);
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 - (kThreads / 32 - kHelpers);
   const int pixel = p.flat ? lane / 16 * 16 + lane % 8 / 2 * 4 + lane / 8 % 2 * 2 + lane % 2 : lane;
   const uint32_t bytes = x_bytes(p, tile);
   for_tiles(p, at, [&](const Item&, int) {
     for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
       barrier_wait(ring.full(), ring.parity);
-      for (uint32_t from = warp * 2 * kRegion; from < bytes; from += kTurners * 2 * kRegion)
+      for (uint32_t from = warp * 2 * kRegion; from < bytes; from += kHelpers * 2 * kRegion)
         turn_regions<tile.strict>(ring.stage() + from, bytes, pixel * 4);
       fence_for_wgmma();
       __syncwarp();
-      if (lane == 0) barrier_arrive(turned_barrier(ring));
+      if (lane == 0) barrier_arrive(helped_barrier(ring));
     }
   });
 }
@@ -162,7 +157,7 @@ __device__ __forceinline__ void multiply_words(const Params& p, uint32_t shared,
 #pragma unroll 1
   for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
     barrier_wait(ring.full(), ring.parity);
-    barrier_wait(turned_barrier(ring), ring.parity);
+    barrier_wait(helped_barrier(ring), ring.parity);
     const uint32_t stage = ring.stage();
     const uint32_t weights = p.resident ? shared + p.weights_at + chunk * weight_bytes(p, tile)
                                         : stage + x_bytes(p, tile) + low_bytes(p, tile);

@@ -18,14 +18,25 @@ template <int ROW>
 using FetchedSums =
     float[kFetchedWeightTiles[ROW].instructions][kFetchedWeightTiles[ROW].width / 2];
 
-// What an instruction of this warp is about.
+// The row of the sum that is the thread's first one, of an instruction's 64; the second is eight on.
+__device__ __forceinline__ int sum_row() {
+  return threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+}
+
+// What an instruction of this warp is about; of pairs, one of the thread's two rows of it, `half`.
 struct FetchedCell {
   int tap_h, tap_w, y_block;  // of the block
+  int channel;                // pairs: of the block
 };
 template <int ROW>
-__device__ __forceinline__ FetchedCell fetched_cell(const FetchedWeightParams& p, int instruction) {
+__device__ __forceinline__ FetchedCell fetched_cell(const FetchedWeightParams& p, int instruction,
+                                                    int half = 0) {
   constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
   const int of_group = threadIdx.x / 128 * tile.instructions + instruction;
+  if constexpr (tile.pairs) {
+    const int pair = of_group * 64 + sum_row() + 8 * half, tap = pair / p.columns;
+    return {tap / p.unit_w, tap % p.unit_w, 0, pair % p.columns};
+  }
   const int cell = tile.channels_last ? of_group * 2 + threadIdx.x % 128 / 64 : of_group;
   const int tap = cell / p.y_blocks;
   return {tap / p.unit_w, tap % p.unit_w, cell % p.y_blocks};
@@ -36,10 +47,6 @@ __device__ __forceinline__ bool cell_exists(const FetchedWeightParams& p,
   return cell.tap_h < p.unit_h && at.kernel_h + cell.tap_h < p.kernel_h &&
          at.kernel_w + cell.tap_w < p.kernel_w;
 }
-// The row of the sum that is the thread's first one, of an instruction's 64; the second is eight on.
-__device__ __forceinline__ int sum_row() {
-  return threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
-}
 // Where its patch starts for the thread, from the start of a stage. What does not exist reads what the first one does.
 template <int ROW>
 __device__ __forceinline__ uint32_t cell_start(const FetchedWeightParams& p,
@@ -47,10 +54,10 @@ __device__ __forceinline__ uint32_t cell_start(const FetchedWeightParams& p,
                                                const FetchedCell& cell) {
   constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
   uint32_t start = y_at(tile);
-  if (!tile.channels_last) start += sum_row() * p.channel_bytes;
+  if (!tile.channels_last && !tile.pairs) start += sum_row() * p.channel_bytes;
   if (cell_exists<ROW>(p, at, cell))
-    start += cell.y_block * p.y_block_bytes + cell.tap_h * p.tap_lines * p.line_bytes +
-             cell.tap_w * p.dilation_w * p.pixel_bytes;
+    start += (tile.pairs ? cell.channel * p.channel_bytes : cell.y_block * p.y_block_bytes) +
+             cell.tap_h * p.tap_lines * p.line_bytes + cell.tap_w * p.dilation_w * p.pixel_bytes;
   return start;
 }
 
@@ -60,7 +67,11 @@ struct Lanes {
   uint32_t first, second;
 };
 template <int ROW>
-__device__ __forceinline__ Lanes lanes_of(const FetchedWeightParams& p) {
+__device__ __forceinline__ Lanes lanes_of(const FetchedWeightParams& p,
+                                          const FetchedWeightScope& at, int instruction) {
+  if (kFetchedWeightTiles[ROW].pairs)
+    return {0, cell_start<ROW>(p, at, fetched_cell<ROW>(p, instruction, 1)) -
+                   cell_start<ROW>(p, at, fetched_cell<ROW>(p, instruction, 0))};
   if (!kFetchedWeightTiles[ROW].channels_last)
     return {0, static_cast<uint32_t>(8 * p.channel_bytes)};
   const int g = threadIdx.x % 32 / 4;
@@ -74,7 +85,8 @@ __device__ __forceinline__ int output_column(const FetchedWeightParams& p,
                                              const FetchedWeightScope& at, const FetchedCell& cell,
                                              int half) {
   constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
-  const Lanes lanes = lanes_of<ROW>(p);
+  if constexpr (tile.pairs) return cell.channel;
+  const Lanes lanes = lanes_of<ROW>(p, at, 0);
   int inside = (lanes.first ^ half * lanes.second) / 4;
   if (!tile.channels_last) {
     const int row = sum_row() + 8 * half;
@@ -101,7 +113,7 @@ __device__ __forceinline__ void add_leads(const StageRing& ring, uint32_t leads,
 // Shared addresses of a pixel in the thread's two channels, `at` bytes on in the first one's patch.
 template <int ROW>
 __device__ __forceinline__ void places_of(uint32_t (&place)[2], uint32_t at, const Lanes& lanes) {
-  if constexpr (kFetchedWeightTiles[ROW].channels_last) {
+  if constexpr (kFetchedWeightTiles[ROW].channels_last && !kFetchedWeightTiles[ROW].pairs) {
     place[0] = at + (lanes.first ^ (at >> 3 & 0x70));
     place[1] = place[0] ^ lanes.second;
   } else {
@@ -182,11 +194,13 @@ __device__ __forceinline__ void multiply_tiles(const FetchedWeightParams& p,
   constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
   constexpr int kAtOnce = tile.instructions > 2 ? 2 : kKSlices;  // slices
   uint32_t start[tile.instructions], leads[tile.instructions];
+  Lanes apart[tile.instructions];
 #pragma unroll
   for (int i = 0; i < tile.instructions; ++i) {
     const FetchedCell cell = fetched_cell<ROW>(p, i);
     start[i] = cell_start<ROW>(p, at, cell);
     leads[i] = leads_at(p, cell);
+    apart[i] = lanes_of<ROW>(p, at, i);
   }
   const uint64_t layout = swizzled_layout(kKRow, 8 * kKRow);
   for (int k = at.begin; k < at.end; ++k, ring.advance()) {
@@ -198,8 +212,9 @@ __device__ __forceinline__ void multiply_tiles(const FetchedWeightParams& p,
 #pragma unroll
     for (int i = 0; i < tile.instructions; ++i) {
       from[i] = ring.stage() + start[i];
-      lanes[i] = lanes_of<ROW>(p);
-      if (!tile.channels_last && p.odd_rows) add_leads(ring, leads[i], from[i], lanes[i]);
+      lanes[i] = tile.pairs ? apart[i] : lanes_of<ROW>(p, at, i);
+      if (!tile.channels_last && !tile.pairs && p.odd_rows)
+        add_leads(ring, leads[i], from[i], lanes[i]);
     }
     if constexpr (tile.strict) {
       multiply_strict<ROW>(sum, from, lanes, table_of(ring), x);
@@ -258,6 +273,7 @@ __device__ __forceinline__ void multiply_tiles_with_care(const FetchedWeightPara
                                                          const FetchedWeightScope& at,
                                                          FetchedSums<ROW>& sum, StageRing& ring) {
   constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  constexpr int kTaps = taps_of_thread(tile);
   const int t = threadIdx.x % 4;
   clear(sum);
   KTile begin(p, at.begin);
@@ -272,15 +288,17 @@ __device__ __forceinline__ void multiply_tiles_with_care(const FetchedWeightPara
       if (h >= p.x_h || w >= p.x_w) continue;
       const uint32_t offset = load_shared_4(table_of(ring) + pixel * 4);
 #pragma unroll
-      for (int i = 0; i < tile.instructions; ++i) {
-        const FetchedCell cell = fetched_cell<ROW>(p, i);
+      for (int each = 0; each < tile.instructions * kTaps; ++each) {
+        const int i = each / kTaps, first = each % kTaps, end = first + 2 / kTaps;  // rows
+        const FetchedCell cell = fetched_cell<ROW>(p, i, first);
         const int y_h = h * p.stride_h - p.pad_h + (at.kernel_h + cell.tap_h) * p.dilation_h;
         const int y_w = w * p.stride_w - p.pad_w + (at.kernel_w + cell.tap_w) * p.dilation_w;
         if (!cell_exists<ROW>(p, at, cell) || y_h < 0 || y_h >= p.y_h || y_w < 0 || y_w >= p.y_w)
           continue;
         uint32_t from = stage + cell_start<ROW>(p, at, cell) + offset, place[2];
-        Lanes lanes = lanes_of<ROW>(p);
-        if (!tile.channels_last && p.odd_rows) add_leads(ring, leads_at(p, cell), from, lanes);
+        Lanes lanes = tile.pairs ? Lanes{} : lanes_of<ROW>(p, at, i);
+        if (!tile.channels_last && !tile.pairs && p.odd_rows)
+          add_leads(ring, leads_at(p, cell), from, lanes);
         places_of<ROW>(place, from, lanes);
         const float y[2] = {read_shared<T>(place[0]), read_shared<T>(place[1])};
 #pragma unroll
@@ -290,8 +308,9 @@ __device__ __forceinline__ void multiply_tiles_with_care(const FetchedWeightPara
             const int channel = 8 * j + 2 * t + e;
             const float x = read_shared<T>(stage + channel * kKRow +
                                            (pixel * int(sizeof(T)) ^ (channel & 7) * 16));
-            sum[i][4 * j + e] = fmaf(y[0], x, sum[i][4 * j + e]);
-            sum[i][4 * j + 2 + e] = fmaf(y[1], x, sum[i][4 * j + 2 + e]);
+#pragma unroll
+            for (int half = first; half < end; ++half)
+              sum[i][4 * j + 2 * half + e] = fmaf(y[half], x, sum[i][4 * j + 2 * half + e]);
           }
       }
     }
@@ -313,11 +332,11 @@ __device__ __forceinline__ void store_sums(const FetchedWeightParams& p,
   const int first_row = at.row_block * tile.width + 2 * t;
 #pragma unroll
   for (int i = 0; i < tile.instructions; ++i) {
-    const FetchedCell cell = fetched_cell<ROW>(p, i);
-    if (!cell_exists<ROW>(p, at, cell)) continue;
-    const int kernel_h = at.kernel_h + cell.tap_h, kernel_w = at.kernel_w + cell.tap_w;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
+      const FetchedCell cell = fetched_cell<ROW>(p, i, half);
+      if (!cell_exists<ROW>(p, at, cell)) continue;
+      const int kernel_h = at.kernel_h + cell.tap_h, kernel_w = at.kernel_w + cell.tap_w;
       const int column = output_column<ROW>(p, at, cell, half);
       if (column >= p.columns) continue;
       const int64_t channel = at.group * p.rows + first_row;
@@ -351,16 +370,16 @@ __device__ __forceinline__ void store_together(const FetchedWeightParams& p,
                                                const FetchedSums<ROW>& sum, uint32_t shared) {
   constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
   constexpr int kWarps = consumers(tile) / 32;
-  const int row = together_row(p), of_tap = together_tap(p, tile);
+  const int row = together_row(p, tile), of_tap = together_tap(p, tile);
   const int first_column = at.column_block * p.y_blocks * kPlaneChannels;
   barrier_among(kFetchedStore, consumers(tile));  // all have read the stages
 #pragma unroll
   for (int i = 0; i < tile.instructions; ++i) {
-    const FetchedCell cell = fetched_cell<ROW>(p, i);
-    if (!cell_exists<ROW>(p, at, cell)) continue;
-    const int tap = cell.tap_h * p.unit_w + cell.tap_w;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
+      const FetchedCell cell = fetched_cell<ROW>(p, i, half);
+      if (!cell_exists<ROW>(p, at, cell)) continue;
+      const int tap = cell.tap_h * p.unit_w + cell.tap_w;
       const int column = output_column<ROW>(p, at, cell, half) - first_column;
       const uint32_t to = shared + (tap * of_tap + threadIdx.x % 4 * 2 * row + column) * 4;
 #pragma unroll
@@ -437,14 +456,15 @@ __global__ void __launch_bounds__(threads(kFetchedWeightTiles[ROW]), 1)
     bool good = true;
 #pragma unroll
     for (int i = 0; i < tile.instructions; ++i) {
-      const FetchedCell cell = fetched_cell<ROW>(p, i);
       bool nan[2] = {};
 #pragma unroll
       for (int j = 0; j < tile.width / 2; ++j) nan[j / 2 % 2] |= sum[i][j] != sum[i][j];
 #pragma unroll
-      for (int half = 0; half < 2; ++half)
+      for (int half = 0; half < 2; ++half) {
+        const FetchedCell cell = fetched_cell<ROW>(p, i, half);
         good &= !nan[half] || !cell_exists<ROW>(p, at, cell) ||
                 output_column<ROW>(p, at, cell, half) >= p.columns;
+      }
     }
     if (!fetched_agree(p, tile, good)) multiply_tiles_with_care<T, ROW>(p, at, sum, ring);
     if constexpr (!tile.channels_last) {

@@ -13,6 +13,11 @@
 //   dY   NCHW            [block of 64 output channels][row][channel][pixel]
 //        channels-last   [block of 32 output channels][row][pixel][channel]
 //
+// Of a tap, few output channels fill but a part of an instruction's 64 rows. There rows of the sum are `pairs` of a tap and
+// an output channel, tap by tap: they need not be neighbours in dY, since a thread adds for each of its rows where that
+// starts. Such a block has all output channels of a group, and a stage no others. Channels-last they are four at most,
+// and dY lies as in memory, [row][pixel][channel].
+//
 // The copy engine steps from row to row, and starts, at multiples of 16 bytes. Where the rows of NCHW's dY are no such
 // multiples, some number of planes is, `residues`: these are one row to it, and a copy brings a part of a row of every
 // `residues`-th plane, from the last multiple of 16 bytes on (`odd_rows`). Or the three warps bring such rows, 16 bytes of
@@ -52,22 +57,32 @@ struct FetchedWeightTile {
   bool strict = false;
   bool channels_last = false;
   int groups = 2;  // that multiply
+  bool pairs = false;
 };
 constexpr FetchedWeightTile kFetchedWeightTiles[] = {
     {256, 1},
     {128, 2},
     {64, 4},
-    {64, 3, false, false, 3},  // nine taps of 64 channels
+    {64, 3, false, false, 3},         // nine taps of 64 channels
+    {128, 1, false, false, 2, true},  // pairs of up to 128 taps and channels
+    {64, 2, false, false, 2, true},
+    {64, 1, false, false, 2, true},
+    {64, 1, false, false, 3, true},
     {128, 1, true},
     {64, 2, true},
+    {64, 2, true, false, 2, true},
+    {64, 1, true, false, 2, true},
+    {64, 1, true, false, 3, true},
     {256, 1, false, true},
     {128, 2, false, true},
     {64, 4, false, true},
     {128, 1, false, true, 3},  // three taps of 64 channels
     {64, 3, false, true, 3},   // nine
+    {128, 1, false, true, 2, true},
+    {64, 1, false, true, 2, true},
 };
 // How many they are, in this order.
-constexpr int kPlaneTiles = 4, kStrictPlaneTiles = 2, kChannelsLastTiles = 5;
+constexpr int kPlaneTiles = 8, kStrictPlaneTiles = 5, kChannelsLastTiles = 7;
 constexpr int kFetchedWeightTileCount =
     sizeof(kFetchedWeightTiles) / sizeof(kFetchedWeightTiles[0]);
 constexpr int kFirstStrictPlane = kPlaneTiles,
@@ -79,7 +94,7 @@ static_assert(kFetchedWeightTiles[kFirstStrictPlane].strict &&
 constexpr int kKRow = 128, kKSlice = 32, kKSlices = kKRow / kKSlice;  // bytes of pixels
 constexpr int kSquare = 32, kSquareBytes = kSquare * kKRow;  // channels-last: pixels and channels
 
-// Output channels of a block of dY: rows of an instruction, or of half of one.
+// Output channels of a block of dY: rows of an instruction, or of half of one. Fewer than that are worth pairs.
 constexpr int kPlaneChannels = 64;
 CONVT2D_HOST_DEVICE constexpr int cell_channels(FetchedWeightTile tile) {
   return tile.channels_last ? kSquare : kPlaneChannels;
@@ -88,6 +103,10 @@ CONVT2D_HOST_DEVICE constexpr int cell_channels(FetchedWeightTile tile) {
 CONVT2D_HOST_DEVICE constexpr int cells(FetchedWeightTile tile) {
   return tile.groups * tile.instructions * 64 / cell_channels(tile);
 }
+// Taps that a thread's two rows of an instruction may be of.
+CONVT2D_HOST_DEVICE constexpr int taps_of_thread(FetchedWeightTile tile) {
+  return tile.pairs ? 2 : 1;
+}
 
 // One warp asks the copy engine; the three beside it turn x, split it, or clear what is beside dY's rows.
 constexpr int kHelpers = 96, kMostAskers = kHelpers / 32 + 1;
@@ -95,10 +114,10 @@ CONVT2D_HOST_DEVICE constexpr int consumers(FetchedWeightTile tile) { return 128
 CONVT2D_HOST_DEVICE constexpr int threads(FetchedWeightTile tile) { return consumers(tile) + 128; }
 // Of a thread; together no more than the block starts with, or it waits for ever.
 CONVT2D_HOST_DEVICE constexpr int consumer_registers(FetchedWeightTile tile) {
-  return tile.groups == 2 ? 216 : 152;
+  return tile.groups == 3 ? 152 : tile.pairs && tile.channels_last ? 200 : 216;
 }
 CONVT2D_HOST_DEVICE constexpr int helper_registers(FetchedWeightTile tile) {
-  return tile.groups == 2 ? 72 : 56;
+  return tile.groups == 3 ? 56 : tile.pairs && tile.channels_last ? 104 : 72;
 }
 constexpr bool enough_registers() {
   for (const FetchedWeightTile tile : kFetchedWeightTiles)
@@ -159,6 +178,10 @@ struct FetchedWeightMaps {
 CONVT2D_HOST_DEVICE int tile_pixels(const FetchedWeightParams& p) {
   return kKRow / p.element_bytes;
 }
+// Where patches of dY are rows of numbers: those of a pixel.
+CONVT2D_HOST_DEVICE int pixel_numbers(const FetchedWeightParams& p, FetchedWeightTile tile) {
+  return tile.channels_last ? p.columns : 1;
+}
 CONVT2D_HOST_DEVICE constexpr int x_bytes(FetchedWeightTile tile) { return tile.width * kKRow; }
 CONVT2D_HOST_DEVICE constexpr int low_bytes(FetchedWeightTile tile) {
   return tile.strict ? x_bytes(tile) : 0;
@@ -201,16 +224,21 @@ constexpr int kTableBytes = (kMostTilePixels + kMostLeads) * 4;
 constexpr int kHelpedAt = kFetchedTablesAt + kMostFetchedStages * kTableBytes;  // barriers
 static_assert(kHelpedAt + kMostFetchedStages * 8 <= kFetchedStagesAt);
 // Or, at the end, where the stages were: dW of the block, [tap][input channel][output channel], where neither lanes that
-// write nor those that read meet banks.
-CONVT2D_HOST_DEVICE int together_row(const FetchedWeightParams& p) {
-  return p.y_blocks * kPlaneChannels + 4;
+// write nor those that read meet banks. Pairs: [input channel][tap][output channel].
+CONVT2D_HOST_DEVICE int together_row(const FetchedWeightParams& p, FetchedWeightTile tile) {
+  const int pairs = p.unit_h * p.unit_w * (p.columns | 1);
+  return (tile.pairs ? (pairs + 31) / 32 * 32 : p.y_blocks * kPlaneChannels) + 4;
 }
 CONVT2D_HOST_DEVICE int together_tap(const FetchedWeightParams& p, FetchedWeightTile tile) {
-  return tile.width * together_row(p) + 8;
+  return tile.pairs ? p.columns | 1 : tile.width * together_row(p, tile) + 8;
+}
+CONVT2D_HOST_DEVICE int together_bytes(const FetchedWeightParams& p, FetchedWeightTile tile) {
+  return 4 * (tile.pairs ? tile.width * together_row(p, tile)
+                         : p.unit_h * p.unit_w * together_tap(p, tile));
 }
 CONVT2D_HOST_DEVICE int fetched_shared_bytes(const FetchedWeightParams& p, FetchedWeightTile tile) {
   const int stages = p.stages * stage_bytes(p, tile);
-  const int sums = p.together ? p.unit_h * p.unit_w * together_tap(p, tile) * 4 : 0;
+  const int sums = p.together ? together_bytes(p, tile) : 0;
   return kFetchedStagesAt + (stages > sums ? stages : sums);
 }
 

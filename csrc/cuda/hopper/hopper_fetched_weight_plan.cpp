@@ -39,6 +39,7 @@ constexpr double kBeside = 0.031;         // of the lesser of work and bytes
 constexpr double kPartialRate = 1.96;     // times the copy rate's time, to write and to add up
 constexpr double kScatteredRate = 0.473;  // the same of dW's numbers, each in a sector of its own
 
+constexpr int kMostLastPairs = 4;          // channels that lie side by side in dY's rows
 constexpr int64_t kMostBrought = 1 << 20;  // bytes of a K tile, more than any block has
 
 struct Choice {
@@ -84,6 +85,8 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   p.groups = static_cast<int32_t>(problem.groups);
   p.rows = static_cast<int32_t>(problem.group_in());
   p.columns = static_cast<int32_t>(problem.group_out());
+  // Of a block of dY, as they come.
+  const int64_t channels = tile.pairs ? p.columns : cell_channels(tile);
   p.x_h = static_cast<int32_t>(h.in);
   p.x_w = static_cast<int32_t>(w.in);
   p.y_h = static_cast<int32_t>(h.out);
@@ -111,13 +114,20 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   p.residues = p.x_residues = 1;
   if (h.stride > kMostStep) return "the copy engine steps over 7 rows at most";
   if (tile.channels_last) {
-    if (problem.in_channels % vector != 0 || problem.out_channels % vector != 0 ||
+    if (tile.pairs) {
+      if (problem.groups > 1 || p.columns > kMostLastPairs)
+        return "pairs of more than " + std::to_string(kMostLastPairs) + " channels, or of groups";
+      if (!whole_rows(w.out * p.columns, problem)) return "rows of dY are not whole vectors";
+    }
+    if (problem.in_channels % vector != 0 || (problem.out_channels % vector != 0 && !tile.pairs) ||
         (problem.groups > 1 && (p.rows % vector != 0 || p.columns % vector != 0)))
       return "channels are not whole vectors";
     p.whole_squares = p.rows % kSquare == 0 && p.columns % kSquare == 0;
     p.far_piece = w.stride % 2 == 0 ? 16 : 64;
     p.next_piece = w.stride % 2 == 0 ? 32 : 16;
   } else {
+    if (tile.pairs && !whole_rows(w.out, problem))
+      return "pairs are of rows that are whole vectors";
     p.brought = choice.brought;
     p.odd_rows = !whole_rows(w.out, problem) && !p.brought;
     if (p.odd_rows) {
@@ -147,15 +157,19 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   const int64_t span = (columns - 1) * w.stride + (choice.unit_w - 1) * w.dilation + 1;
   // Neighbouring channels of planes lie an odd number of 16 bytes apart, in different banks.
   const int64_t patch =
-      tile.channels_last ? span : (ceil_div(vector - 1 + span, vector) | 1) * vector;
+      tile.channels_last && !tile.pairs
+          ? span
+          : (ceil_div(vector - 1 + span * pixel_numbers(p, tile), vector) | 1) * vector;
   if (!p.brought && (patch > kMostSpan || (!p.odd_rows && (lines - 1) * step + 1 > kMostSpan)))
     return "a tile is too long for the copy engine";
   p.patch_lines = static_cast<int32_t>(lines);
   p.patch_pixels = static_cast<int32_t>(patch);
   p.span = static_cast<int32_t>(span);
-  p.pixel_bytes = static_cast<int32_t>(tile.channels_last ? kKRow : size);
+  p.pixel_bytes = static_cast<int32_t>(
+      tile.channels_last && !tile.pairs ? kKRow : pixel_numbers(p, tile) * size);
   p.channel_bytes = static_cast<int32_t>(tile.channels_last ? size : patch * size);
-  p.line_bytes = static_cast<int32_t>(patch * size * cell_channels(tile));
+  p.line_bytes =
+      static_cast<int32_t>(patch * size * (tile.channels_last && tile.pairs ? 1 : channels));
   p.y_block_bytes = static_cast<int32_t>(lines * p.line_bytes);
   p.y_bytes = choice.y_blocks * p.y_block_bytes;
   if (p.brought) {
@@ -194,9 +208,8 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
   const double stage = stage_bytes(p, tile);
   const double shared = instructions * ((half ? 32 : 16) + products * tile.width / 4.0) +
                         stage / 128 + (tile.channels_last ? 2.0 * x_bytes(tile) / 128 : 0);
-  const double fetch = instructions * (tile.channels_last ? kFetchedPixel
-                                       : half             ? kFetchedHalf
-                                                          : kFetchedWord);
+  const bool pixels = tile.channels_last && !tile.pairs;
+  const double fetch = instructions * (pixels ? kFetchedPixel : half ? kFetchedHalf : kFetchedWord);
   const double l2 = (copied_bytes(p, tile) + (p.brought ? p.y_bytes : 0)) / kL2Bytes;
   const double ask =
       kCopy * (std::ceil(double(odd_copies(p)) / p.askers) + (p.shifted ? p.x_residues : 0));
@@ -234,6 +247,14 @@ std::vector<std::array<int, 3>> units(const Problem& problem, FetchedWeightTile 
     return static_cast<int>(ceil_div(all, ceil_div(all, std::min(all, room))));
   };
   std::vector<std::array<int, 3>> found;
+  if (tile.pairs) {
+    const int64_t taps = cells(tile) * cell_channels(tile) / problem.group_out();
+    for (int64_t columns = 1; columns <= std::min(taps, problem.w.kernel); ++columns) {
+      const int unit_w = evenly(problem.w.kernel, columns);
+      add_once(found, std::array{1, evenly(problem.h.kernel, taps / unit_w), unit_w});
+    }
+    return found;
+  }
   for (int blocks = 1; blocks <= most; ++blocks) {
     const int y_blocks = evenly(ceil_div(problem.group_out(), cell_channels(tile)), blocks);
     for (int columns = 1; columns <= most / y_blocks; ++columns) {
@@ -252,7 +273,8 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
   for (int row = 0; row < kFetchedWeightTileCount; ++row) {
     const FetchedWeightTile tile = kFetchedWeightTiles[row];
     if (tile.strict != is_strict(problem) ||
-        tile.channels_last != (problem.x_layout == Layout::nhwc))
+        tile.channels_last != (problem.x_layout == Layout::nhwc) ||
+        (tile.pairs && problem.group_out() >= kPlaneChannels))
       continue;
     const bool odd = !tile.channels_last && !whole_rows(problem.w.out, problem);
     for (const auto [y_blocks, unit_h, unit_w] : units(problem, tile))
@@ -297,12 +319,12 @@ Plan plan_of(const Problem& problem, const Device& device, const Choice& c) {
   add_grad_bias(problem, device, kLaunch, plan);
   const int detail[] = {c.stages, c.y_blocks, c.unit_h, c.unit_w, c.runs, c.brought};
   std::copy(std::begin(detail), std::end(detail), plan.detail);
-  plan.note = std::to_string(c.y_blocks * cell_channels(tile)) + " x " +
+  plan.note = std::to_string(tile.pairs ? p.columns : c.y_blocks * cell_channels(tile)) + " x " +
               std::to_string(tile.width) + " channels, " + std::to_string(c.unit_h) + " x " +
-              std::to_string(c.unit_w) + " taps, dY " + (c.brought ? "brought and " : "") +
-              "fetched, " + (p.shifted ? "x shifted, " : "") + (c.runs ? "runs" : "rows") + " of " +
-              std::to_string(tile_pixels(p)) + " pixels x " + std::to_string(c.stages) +
-              " stages, split " + std::to_string(c.split) + ", " +
+              std::to_string(c.unit_w) + " taps, " + (tile.pairs ? "pairs, " : "") + "dY " +
+              (c.brought ? "brought and " : "") + "fetched, " + (p.shifted ? "x shifted, " : "") +
+              (c.runs ? "runs" : "rows") + " of " + std::to_string(tile_pixels(p)) + " pixels x " +
+              std::to_string(c.stages) + " stages, split " + std::to_string(c.split) + ", " +
               std::to_string(combinations(p) * c.split) + " blocks";
   return plan;
 }
@@ -356,6 +378,16 @@ FetchedWeightMaps fetched_weight_maps(const FetchedWeightParams& p, int row, con
   // Runs of a plane are one row of it.
   const int64_t x_h = p.runs ? 1 : p.x_h, x_w = p.runs ? int64_t{p.x_h} * p.x_w : p.x_w;
   TensorBox x, y;
+  const auto planes = [&](const void* base, int64_t channels, int64_t h, int64_t w) {
+    const int64_t row = w * size, plane = row * h;
+    return TensorBox{base,
+                     p.element_bytes,
+                     4,
+                     {w, h, channels, p.batch},
+                     {size, row, plane, plane * channels},
+                     {1, 1, 1, 1},
+                     {1, 1, 1, 1}};
+  };
   if (tile.channels_last) {
     // Channels of a square, pixels, rows, squares, images; or all channels, and a copy for each square.
     const auto squares = [&](const void* base, int64_t channels, int64_t h, int64_t w) {
@@ -378,22 +410,19 @@ FetchedWeightMaps fetched_weight_maps(const FetchedWeightParams& p, int row, con
     x = squares(args.x.data, channels[0], x_h, x_w);
     x.count[1] = tile_pixels(p);
     x.swizzled = false;
-    y = squares(args.y.data, channels[1], p.y_h, p.y_w);
-    y.count[1] = p.patch_pixels;
-    y.count[2] = p.patch_lines;
-    y.step[2] = p.line_step;
+    if (tile.pairs) {
+      y = planes(args.y.data, 1, p.y_h, int64_t{p.y_w} * p.columns);
+      y.count[0] = p.patch_pixels;
+      y.swizzled = false;
+    } else {
+      y = squares(args.y.data, channels[1], p.y_h, p.y_w);
+      y.count[1] = p.patch_pixels;
+    }
+    const int lines = tile.pairs ? 1 : 2;  // axis
+    y.count[lines] = p.patch_lines;
+    y.step[lines] = p.line_step;
     if (p.whole_squares) x.count[3] = tile.width / kSquare, y.count[3] = p.y_blocks;
   } else {
-    const auto planes = [&](const void* base, int64_t channels, int64_t h, int64_t w) {
-      const int64_t row = w * size, plane = row * h;
-      return TensorBox{base,
-                       p.element_bytes,
-                       4,
-                       {w, h, channels, p.batch},
-                       {size, row, plane, plane * channels},
-                       {1, 1, 1, 1},
-                       {1, 1, 1, 1}};
-    };
     // Channels lie between the lines of a patch.
     const auto channels_inside = [](TensorBox box, int64_t pixels, int32_t channels) {
       std::swap(box.extent[1], box.extent[2]);
@@ -426,7 +455,7 @@ FetchedWeightMaps fetched_weight_maps(const FetchedWeightParams& p, int row, con
       y.count[1] = p.patch_lines;
       y.step[1] = p.line_step;
     }
-    y = channels_inside(y, p.patch_pixels, residue_channels(p));
+    y = channels_inside(y, p.patch_pixels, tile.pairs ? p.columns : residue_channels(p));
   }
   x.rounded = y.rounded = !tile.strict;
   return {encode(x), encode(y)};

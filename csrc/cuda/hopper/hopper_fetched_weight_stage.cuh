@@ -166,7 +166,9 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
   KTile start(p, at.begin);
   for (int k = at.begin; k < at.end; ++k, ring.advance(), start.advance(p)) {
     const int line = patch_line(p, at, start), column = patch_column(p, at, start);
-    const int lead = tile.channels_last || p.odd_rows || p.brought ? 0 : column & (vector - 1);
+    const int first_number = column * pixel_numbers(p, tile);
+    const bool from_vector = (!tile.channels_last || tile.pairs) && !p.odd_rows && !p.brought;
+    const int lead = from_vector ? first_number & (vector - 1) : 0;
     const uint32_t brought = p.brought ? brought_lead(p, first_brought(p, at, start)) : 0;
     barrier_wait(ring.empty(), ring.parity ^ 1);
     // Parts of rows start at multiples of their length: a stage's table stays.
@@ -176,9 +178,11 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
       start.pixel(p, i, h, w);
       // Beyond the last row of an image, and beyond a row, x is zero: any pixel will do.
       const int on_line = min((h - start.h) * p.row_lines, last_line);
-      const int inside = min((w - (p.runs ? 0 : start.w)) * p.stride_w, last_pixel) + lead;
-      const uint32_t where[1] = {
-          static_cast<uint32_t>(on_line * p.line_bytes + inside * p.pixel_bytes) + brought};
+      const int inside = min((w - (p.runs ? 0 : start.w)) * p.stride_w, last_pixel);
+      const uint32_t where[1] = {static_cast<uint32_t>(on_line * p.line_bytes +
+                                                       inside * p.pixel_bytes +
+                                                       lead * p.element_bytes) +
+                                 brought};
       store_shared<1>(table_of(ring) + i * 4, where);
     }
     if (p.odd_rows && lane < p.patch_lines * p.residues) {
@@ -204,7 +208,7 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
         }
         if (p.odd_rows) copy_odd_rows<ROW>(p, &maps.y, at, ring, start, 0);
         for (int i = 0; i < p.y_blocks && !p.odd_rows && !p.brought; ++i)
-          copy_box(y + i * p.y_block_bytes, &maps.y, ring.full(), column - lead,
+          copy_box(y + i * p.y_block_bytes, &maps.y, ring.full(), first_number - lead,
                    y_channel + i * kPlaneChannels, line, start.n);
       } else if (p.whole_squares) {
         copy_box(ring.stage(), &maps.x, ring.full(), 0, x_w, x_h, x_channel / kSquare, start.n);
@@ -213,9 +217,13 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
         for (int i = 0; i < tile.width / kSquare; ++i)
           copy_box(ring.stage() + i * kSquareBytes, &maps.x, ring.full(), x_channel + i * kSquare,
                    x_w, x_h, start.n);
-        for (int i = 0; i < p.y_blocks; ++i)
-          copy_box(y + i * p.y_block_bytes, &maps.y, ring.full(), y_channel + i * kSquare, column,
-                   line, start.n);
+        if constexpr (tile.pairs) {
+          copy_box(y, &maps.y, ring.full(), first_number - lead, line, 0, start.n);
+        } else {
+          for (int i = 0; i < p.y_blocks; ++i)
+            copy_box(y + i * p.y_block_bytes, &maps.y, ring.full(), y_channel + i * kSquare, column,
+                     line, start.n);
+        }
       }
     }
     __syncwarp();
@@ -356,6 +364,7 @@ __device__ __forceinline__ void clear_beside(const FetchedWeightParams& p,
     if (p.brought) pixels += brought_lead(p, first_brought(p, at, start));
 #pragma unroll
     for (int row = 0; row < kPlaneChannels; row += 32, pixels += 32 * p.channel_bytes) {
+      if (tile.pairs && row + lane >= p.columns) break;
       const uint32_t lead =
           p.brought
               ? 0

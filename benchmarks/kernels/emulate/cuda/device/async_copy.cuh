@@ -32,6 +32,9 @@ inline void store_shared_2(uint32_t address, unsigned short half) {
 inline void store_shared_4(uint32_t address, uint32_t word) {
   std::memcpy(shared_number(address, 4), &word, 4);
 }
+inline void store_shared_sum(uint32_t address, float sum) {
+  std::memcpy(shared_number(address, 4), &sum, 4);
+}
 // What a thread has under way arrives when it waits for it, and no earlier. The first `there` bytes are from memory, the
 // others zeros.
 struct AsyncCopy {

@@ -1,0 +1,64 @@
+// The narrow kernel on a CPU, to the bit, in random schedules.
+//
+//   emulate_narrow CASES TYPE LAYOUT SEED PLANS [NAME]     TYPE: fp16, bf16, tf32, fp32; LAYOUT: nchw, nhwc
+//
+// As emulate.cpp does for hopper: PLANS plans of each case at random, on integers.
+#include <cstdlib>
+#include <string>
+
+namespace convt2d::cuda::narrow {
+alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
+}
+
+#include "cuda/cuda_families.h"
+#include "cuda/narrow/narrow_kernel.cuh"
+#include "cuda/narrow/narrow_plan.h"
+#include "cuda/visit_row.h"
+#include "fibers.h"
+#include "gather_trial.h"
+
+namespace {
+
+using namespace convt2d;
+using namespace convt2d::cuda;
+
+template <class T>
+bool check(const Case& one, Precision precision, int most) {
+  GatherTrial<T> trial(one, Direction::fwd, precision);
+  std::string reason;
+  std::vector<Plan> plans = narrow::plans(trial.problem, invented_device("h200"), reason);
+  for (Plan& plan : plans) {
+    int32_t &rows = plan.detail[1], &stages = plan.detail[2], &walkers = plan.detail[3];
+    const Axis& h = trial.problem.h;
+    const int reach = int((h.kernel - 1) * h.dilation / h.stride);
+    if (emulate::random() % 2) rows = std::min(rows, 1 + int(emulate::random() % 8));
+    stages = std::min(stages, reach + 1 + int(emulate::random() % 4));
+    walkers = std::min(walkers, 1 + int(emulate::random() % 3));
+  }
+  return trial.passes(trial.some(plans, most, reason), [&](const Plan& plan) {
+    const narrow::Params params = narrow::params_of(trial.problem, plan, trial.args);
+    const auto map = narrow::map_of(params, narrow::kTiles[plan.row]);
+    visit_row<sizeof(T) == 4 ? narrow::kTileCount : narrow::kFirstStrict>(plan.row, [&](auto row) {
+      emulate::run_grid(params.walkers, narrow::kThreads, params.shared_bytes,
+                        [&] { narrow::convt2d_narrow_kernel<T, row>(params, map); });
+    });
+  });
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count < 6) return std::printf("see the head of %s\n", __FILE__), 2;
+  emulate::smem = narrow::smem;
+  emulate::random.seed(std::atoi(arguments[4]));
+  const std::string type = arguments[2];
+  const Layout layout = std::string(arguments[3]) == "nhwc" ? Layout::nhwc : Layout::nchw;
+  const int plans = std::atoi(arguments[5]);
+  return check_cases(arguments[1], layout, count > 6 ? arguments[6] : "", [&](Case one) {
+    if (emulate::random() % 4 == 0) one.problem.w_layout = Layout::nhwc;
+    if (type == "fp32") return check<float>(one, Precision::ieee, plans);
+    if (type == "tf32") return check<float>(one, Precision::tf32, plans);
+    return type == "fp16" ? check<__half>(one, Precision::ieee, plans)
+                          : check<__nv_bfloat16>(one, Precision::ieee, plans);
+  });
+}

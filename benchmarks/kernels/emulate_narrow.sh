@@ -1,0 +1,7 @@
+#!/bin/sh
+# Builds and runs narrow on this machine's CPU (emulate/emulate_narrow.cpp), PLANS of each case.
+#   benchmarks/kernels/emulate_narrow.sh fp16 nchw SEED PLANS [NAME]
+set -eu
+cd "$(dirname "$0")/../.."
+benchmarks/kernels/emulate/build.sh emulate_narrow csrc/cuda/narrow/narrow_plan.cpp
+build/kernels/emulate_narrow benchmarks/kernels/cases.txt "$@"

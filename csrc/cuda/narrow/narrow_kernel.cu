@@ -1,0 +1,12 @@
+#include "cuda/narrow/narrow_launch.cuh"
+
+namespace convt2d::cuda::narrow {
+
+void launch_halves(DType dtype, int row, const Params& params, const CUtensorMap& map,
+                   void* stream) {
+  const auto run = dtype == DType::f16 ? launch_rows<__half, kFirstStrict>
+                                       : launch_rows<__nv_bfloat16, kFirstStrict>;
+  run(row, params, map, stream);
+}
+
+}  // namespace convt2d::cuda::narrow
