@@ -17,7 +17,8 @@ MODES = {
     "bf16:nhwc": "bf16, NHWC",
 }
 FORWARD = """\
-| forward (`--passes fwd`) | speed-up over torch | worst | torch faster | ours × floor | torch × floor |
+| forward (`--passes fwd`) | speed-up over torch | worst | torch faster | ours × floor \
+| torch × floor |
 | --- | ---: | ---: | ---: | ---: | ---: |
 """
 GRADIENTS = """\
@@ -26,7 +27,7 @@ GRADIENTS = """\
 | --- | ---: | ---: | ---: | ---: | ---: | ---: |
 """
 # mode, pass, layers; speed-up, worst, cells that torch wins, ours x floor, torch x floor
-LINE = re.compile(r"^(\w+:\w+) +(fwd|grad_input|grad_weight) +(\d+)((?: +[\d.]+){5})$", re.MULTILINE)
+LINE = re.compile(r"^(\w+:\w+) +(fwd|grad_\w+) +(\d+)((?: +[\d.]+){5})$", re.MULTILINE)
 
 
 def tables(text: str) -> dict[str, str]:
