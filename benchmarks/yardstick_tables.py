@@ -1,6 +1,6 @@
 """README's two tables of the yardstick, from the summary that bench_vs.py prints at its end.
 
-    python benchmarks/yardstick_tables.py benchmarks/results/h200/bench_vs.txt
+python benchmarks/yardstick_tables.py benchmarks/results/h200/bench_vs.txt
 """
 
 import re
