@@ -33,7 +33,8 @@ CUDA_ROOMS = {
     "cuda/narrow": "narrow_plan.cpp narrow_launch.cpp narrow_kernel.cu narrow_kernel_words.cu",
     "cuda/hopper": "hopper_plan.cpp hopper_shape.cpp hopper_maps.cpp hopper_launch.cpp "
     "hopper_gather_f16.cu hopper_gather_bf16.cu hopper_gather_channels.cu hopper_gather_tf32.cu "
-    "hopper_gather_strict.cu hopper_gather_turned.cu hopper_gather_fetched.cu "
+    "hopper_gather_strict.cu hopper_gather_strict_fetched.cu hopper_gather_turned.cu "
+    "hopper_gather_fetched.cu "
     "hopper_gather_weights.cu hopper_gather_copied.cu hopper_weight_plan.cpp "
     "hopper_weight_shape.cpp hopper_weight_launch.cpp hopper_weight.cu "
     "hopper_fetched_weight_plan.cpp hopper_fetched_weight_launch.cpp hopper_fetched_weight.cu",

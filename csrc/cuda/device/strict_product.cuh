@@ -7,6 +7,12 @@
 
 namespace convt2d::cuda {
 
+// What the tensor core cuts off of a number.
+__device__ __forceinline__ uint32_t cut_off(uint32_t word) {
+  return MmaTF32::round(
+      __float_as_uint(__uint_as_float(word) - __uint_as_float(word & 0xffffe000u)));
+}
+
 // sum += a * b over SLICES slices, for COUNT operands a of 64 rows, `high` + `low`. b lies in shared memory, `slice` x 16
 // bytes from slice to slice and `rest` x 16 from its high parts to its low ones. The tensor core cuts digits off where it
 // adds: the lesser products come first, while there is little to cut them off from, and ordinary additions join what is

@@ -21,7 +21,8 @@
 //   weights   by threads         [slice][product][half][row][16 B]
 //             copied             [product][row][slice][32 B], or [product][block of columns][K][32 to 128 B]
 //
-// Strict fp32 (`strict`): a slice by threads is two, first the high parts of its numbers, then the low ones.
+// Strict fp32 (`strict`): a slice by threads is two, first the high parts of its numbers, then the low ones. Of copied
+// weights the tensor core itself takes the high parts; two warps write what it cuts off behind a stage of them.
 //
 // A plane holds the pixels of one residue modulo the source step (grad_input; forward has one plane), so
 // that neighbouring positions are neighbouring pixels. A product is one source offset: the patch, shifted
@@ -80,6 +81,11 @@ constexpr TileRow strict_tile(bool channel_rows, int width, int operands, int sl
   tile.strict = true;
   return tile;
 }
+constexpr TileRow strict_fetched_tile(int width, int operands) {
+  TileRow tile = strict_tile(false, width, operands, 1);
+  tile.copied = tile.fetched = tile.bordered = true;
+  return tile;
+}
 // The one table of tiles; hopper_gather_launch.cuh instantiates exactly these, by index.
 constexpr TileRow kTiles[] = {
     strict_tile(false, 8, 4, 1),
@@ -88,6 +94,8 @@ constexpr TileRow kTiles[] = {
     strict_tile(false, 64, 2, 1),
     strict_tile(false, 128, 1, 1),
     strict_tile(true, 128, 1, 1),
+    strict_fetched_tile(64, 2),
+    strict_fetched_tile(128, 1),
     // One rounding or none, fed by threads.
     {false, false, 8, 4, 1},  // up to 8 columns, phases included
     {false, false, 16, 4, 1},
@@ -117,11 +125,11 @@ constexpr TileRow kTiles[] = {
     {false, true, 64, 2, 1, true},
     {false, true, 128, 1, 1, true},
 };
-// How many they are, in this order: strict fp32, what else threads feed (of which the last are channel rows), rows of
+// How many they are, in this order: strict fp32 (of which the last are fetched), what else threads feed (of which the last are channel rows), rows of
 // pixels that are turned or flat, fetched ones (of which the first are for 16 bits), copied channels with fetched weights,
 // copied channels (of which the last have copied columns).
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
-constexpr int kStrictTiles = 6, kTurnedTiles = 4, kFetchedTiles = 4, kFetchedHalfTiles = 2,
+constexpr int kStrictTiles = 8, kStrictFetchedTiles = 2, kTurnedTiles = 4, kFetchedTiles = 4, kFetchedHalfTiles = 2,
               kLentTiles = 2, kCopiedTiles = 8, kColumnTiles = 3;
 constexpr int kFirstLent = kTileCount - kCopiedTiles - kLentTiles,
               kFirstFetched = kFirstLent - kFetchedTiles,
@@ -129,6 +137,8 @@ constexpr int kFirstLent = kTileCount - kCopiedTiles - kLentTiles,
 constexpr int kFedTiles = kFirstTurned - kStrictTiles, kChannelTiles = 3,
               kFirstChannels = kFirstTurned - kChannelTiles;
 static_assert(kTiles[kStrictTiles - 1].strict && !kTiles[kStrictTiles].strict);
+static_assert(kTiles[kStrictTiles - kStrictFetchedTiles].fetched &&
+              !kTiles[kStrictTiles - kStrictFetchedTiles - 1].fetched);
 static_assert(kTiles[kFirstChannels].channel_rows && kTiles[kFirstTurned].turned);
 static_assert(kTiles[kFirstFetched].fetched && kTiles[kFirstLent - 1].fetched);
 static_assert(!kTiles[kFirstFetched + kFetchedHalfTiles - 1].bordered &&
@@ -147,7 +157,7 @@ CONVT2D_HOST_DEVICE constexpr bool by_channel(TileRow tile) {
 // Warpgroups with 128 sums a thread and as many that move data, which takes registers too; or, since the copy
 // engine needs but one thread, more of them with 64 sums, so that while one stores others multiply.
 CONVT2D_HOST_DEVICE constexpr int consumer_groups(TileRow tile) {
-  return tile.copied && !tile.weights_fetched ? 4 : 2;
+  return tile.copied && !tile.weights_fetched && !tile.strict ? 4 : 2;
 }
 CONVT2D_HOST_DEVICE constexpr int producer_groups(TileRow tile) { return tile.copied ? 1 : 2; }
 CONVT2D_HOST_DEVICE constexpr int consumers(TileRow tile) { return 128 * consumer_groups(tile); }
@@ -157,15 +167,17 @@ CONVT2D_HOST_DEVICE constexpr int threads(TileRow tile) {
 }
 // Of a thread; they add up to what the block starts with, a multiple of 8 for each thread.
 CONVT2D_HOST_DEVICE constexpr int consumer_registers(TileRow tile) {
-  return !tile.copied ? 160 : tile.weights_fetched ? 216 : 104;
+  return !tile.copied ? 160 : tile.weights_fetched || tile.strict ? 216 : 104;
 }
 CONVT2D_HOST_DEVICE constexpr int producer_registers(TileRow tile) {
-  return !tile.copied ? 96 : tile.weights_fetched ? 72 : 64;
+  return !tile.copied ? 96 : tile.weights_fetched || tile.strict ? 72 : 64;
 }
 
-// A consumer that fetches pixels has registers for those of two instructions, so that some come while others are
-// multiplied: so many slices.
-CONVT2D_HOST_DEVICE constexpr int slices_fetched(TileRow tile) { return 2 / tile.operands; }
+// A consumer that fetches pixels has registers for those of two instructions, in strict fp32 for two pairs of them, so
+// that some come while others are multiplied: so many slices.
+CONVT2D_HOST_DEVICE constexpr int slices_fetched(TileRow tile) {
+  return (tile.strict ? 4 : 2) / tile.operands;
+}
 
 CONVT2D_HOST_DEVICE constexpr int operand_positions(TileRow tile) {
   return tile.channel_rows ? tile.width : 64;
@@ -327,6 +339,8 @@ CONVT2D_HOST_DEVICE int fetched_rows_bytes(const GatherParams& p) {
 }
 // Threads that bring them where the copy engine cannot: three warps, beside the one that asks for weights.
 constexpr int kBringers = 96;
+// Strict fp32: the last two warps of them write what the tensor core cuts off of weights.
+constexpr int kSplitters = 64;
 // Copied rows: [image][row][channel of the chunk][pixel], so that neighbouring channels lie in different banks.
 constexpr int kRowStages = 2;
 CONVT2D_HOST_DEVICE int channel_bytes(const GatherParams& p) {

@@ -316,4 +316,132 @@ __device__ __forceinline__ void consume_fetched(const GatherParams& p, const Ten
   }
 }
 
+// Strict fp32: what a consumer holds of half a part, two instructions' words: high parts, and the rest.
+struct SplitWords {
+  uint32_t high[2][4], low[2][4];
+};
+template <class M>
+__device__ __forceinline__ void split(const FetchedWords (&word)[2], SplitWords& half) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i)
+#pragma unroll
+    for (int k = 0; k < 4; ++k) M::split(word[i][k], half.high[i][k], half.low[i][k]);
+}
+
+// Multiplies half a part, whose first slice of weights is `w`: the lesser products, or the main ones. Bytes / 16.
+template <int ROW, bool LESSER, bool START = false>
+__device__ __forceinline__ void add_half(float (&part)[kTiles[ROW].operands][kTiles[ROW].width / 2],
+                                         const SplitWords& half, uint64_t w, uint32_t slice,
+                                         uint32_t rest) {
+  using Multiply = WgmmaPartial<kTiles[ROW].width>;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const uint64_t here = advance(w, starts_slice<ROW>(i) ? i * slice : 0);
+    float (&to)[kTiles[ROW].width / 2] = part[operand_of<ROW>(i)];
+    if constexpr (LESSER) {
+      Multiply::add(to, half.low[i], here, !START || i > operand_of<ROW>(i));
+      Multiply::add(to, half.high[i], advance(here, rest), true);
+    } else {
+      Multiply::add(to, half.high[i], here, true);
+    }
+  }
+}
+
+// consume_fetched() in strict fp32: see add_strict(). A part is two halves; while the lesser products of one are
+// multiplied the words of the other come, and while the main ones are those of the next part.
+template <class M, int ROW>
+__device__ __forceinline__ void consume_strict(const GatherParams& p, const TensorMaps& maps,
+                                               const Known& known) {
+  extern __shared__ __align__(1024) unsigned char smem[];
+  constexpr TileRow tile = kTiles[ROW];
+  const Scope& at = known.at;
+  const Loop loop = known.loop;
+  const int tiles = p.tiles_n * p.tiles_h * p.tiles_w;
+  const int parts = p.slices / slices_fetched(tile);  // of a chunk
+  const uint64_t weight_layout =
+      p.one_chunk ? operand_layout(weight_rows(tile) * kHalfBytes, kGroup * kHalfBytes)
+                  : swizzled_layout(chunk_bytes(p), kGroup * chunk_bytes(p));
+  const uint32_t slice = p.weight_slice >> 4, rest = p.weight_low >> 4,
+                 half_step = slices_fetched(tile) / 2 * slice;
+  const uint32_t full_source = loop.barriers, empty_source = full_source + kMaxStages * 8,
+                 full_weight = empty_source + kMaxStages * 8,
+                 empty_weight = full_weight + kMaxStages * 8,
+                 split_weight = empty_weight + kMaxStages * 8;
+  bring_resident_weights<M, ROW>(p, maps, known);
+
+  const int* const positions = reinterpret_cast<const int*>(smem + known.map.positions);
+  RowFetcher<M, ROW> fetcher(p, known, positions);
+  Ring source, weight;
+  const auto fetch = [&](FetchedWords (&word)[2]) {
+    fetcher.template fetch<0>(p, word[0]);
+    fetcher.template fetch<1>(p, word[1]);
+  };
+  // Of the chunk in the next buffer, its first numbers.
+  const auto fetch_first = [&](FetchedWords (&word)[2]) {
+    barrier_wait(full_source + source.stage * 8, source.parity);
+    fetcher.start_chunk(p, loop.patch + source.stage * loop.patch_stage);
+    fetch(word);
+  };
+  TileWalk walk(p, at);
+  for (int now = at.walker; now < tiles; now += at.walkers, walk.advance(p)) {
+    const TileOrigin origin = walk.origin(p);
+    Sums<ROW> sum;
+    clear<ROW>(sum);
+    fetcher.start_tile(p, known, positions, origin);
+    FetchedWords word[2];
+    SplitWords even, odd;
+    fetch_first(word);
+    split<M>(word, even);
+#pragma unroll 1
+    for (int chunk = 0; chunk < p.chunks; ++chunk) {
+      if (p.weight_stages) {
+        barrier_wait(full_weight + weight.stage * 8, weight.parity);
+        barrier_wait(split_weight + weight.stage * 8, weight.parity);
+      }
+      const int stage = p.weight_stages ? weight.stage : chunk;
+      uint64_t w = operand(weight_layout, loop.weights + stage * loop.weight_stage);
+#pragma unroll 1
+      for (int left = parts; left > 0; --left) {
+        float part[tile.operands][tile.width / 2];
+        wgmma_fence();
+        add_half<ROW, true, true>(part, even, w, slice, rest);
+        wgmma_commit();
+        fetch(word);
+        split<M>(word, odd);
+        const uint64_t after = advance(w, half_step);
+        wgmma_fence();
+        add_half<ROW, true>(part, odd, after, slice, rest);
+        add_half<ROW, false>(part, even, w, slice, rest);
+        wgmma_commit();
+        add_half<ROW, false>(part, odd, after, slice, rest);
+        wgmma_commit();
+        w = advance(after, half_step);
+        uint32_t read_source = 0;  // a buffer all of which was fetched
+        if (left > 1) {
+          fetch(word);
+        } else {
+          read_source = empty_source + source.stage * 8;
+          source.advance(p.source_stages);
+          if (chunk + 1 < p.chunks) fetch_first(word);
+        }
+        wgmma_wait<1>();
+        if (read_source && threadIdx.x % 32 == 0) barrier_arrive(read_source);
+        split<M>(word, even);
+        wgmma_wait<0>();
+#pragma unroll
+        for (int o = 0; o < tile.operands; ++o) {
+          finished(part[o]);
+#pragma unroll
+          for (int k = 0; k < tile.width / 2; ++k) sum[o][0][k] += part[o][k];
+        }
+      }
+      if (p.weight_stages) {
+        if (threadIdx.x % 32 == 0) barrier_arrive(empty_weight + weight.stage * 8);
+        weight.advance(p.weight_stages);
+      }
+    }
+    store_sums<M, ROW>(p, known, sum, origin);
+  }
+}
+
 }  // namespace convt2d::cuda::hopper

@@ -7,6 +7,7 @@
 #include "cuda/device/barrier.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/stage_ring.cuh"
+#include "cuda/device/strict_product.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/hopper/hopper_fetched_weight.h"
@@ -228,12 +229,6 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
     }
     __syncwarp();
   }
-}
-
-// What the tensor core cuts off of a number.
-__device__ __forceinline__ uint32_t cut_off(uint32_t word) {
-  return MmaTF32::round(
-      __float_as_uint(__uint_as_float(word) - __uint_as_float(word & 0xffffe000u)));
 }
 
 // What the tensor core cuts off of the numbers of x goes behind them. By all helpers, of whom this is one.

@@ -326,7 +326,7 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
     barrier_init(places.empty_source + threadIdx.x * 8, kRead);
     barrier_init(places.full_weight + threadIdx.x * 8, copied(p.weight_mode) ? 1 : kFilled);
     barrier_init(places.empty_weight + threadIdx.x * 8, kRead);
-    barrier_init(places.full_rows + threadIdx.x * 8, 1);
+    barrier_init(places.full_rows + threadIdx.x * 8, tile.strict ? kSplitters / 32 : 1);
     fence_for_wgmma();  // and for the copy engine
   }
   __syncthreads();
@@ -363,7 +363,9 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
     produce<M, ROW>(p, at, map, maps, places);
   } else {
     more_registers<consumer_registers(tile)>();
-    if constexpr (tile.fetched) {
+    if constexpr (tile.fetched && tile.strict) {
+      consume_strict<M, ROW>(p, maps, known);
+    } else if constexpr (tile.fetched) {
       consume_fetched<M, ROW>(p, maps, known);
     } else {
       consume<M, ROW>(p, maps, known);

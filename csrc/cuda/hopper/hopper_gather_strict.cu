@@ -4,7 +4,7 @@ namespace convt2d::cuda::hopper {
 
 void launch_gather_strict(DType, int row, const GatherParams& params, const TensorMaps& maps,
                           void* stream) {
-  launch_rows<MmaF32x3, 0, kStrictTiles>(row, params, maps, stream);
+  launch_rows<MmaF32x3, 0, kStrictTiles - kStrictFetchedTiles>(row, params, maps, stream);
 }
 
 }  // namespace convt2d::cuda::hopper

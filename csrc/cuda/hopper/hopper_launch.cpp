@@ -12,11 +12,11 @@ namespace hopper {
 namespace {
 
 Launch* launcher_of(DType dtype, TileRow tile) {
+  if (tile.strict) return tile.fetched ? launch_gather_strict_fetched : launch_gather_strict;
   if (tile.turned || tile.flat) return launch_gather_turned;
   if (tile.fetched) return launch_gather_fetched;
   if (tile.weights_fetched) return launch_gather_weights;
   if (tile.copied) return launch_gather_copied;
-  if (tile.strict) return launch_gather_strict;
   if (dtype == DType::f32) return launch_gather_tf32;
   if (tile.channel_rows) return launch_gather_channels;
   return dtype == DType::f16 ? launch_gather_f16 : launch_gather_bf16;

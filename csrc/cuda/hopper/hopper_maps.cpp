@@ -111,6 +111,10 @@ TensorBox column_box(const GatherParams& p) {
 
 TensorMaps maps_of(const GatherParams& params, TileRow tile) {
   TensorMaps maps{};
+  const auto encode = [&](TensorBox box) {
+    box.rounded = !tile.strict;
+    return cuda::encode(box);
+  };
   if (tile.copied && !params.brought_pieces)
     maps.source = encode(tile.turned     ? rows_box(params, chunk_depth(params))
                          : tile.flat     ? flat_box(params)

@@ -238,10 +238,15 @@ void set_weight_bytes(TileRow tile, GatherParams& p) {
   p.weight_slice = p.weight_mode == kWeightCopied    ? kSliceBytes
                    : p.weight_mode == kColumnsCopied ? kSliceBytes / p.element_bytes * column_row(p)
                                                      : p.part_products * p.product_bytes;
-  p.weight_low = tile.strict ? p.weight_slice : 0;
-  p.weight_slice += p.weight_low;
-  p.part_bytes =
-      copied(p.weight_mode) ? p.part_products * p.product_bytes : p.weight_slice * p.slices;
+  if (copied(p.weight_mode)) {
+    const int part = p.part_products * p.product_bytes;
+    p.weight_low = tile.strict ? part : 0;
+    p.part_bytes = part + p.weight_low;
+  } else {
+    p.weight_low = tile.strict ? p.weight_slice : 0;
+    p.weight_slice += p.weight_low;
+    p.part_bytes = p.weight_slice * p.slices;
+  }
 }
 
 // The least number from `least` on that is `like` but for multiples of 16.

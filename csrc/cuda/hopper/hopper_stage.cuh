@@ -10,6 +10,7 @@
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/barrier.cuh"
 #include "cuda/device/memory.cuh"
+#include "cuda/device/strict_product.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/hopper/hopper_turn.cuh"
@@ -306,7 +307,7 @@ __device__ __forceinline__ void gather_weights(const GatherParams& p, const Scop
         static_cast<const char*>(p.weight) + (static_cast<int64_t>(at.group) * p.weight_group +
                                               int64_t{column.channel} * p.weight_column) *
                                                  int(sizeof(T));
-    uint32_t number[kPiece], word[4];
+    uint32_t number[kPiece], word[4], low[4];
 #pragma unroll
     for (int j = 0; j < kPiece; ++j) {
       const int weight = column.offset < 0 ? -1 : weights[half * kPiece + j];
@@ -314,11 +315,34 @@ __device__ __forceinline__ void gather_weights(const GatherParams& p, const Scop
           load_if<sizeof(T)>(from + int64_t{max(weight, 0)} * int(sizeof(T)), 0, weight + 1);
     }
 #pragma unroll
-    for (int j = 0; j < 4; ++j)
+    for (int j = 0; j < 4; ++j) {
       word[j] = kPiece == 4 ? M::round(number[j])
                             : number[j * (kPiece / 4)] | number[(j + 1) * (kPiece / 4) - 1] << 16;
-    store_shared_16(
-        places.weights + half / 2 * p.weight_slice + (half % 2 * kRows + row) * kHalfBytes, word);
+      if constexpr (M::kSplit) M::split(word[j], word[j], low[j]);
+    }
+    const uint32_t to =
+        places.weights + half / 2 * p.weight_slice + (half % 2 * kRows + row) * kHalfBytes;
+    store_shared_16(to, word);
+    if constexpr (M::kSplit) store_shared_16(to + p.weight_low, low);
+  }
+}
+
+// Strict fp32: what the tensor core cuts off of `bytes` of weights goes behind them, by `threads` threads, of whom this is
+// one. TOGETHER times 16 bytes at a time.
+template <int TOGETHER>
+__device__ __forceinline__ void split_weights(uint32_t weights, int bytes, int thread,
+                                              int threads) {
+#pragma unroll 1
+  for (int first = thread * 16; first < bytes; first += TOGETHER * threads * 16) {
+    uint32_t word[TOGETHER][4];
+#pragma unroll
+    for (int k = 0; k < TOGETHER; ++k) load_shared_16(weights + first + k * threads * 16, word[k]);
+#pragma unroll
+    for (int k = 0; k < TOGETHER; ++k) {
+#pragma unroll
+      for (uint32_t& each : word[k]) each = cut_off(each);
+      store_shared_16(weights + bytes + first + k * threads * 16, word[k]);
+    }
   }
 }
 
@@ -359,6 +383,11 @@ __device__ __forceinline__ void bring_all_weights(const GatherParams& p, const S
       }
     }
     if constexpr (copied(kMode)) barrier_wait(places.full_weight, 0);
+    if constexpr (copied(kMode) && M::kSplit) {
+      for (int chunk = 0; chunk < p.chunks; ++chunk)
+        split_weights<1>(places.weights + chunk * weight_stage, p.product_bytes, threadIdx.x,
+                         consumers(tile));
+    }
   };
   if constexpr (straight(tile)) {
     visit_weight_mode<T, tile.fetched ? kFetched : kCopied, ROW>(p.weight_mode, with_mode);
@@ -607,14 +636,33 @@ struct Producer {
     });
   }
 
-  // The same by the threads of three warps.
+  // The same by the threads of three warps, of whom two split weights too.
   __device__ __forceinline__ void bring_all_rows() {
-    Ring ring;
+    Ring ring, weight;
     const int bringer = thread < 32 ? thread : thread - 32;
     for_planes([&](int chunk, int, int2, TileOrigin origin) {
       bring_bordered(bringer, chunk, ring, origin);
       ring.advance(p.source_stages);
+      if constexpr (tile.strict) {
+        if (splits()) split_chunk(weight);
+      }
     });
+  }
+
+  // Strict fp32: what is cut off of weights that do not stay.
+  __device__ __forceinline__ bool splits() const {
+    return p.weight_stages && thread >= kThreadsOfGroup - kSplitters;
+  }
+  __device__ __forceinline__ void split_chunk(Ring& ring) {
+    barrier_wait(places.full_weight + ring.stage * 8, ring.parity);
+    split_weights<4>(places.weights + ring.stage * map.weight_stage, p.product_bytes,
+                     thread - (kThreadsOfGroup - kSplitters), kSplitters);
+    filled(places.full_rows + ring.stage * 8);
+    ring.advance(p.weight_stages);
+  }
+  __device__ __forceinline__ void split_all_weights() {
+    Ring ring;
+    for_planes([&](int, int, int2, TileOrigin) { split_chunk(ring); });
   }
 
   // A thread asks it for the weights.
@@ -643,6 +691,9 @@ struct Producer {
       if (thread == 0 && !p.brought_pieces) ask_for_source<SOURCE>();
       if constexpr (WEIGHT != kResident)
         if (thread == 32) ask_for_weights<WEIGHT>();
+      if constexpr (tile.strict) {
+        if (splits()) split_all_weights();
+      }
     } else {
       Ring source, weight;
       for_planes([&](int chunk, int plane, int2 products, TileOrigin origin) {

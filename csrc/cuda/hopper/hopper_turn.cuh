@@ -21,7 +21,7 @@ struct Places {
   const ColumnInfo* columns;
   bool pairs, even;  // of columns: see Tables
   uint32_t full_source, empty_source, full_weight, empty_weight,
-      full_rows;  // barriers, 8 bytes a stage
+      full_rows;  // barriers, 8 bytes a stage; strict fp32: full_rows if weights are split
   uint32_t rows, patch, weights, staging, dump;
   const int* kernel;  // turned kernels: see build_kernel
 };
