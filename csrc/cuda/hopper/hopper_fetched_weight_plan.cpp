@@ -1,4 +1,4 @@
-// Which tiles of NCHW grad_weight fit a problem, their predicted times, and what a kernel is told of one.
+// Which tiles of fetched grad_weight fit a problem, their predicted times, and what a kernel is told of one.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -19,21 +19,23 @@ namespace {
 
 // Fitted to 4964 times on the H200 (kernel_bench sweep of bench/layers.json, NCHW in fp16, tf32 and strict fp32, NHWC in
 // tf32; 2026-11-23): chosen plans are 1.1 % slower than the best that was tried.
-constexpr double kClock = 1700;           // cycles a microsecond
-constexpr double kLaunch = 5.5;           // us
-constexpr double kBlock = 13800;          // cycles, of a block beside its K tiles
-constexpr double kStored = 39.6;          // a sum of each thread, on its way out
-constexpr double kFetchedHalf = 61;       // a slice of the first operand, 16-bit numbers
-constexpr double kFetchedWord = 39.5;     // or words
-constexpr double kFetchedPixel = 12;      // the same of channels-last
-constexpr double kStrict = 1.107;         // strict fp32, over what its multiplications take
-constexpr double kCopy = 250;             // a copy of odd rows, for who asks
-constexpr double kShift = 13.4;           // a channel of x that is shifted, for three warps
-constexpr double kBring = 39.1;           // 32 pieces of brought rows, the same
-constexpr double kClear = 260;            // what is beside 64 channels of such a row, the same
-constexpr int kFewCopies = 4;             // of odd rows: one thread asks
-constexpr double kL2Bytes = 38.7;         // a cycle
-constexpr double kRest = 0.14;            // of what is less busy that is not hidden
+constexpr double kClock = 1700;        // cycles a microsecond
+constexpr double kLaunch = 5.5;        // us
+constexpr double kBlock = 13800;       // cycles, of a block beside its K tiles
+constexpr double kStored = 39.6;       // a sum of each thread, on its way out
+constexpr double kFetchedHalf = 61;    // a slice of the first operand, 16-bit numbers
+constexpr double kFetchedWord = 39.5;  // or words
+constexpr double kFetchedPixel = 12;   // the same of channels-last
+constexpr double kFetchedOctets = 26;  // octets, not measured
+constexpr double kLeastCycles = 24;  // of the tensor core, for a slice of few columns, not measured
+constexpr double kStrict = 1.107;    // strict fp32, over what its multiplications take
+constexpr double kCopy = 250;        // a copy of odd rows, for who asks
+constexpr double kShift = 13.4;      // a channel of x that is shifted, for three warps
+constexpr double kBring = 39.1;      // 32 pieces of brought rows, the same
+constexpr double kClear = 260;       // what is beside 64 channels of such a row, the same
+constexpr int kFewCopies = 4;        // of odd rows: one thread asks
+constexpr double kL2Bytes = 38.7;    // a cycle
+constexpr double kRest = 0.14;       // of what is less busy that is not hidden
 constexpr double kMemoryRate = 0.95;      // of the copy rate
 constexpr double kBeside = 0.031;         // of the lesser of work and bytes
 constexpr double kPartialRate = 1.96;     // times the copy rate's time, to write and to add up
@@ -115,14 +117,16 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   if (h.stride > kMostStep) return "the copy engine steps over 7 rows at most";
   if (tile.channels_last) {
     if (tile.pairs) {
-      if (problem.groups > 1 || p.columns > kMostLastPairs)
+      if (problem.groups > 1 || (p.columns > kMostLastPairs && !tile.turned))
         return "pairs of more than " + std::to_string(kMostLastPairs) + " channels, or of groups";
       if (!whole_rows(w.out * p.columns, problem)) return "rows of dY are not whole vectors";
+      for (p.chunk_shift = 3; p.chunk_shift < 6 && w.out * p.columns % (2 << p.chunk_shift) == 0;)
+        ++p.chunk_shift;
     }
     if (problem.in_channels % vector != 0 || (problem.out_channels % vector != 0 && !tile.pairs) ||
         (problem.groups > 1 && (p.rows % vector != 0 || p.columns % vector != 0)))
       return "channels are not whole vectors";
-    p.whole_squares = p.rows % kSquare == 0 && p.columns % kSquare == 0;
+    p.whole_squares = !tile.turned && p.rows % kSquare == 0 && p.columns % kSquare == 0;
     p.far_piece = w.stride % 2 == 0 ? 16 : 64;
     p.next_piece = w.stride % 2 == 0 ? 32 : 16;
   } else {
@@ -156,8 +160,10 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   const int64_t lines = (rows - 1) * p.row_lines + (choice.unit_h - 1) * p.tap_lines + 1;
   const int64_t span = (columns - 1) * w.stride + (choice.unit_w - 1) * w.dilation + 1;
   // Neighbouring channels of planes lie an odd number of 16 bytes apart, in different banks.
+  const int64_t chunk = int64_t{1} << p.chunk_shift;
   const int64_t patch =
-      tile.channels_last && !tile.pairs
+      tile.turned ? ceil_div(chunk - 1 + span * p.columns, chunk)
+      : tile.channels_last && !tile.pairs
           ? span
           : (ceil_div(vector - 1 + span * pixel_numbers(p, tile), vector) | 1) * vector;
   if (!p.brought && (patch > kMostSpan || (!p.odd_rows && (lines - 1) * step + 1 > kMostSpan)))
@@ -169,7 +175,9 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
       tile.channels_last && !tile.pairs ? kKRow : pixel_numbers(p, tile) * size);
   p.channel_bytes = static_cast<int32_t>(tile.channels_last ? size : patch * size);
   p.line_bytes =
-      static_cast<int32_t>(patch * size * (tile.channels_last && tile.pairs ? 1 : channels));
+      static_cast<int32_t>(patch * (tile.turned                        ? chunk_bytes(p)
+                                    : tile.channels_last && tile.pairs ? size
+                                                                       : channels * size));
   p.y_block_bytes = static_cast<int32_t>(lines * p.line_bytes);
   p.y_bytes = choice.y_blocks * p.y_block_bytes;
   if (p.brought) {
@@ -198,18 +206,31 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   return {};
 }
 
+// Slices of a K tile that have pixels, on average over a plane.
+double mean_slices(const FetchedWeightParams& p) {
+  constexpr int kPixels = kKSlice / 2;
+  const int64_t of_plane = p.runs ? ceil_div(int64_t{p.x_h} * p.x_w, int64_t{kPixels})
+                                  : int64_t{p.x_h} * ceil_div(p.x_w, kPixels);
+  return double(of_plane) / p.image_tiles;
+}
+
 double predict(const Problem& problem, const Device& device, const FetchedWeightParams& p,
                FetchedWeightTile tile) {
   const bool half = p.element_bytes == 2;
-  const double instructions = double(kKSlices) * tile.groups * tile.instructions;
   const double products = tile.strict ? 3 : 1;
-  const double mma = instructions * products * tile.width / 2;
+  const double slices =
+      tile.turned ? mean_slices(p) : kKSlices;  // of a K tile, those beyond a plane left out
+  const double instructions = slices * tile.groups * tile.instructions;
+  const double mma = instructions * products * std::max(tile.width / 2.0, kLeastCycles);
   // Loads of the first operand by four warps, the second operand, copies.
   const double stage = stage_bytes(p, tile);
   const double shared = instructions * ((half ? 32 : 16) + products * tile.width / 4.0) +
-                        stage / 128 + (tile.channels_last ? 2.0 * x_bytes(tile) / 128 : 0);
+                        stage / 128 + (turns_squares(tile) ? 2.0 * x_bytes(tile) / 128 : 0);
   const bool pixels = tile.channels_last && !tile.pairs;
-  const double fetch = instructions * (pixels ? kFetchedPixel : half ? kFetchedHalf : kFetchedWord);
+  const double fetch = instructions * (tile.octets ? kFetchedOctets
+                                       : pixels    ? kFetchedPixel
+                                       : half      ? kFetchedHalf
+                                                   : kFetchedWord);
   const double l2 = (copied_bytes(p, tile) + (p.brought ? p.y_bytes : 0)) / kL2Bytes;
   const double ask =
       kCopy * (std::ceil(double(odd_copies(p)) / p.askers) + (p.shifted ? p.x_residues : 0));
@@ -274,6 +295,8 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
     const FetchedWeightTile tile = kFetchedWeightTiles[row];
     if (tile.strict != is_strict(problem) ||
         tile.channels_last != (problem.x_layout == Layout::nhwc) ||
+        tile.turned != (tile.channels_last && element_size(problem.dtype) == 2) ||
+        tile.octets != (tile.turned && problem.group_out() % 8 == 0) ||
         (tile.pairs && problem.group_out() >= kPlaneChannels))
       continue;
     const bool odd = !tile.channels_last && !whole_rows(problem.w.out, problem);
@@ -409,8 +432,21 @@ FetchedWeightMaps fetched_weight_maps(const FetchedWeightParams& p, int row, con
     };
     x = squares(args.x.data, channels[0], x_h, x_w);
     x.count[1] = tile_pixels(p);
-    x.swizzled = false;
-    if (tile.pairs) {
+    x.swizzled = tile.turned;
+    if (tile.turned) {
+      // Numbers of a chunk, chunks, rows, images.
+      x.count[0] = turned_row(tile) / 2;
+      const int32_t chunk = 1 << p.chunk_shift;
+      const int64_t row = int64_t{p.y_w} * p.columns * size;
+      y = {args.y.data,
+           p.element_bytes,
+           4,
+           {chunk, row / chunk_bytes(p), p.y_h, p.batch},
+           {size, chunk_bytes(p), row, row * p.y_h},
+           {chunk, p.patch_pixels, 1, 1},
+           {1, 1, 1, 1}};
+      y.swizzled = tile.octets && p.chunk_shift > 3;
+    } else if (tile.pairs) {
       y = planes(args.y.data, 1, p.y_h, int64_t{p.y_w} * p.columns);
       y.count[0] = p.patch_pixels;
       y.swizzled = false;
@@ -418,7 +454,7 @@ FetchedWeightMaps fetched_weight_maps(const FetchedWeightParams& p, int row, con
       y = squares(args.y.data, channels[1], p.y_h, p.y_w);
       y.count[1] = p.patch_pixels;
     }
-    const int lines = tile.pairs ? 1 : 2;  // axis
+    const int lines = tile.pairs && !tile.turned ? 1 : 2;  // axis
     y.count[lines] = p.patch_lines;
     y.step[lines] = p.line_step;
     if (p.whole_squares) x.count[3] = tile.width / kSquare, y.count[3] = p.y_blocks;

@@ -168,7 +168,8 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
     const int line = patch_line(p, at, start), column = patch_column(p, at, start);
     const int first_number = column * pixel_numbers(p, tile);
     const bool from_vector = (!tile.channels_last || tile.pairs) && !p.odd_rows && !p.brought;
-    const int lead = from_vector ? first_number & (vector - 1) : 0;
+    const int chunk = tile.turned ? 1 << p.chunk_shift : vector;
+    const int lead = from_vector ? first_number & (chunk - 1) : 0;
     const uint32_t brought = p.brought ? brought_lead(p, first_brought(p, at, start)) : 0;
     barrier_wait(ring.empty(), ring.parity ^ 1);
     // Parts of rows start at multiples of their length: a stage's table stays.
@@ -210,6 +211,13 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
         for (int i = 0; i < p.y_blocks && !p.odd_rows && !p.brought; ++i)
           copy_box(y + i * p.y_block_bytes, &maps.y, ring.full(), first_number - lead,
                    y_channel + i * kPlaneChannels, line, start.n);
+      } else if constexpr (tile.turned) {
+        constexpr int kBlock = turned_row(tile) / 2;  // channels
+        for (int i = 0; i < tile.width / kBlock; ++i)
+          copy_box(ring.stage() + i * turned_block(tile), &maps.x, ring.full(),
+                   x_channel + i * kBlock, x_w, x_h, start.n);
+        if (!p.brought)
+          copy_box(y, &maps.y, ring.full(), 0, first_number >> p.chunk_shift, line, start.n);
       } else if (p.whole_squares) {
         copy_box(ring.stage(), &maps.x, ring.full(), 0, x_w, x_h, x_channel / kSquare, start.n);
         copy_box(y, &maps.y, ring.full(), 0, column, line, y_channel / kSquare, start.n);
@@ -412,7 +420,7 @@ __device__ __forceinline__ void help_tiles(const FetchedWeightParams& p,
     }
     if (k < at.begin) continue;
     barrier_wait(ring.full(), ring.parity);
-    if constexpr (tile.channels_last) {
+    if constexpr (turns_squares(tile)) {
       for (; square < kSquares; square += kHelpers / 32)
         turn_square(ring.stage() + square * kSquareBytes);
       square -= kSquares;
