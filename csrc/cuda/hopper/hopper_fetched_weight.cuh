@@ -34,8 +34,12 @@ __device__ __forceinline__ FetchedCell fetched_cell(const FetchedWeightParams& p
   constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
   const int of_group = threadIdx.x / 128 * tile.instructions + instruction;
   if constexpr (tile.pairs) {
-    const int pair = of_group * 64 + sum_row() + 8 * half, tap = pair / p.columns;
-    return {tap / p.unit_w, tap % p.unit_w, 0, pair % p.columns};
+    const int pair = of_group * 64 + sum_row() + 8 * half;
+    const int inside = p.taps_inside ? p.unit_h * p.unit_w : p.columns, outside = pair / inside;
+    const int tap = p.taps_inside ? pair % inside : outside;
+    const int channel = p.taps_inside ? outside : pair % inside;
+    if (channel >= p.columns) return {p.unit_h, 0, 0, 0};  // there is no such cell
+    return {tap / p.unit_w, tap % p.unit_w, 0, channel};
   }
   const int cell = tile.channels_last ? of_group * 2 + threadIdx.x % 128 / 64 : of_group;
   const int tap = cell / p.y_blocks;
@@ -321,7 +325,7 @@ __device__ __forceinline__ void multiply_tiles(const FetchedWeightParams& p,
           for (int i = 0; i < tile.instructions; ++i) {
             fetch_slice<T, ROW>(word[s][i], from[i], lanes[i], offset);
             // The copy engine rounds on its way, threads that bring do not.
-            if constexpr (sizeof(T) == 4 && !tile.channels_last) {
+            if constexpr (sizeof(T) == 4 && (!tile.channels_last || tile.pairs)) {
               if (p.brought) {
 #pragma unroll
                 for (int w = 0; w < 4; ++w) word[s][i][w] = MmaTF32::round(word[s][i][w]);

@@ -17,12 +17,12 @@
 // Of a tap, few output channels fill but a part of an instruction's 64 rows. There rows of the sum are `pairs` of a tap and
 // an output channel, tap by tap: they need not be neighbours in dY, since a thread adds for each of its rows where that
 // starts. Such a block has all output channels of a group, and a stage no others. Channels-last, dY lies as in memory,
-// [row][pixel][channel]; in TF32 these are four channels at most.
+// [row][pixel][channel], and comes in chunks, the largest power of two of bytes up to 64 that rows are whole ones of. Their
+// pairs may also go channel by channel, if neighbours then meet fewer banks twice.
 //
 // Channels-last numbers of 16 bits (`turned`) are always pairs: x is [block of 64 input channels][pixel][128 B], which the
-// tensor core turns. A row of dY comes in chunks, the largest power of two of bytes up to 128 that all rows are whole
-// ones of. Channels in eights (`octets`) lie in 16 bytes of a pixel, which ldmatrix turns; the copy engine permutes these
-// in a chunk, so that neighbouring pixels meet no bank twice.
+// tensor core turns. Channels in eights (`octets`) lie in 16 bytes of a pixel, which ldmatrix turns; the copy engine
+// permutes these in a chunk, which is up to 128 bytes then, so that neighbouring pixels meet no bank twice.
 //
 // The copy engine steps from row to row, and starts, at multiples of 16 bytes. Where the rows of NCHW's dY are no such
 // multiples, some number of planes is, `residues`: these are one row to it, and a copy brings a part of a row of every
@@ -87,6 +87,7 @@ constexpr FetchedWeightTile kFetchedWeightTiles[] = {
     {64, 3, false, true, 3},   // nine
     {128, 1, false, true, 2, true},
     {64, 1, false, true, 2, true},
+    {128, 1, false, true, 3, true},
     {128, 1, false, true, 2, true, true},
     {128, 1, false, true, 3, true, true},
     {64, 1, false, true, 2, true, true},
@@ -97,7 +98,7 @@ constexpr FetchedWeightTile kFetchedWeightTiles[] = {
     {32, 2, false, true, 3, true, true, true},
 };
 // How many they are, in this order.
-constexpr int kPlaneTiles = 8, kStrictPlaneTiles = 5, kChannelsLastTiles = 7,
+constexpr int kPlaneTiles = 8, kStrictPlaneTiles = 5, kChannelsLastTiles = 8,
               kTurnedWeightTiles = 8;
 constexpr int kFetchedWeightTileCount =
     sizeof(kFetchedWeightTiles) / sizeof(kFetchedWeightTiles[0]);
@@ -121,6 +122,10 @@ CONVT2D_HOST_DEVICE constexpr int cell_channels(FetchedWeightTile tile) {
 // Channels-last words: three warps turn x.
 CONVT2D_HOST_DEVICE constexpr bool turns_squares(FetchedWeightTile tile) {
   return tile.channels_last && !tile.turned;
+}
+// dY lies as in memory, [row][pixel][channel].
+CONVT2D_HOST_DEVICE constexpr bool linear(FetchedWeightTile tile) {
+  return tile.channels_last && tile.pairs;
 }
 // Blocks of dY times taps that a block multiplies.
 CONVT2D_HOST_DEVICE constexpr int cells(FetchedWeightTile tile) {
@@ -190,7 +195,8 @@ struct FetchedWeightParams {
   // are `next_piece` from these. So four pixels that are read with them meet no bank twice.
   int32_t far_piece, next_piece;
   int32_t whole_squares;  // channels-last: one copy brings all blocks of channels
-  int32_t chunk_shift;    // turned: log2 of a chunk of dY's rows, in numbers
+  int32_t chunk_shift;    // linear: log2 of a chunk, in numbers
+  int32_t taps_inside;    // pairs: tap by tap of a channel, not channel by channel of a tap
   int32_t stages, split;
 };
 
@@ -220,14 +226,16 @@ CONVT2D_HOST_DEVICE int residue_of(const FetchedWeightParams& p, int row) {
 CONVT2D_HOST_DEVICE bool helped(const FetchedWeightParams& p, FetchedWeightTile tile) {
   return tile.strict || turns_squares(tile) || p.odd_rows || p.brought || p.shifted;
 }
-// Turned: bytes of a pixel of x in a block of its channels, and of such a block; bytes of a chunk of dY.
+// Turned: bytes of a pixel of x in a block of its channels, and of such a block.
 CONVT2D_HOST_DEVICE constexpr int turned_row(FetchedWeightTile tile) {
   return tile.width < 64 ? tile.width * 2 : kKRow;
 }
 CONVT2D_HOST_DEVICE constexpr int turned_block(FetchedWeightTile tile) {
   return kKRow / 2 * turned_row(tile);
 }
-CONVT2D_HOST_DEVICE int chunk_bytes(const FetchedWeightParams& p) { return 2 << p.chunk_shift; }
+CONVT2D_HOST_DEVICE int chunk_bytes(const FetchedWeightParams& p) {
+  return p.element_bytes << p.chunk_shift;
+}
 // Shifted: a channel's pixels as they come, and those of all channels.
 constexpr int kShiftedRow = kKRow + 16;
 CONVT2D_HOST_DEVICE int shifted_bytes(const FetchedWeightParams& p, FetchedWeightTile tile) {
