@@ -132,9 +132,12 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
   if (name == "hopper" && problem.direction == Direction::grad_weight) {
     if (family.plan(problem, device).accepted && cuda::hopper::is_fetched_weight(problem))
       plans = cuda::hopper::fetched_weight_plans(problem, device, reason);
-    else if (family.plan(problem, device).accepted)
+    else if (family.plan(problem, device).accepted) {
+      if (cuda::hopper::may_be_turned(problem))
+        plans = cuda::hopper::fetched_weight_plans(problem, device, reason);
       for (const auto& candidate : cuda::hopper::weight_candidates(problem, device, reason))
         plans.push_back(cuda::hopper::weight_plan_of(problem, device, candidate));
+    }
   } else if (name == "hopper" && family.plan(problem, device).accepted) {
     for (const auto& candidate : cuda::hopper::gather_candidates(problem, device, reason))
       plans.push_back(cuda::hopper::plan_of(candidate));

@@ -1,6 +1,6 @@
 // hopper's grad_weight whose dY is fetched, on a CPU: indices, the ring of stages, the NaN rule, in random schedules.
 //
-//   emulate_fetched_weight CASES TYPE LAYOUT SEED PLANS [NAME]     TYPE: fp16, bf16, tf32, fp32; nhwc: tf32 alone
+//   emulate_fetched_weight CASES TYPE LAYOUT SEED PLANS [NAME]     TYPE: fp16, bf16, tf32, fp32; nhwc: not fp32
 //
 // As emulate_hopper_weight does for 16-bit channels-last tensors.
 #include <cstdio>
@@ -58,9 +58,12 @@ int main(int count, char** arguments) {
   return check_cases(arguments[1], layout, count > 6 ? arguments[6] : "", [&](Case one) {
     if (emulate::random() % 4 == 0)
       one.problem.w_layout = layout == Layout::nhwc ? Layout::nchw : Layout::nhwc;
-    return layout == Layout::nhwc
-               ? check<float, kFirstChannelsLast, kFetchedWeightTileCount>(one, plans)
-           : type == "bf16" ? check<__nv_bfloat16, 0, kPlaneTiles>(one, plans)
+    if (layout == Layout::nhwc)
+      return type == "fp16" ? check<__half, kFirstTurnedWeight, kFetchedWeightTileCount>(one, plans)
+             : type == "bf16"
+                 ? check<__nv_bfloat16, kFirstTurnedWeight, kFetchedWeightTileCount>(one, plans)
+                 : check<float, kFirstChannelsLast, kFirstTurnedWeight>(one, plans);
+    return type == "bf16"   ? check<__nv_bfloat16, 0, kPlaneTiles>(one, plans)
            : type == "tf32" ? check<float, 0, kPlaneTiles>(one, plans)
            : type == "fp32" ? check<float, kFirstStrictPlane, kFirstChannelsLast>(one, plans)
                             : check<__half, 0, kPlaneTiles>(one, plans);

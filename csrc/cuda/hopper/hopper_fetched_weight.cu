@@ -26,11 +26,16 @@ void launch(int row, const FetchedWeightParams& params, const FetchedWeightMaps&
 void launch_fetched_weight(DType dtype, int row, const FetchedWeightParams& params,
                            const FetchedWeightMaps& maps, int64_t blocks, void* stream) {
   const FetchedWeightTile tile = kFetchedWeightTiles[row];
-  const auto run = dtype == DType::f16    ? launch<__half, 0, kPlaneTiles>
-                   : dtype == DType::bf16 ? launch<__nv_bfloat16, 0, kPlaneTiles>
-                   : tile.channels_last ? launch<float, kFirstChannelsLast, kFetchedWeightTileCount>
-                   : tile.strict        ? launch<float, kFirstStrictPlane, kFirstChannelsLast>
-                                        : launch<float, 0, kPlaneTiles>;
+  const auto run =
+      dtype == DType::f16
+          ? (tile.turned ? launch<__half, kFirstTurnedWeight, kFetchedWeightTileCount>
+                         : launch<__half, 0, kPlaneTiles>)
+      : dtype == DType::bf16
+          ? (tile.turned ? launch<__nv_bfloat16, kFirstTurnedWeight, kFetchedWeightTileCount>
+                         : launch<__nv_bfloat16, 0, kPlaneTiles>)
+      : tile.channels_last ? launch<float, kFirstChannelsLast, kFirstTurnedWeight>
+      : tile.strict        ? launch<float, kFirstStrictPlane, kFirstChannelsLast>
+                           : launch<float, 0, kPlaneTiles>;
   run(row, params, maps, blocks, static_cast<cudaStream_t>(stream));
 }
 

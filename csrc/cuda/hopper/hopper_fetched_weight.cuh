@@ -34,8 +34,12 @@ __device__ __forceinline__ FetchedCell fetched_cell(const FetchedWeightParams& p
   constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
   const int of_group = threadIdx.x / 128 * tile.instructions + instruction;
   if constexpr (tile.pairs) {
-    const int pair = of_group * 64 + sum_row() + 8 * half, tap = pair / p.columns;
-    return {tap / p.unit_w, tap % p.unit_w, 0, pair % p.columns};
+    const int pair = of_group * 64 + sum_row() + 8 * half;
+    const int inside = p.taps_inside ? p.unit_h * p.unit_w : p.columns, outside = pair / inside;
+    const int tap = p.taps_inside ? pair % inside : outside;
+    const int channel = p.taps_inside ? outside : pair % inside;
+    if (channel >= p.columns) return {p.unit_h, 0, 0, 0};  // there is no such cell
+    return {tap / p.unit_w, tap % p.unit_w, 0, channel};
   }
   const int cell = tile.channels_last ? of_group * 2 + threadIdx.x % 128 / 64 : of_group;
   const int tap = cell / p.y_blocks;
@@ -122,6 +126,32 @@ __device__ __forceinline__ void places_of(uint32_t (&place)[2], uint32_t at, con
   }
 }
 
+// Octets: where 16 bytes at `at` are, since the copy engine permutes them; and where those start, from the start of a
+// stage, that a lane shows ldmatrix, of eight rows of the sum of its warp.
+template <int ROW>
+__device__ __forceinline__ uint32_t in_chunks(const FetchedWeightParams& p, uint32_t at) {
+  if constexpr (kFetchedWeightTiles[ROW].octets)
+    return at ^ (at >> 3 & (chunk_bytes(p) - 1 & 0x70));
+  return at;
+}
+template <int ROW>
+__device__ __forceinline__ uint32_t octet_start(const FetchedWeightParams& p,
+                                                const FetchedWeightScope& at, int instruction) {
+  const int of_group = threadIdx.x / 128 * kFetchedWeightTiles[ROW].instructions + instruction;
+  const int pair = of_group * 64 + threadIdx.x % 128 / 32 * 16 + threadIdx.x / 8 % 2 * 8;
+  const int tap = pair / p.columns;
+  return cell_start<ROW>(p, at, {tap / p.unit_w, tap % p.unit_w, 0, pair % p.columns});
+}
+// What a lane holds of a slice, and where the pixel stands that it shows.
+template <int ROW>
+__device__ __forceinline__ void fetch_octets(const FetchedWeightParams& p, uint32_t (&word)[4],
+                                             uint32_t from) {
+  ldmatrix_x4_turned(word, in_chunks<ROW>(p, from));
+}
+__device__ __forceinline__ uint32_t find_octets(uint32_t table, int slice) {
+  return load_shared_4(table + (slice * 16 + threadIdx.x % 32 / 16 * 8 + threadIdx.x % 8) * 4);
+}
+
 // What a lane holds of a slice of the first operand: pixels at `offset`, of two output channels.
 template <class T, int ROW>
 __device__ __forceinline__ void fetch_slice(uint32_t (&word)[4], uint32_t from, const Lanes& lanes,
@@ -185,6 +215,71 @@ __device__ __forceinline__ void multiply_strict(
   add_strict<tile.width>(sum, high, low, x, kKSlice >> 4, low_bytes(tile) >> 4);
 }
 
+// The pixels of a K tile that exist, or more than it has.
+__device__ __forceinline__ int pixels_left(const FetchedWeightParams& p, const KTile& start) {
+  return p.runs ? p.x_h * p.x_w - plane_pixel(p, start) : p.x_w - start.w;
+}
+
+// The same of 16-bit channels-last tensors. Slices beyond the last pixel are left out.
+template <class T, int ROW>
+__device__ __forceinline__ void multiply_turned(const FetchedWeightParams& p,
+                                                const FetchedWeightScope& at, FetchedSums<ROW>& sum,
+                                                StageRing& ring) {
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  constexpr int kAtOnce = tile.instructions * tile.width > 64 ? 2 : kKSlices;  // slices
+  uint32_t start[tile.instructions];
+  Lanes lanes[tile.instructions];
+#pragma unroll
+  for (int i = 0; i < tile.instructions; ++i) {
+    start[i] =
+        tile.octets ? octet_start<ROW>(p, at, i) : cell_start<ROW>(p, at, fetched_cell<ROW>(p, i));
+    lanes[i] = tile.octets ? Lanes{} : lanes_of<ROW>(p, at, i);
+  }
+  const uint64_t layout = turned_layout(turned_row(tile), turned_block(tile));
+  KTile begin(p, at.begin);
+  for (int k = at.begin; k < at.end; ++k, ring.advance(), begin.advance(p)) {
+    const int left = pixels_left(p, begin);
+    barrier_wait(ring.full(), ring.parity);
+    if (p.brought) barrier_wait(helped_barrier(ring), ring.parity);
+    const uint64_t x = operand(layout, ring.stage());
+#pragma unroll
+    for (int first = 0; first < kKSlices; first += kAtOnce) {
+      if (first * 16 >= left) break;
+      uint32_t word[kAtOnce][tile.instructions][4];
+#pragma unroll
+      for (int s = 0; s < kAtOnce; ++s) {
+        uint32_t offset[4];
+        if constexpr (tile.octets) {
+          offset[0] = find_octets(table_of(ring), first + s);
+        } else {
+          find_slice<T>(offset, table_of(ring), first + s);
+        }
+#pragma unroll
+        for (int i = 0; i < tile.instructions; ++i) {
+          if constexpr (tile.octets) {
+            fetch_octets<ROW>(p, word[s][i], ring.stage() + start[i] + offset[0]);
+          } else {
+            fetch_slice<T, ROW>(word[s][i], ring.stage() + start[i], lanes[i], offset);
+          }
+        }
+      }
+      wgmma_fence();
+#pragma unroll
+      for (int s = 0; s < kAtOnce; ++s)
+#pragma unroll
+        for (int i = 0; i < tile.instructions; ++i)
+          WgmmaTurned<T, tile.width>::add(sum[i], word[s][i],
+                                          advance(x, (first + s) * (16 * turned_row(tile) >> 4)));
+      wgmma_commit();
+      wgmma_wait<0>();
+    }
+    __syncwarp();  // all lanes have read the table and the patch
+    if (threadIdx.x % 32 == 0) barrier_arrive(ring.empty());
+  }
+#pragma unroll
+  for (int i = 0; i < tile.instructions; ++i) finished(sum[i]);
+}
+
 // Multiplies all of a block's K tiles. The words stay until they are multiplied; the other warpgroup multiplies
 // meanwhile.
 template <class T, int ROW>
@@ -230,7 +325,7 @@ __device__ __forceinline__ void multiply_tiles(const FetchedWeightParams& p,
           for (int i = 0; i < tile.instructions; ++i) {
             fetch_slice<T, ROW>(word[s][i], from[i], lanes[i], offset);
             // The copy engine rounds on its way, threads that bring do not.
-            if constexpr (sizeof(T) == 4 && !tile.channels_last) {
+            if constexpr (sizeof(T) == 4 && (!tile.channels_last || tile.pairs)) {
               if (p.brought) {
 #pragma unroll
                 for (int w = 0; w < 4; ++w) word[s][i][w] = MmaTF32::round(word[s][i][w]);
@@ -264,6 +359,18 @@ __device__ __forceinline__ float read_shared(uint32_t at) {
     const unsigned short bits = load_shared<unsigned short>(at);
     return Numeric<T>::widen(*reinterpret_cast<const T*>(&bits));
   }
+}
+
+// Where x of a pixel and a channel of the block is, from the start of a stage.
+template <class T, int ROW>
+__device__ __forceinline__ uint32_t x_place(int pixel, int channel) {
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  if constexpr (tile.turned) {
+    constexpr int kRow = turned_row(tile);
+    const uint32_t at = channel * 2 / kRow * turned_block(tile) + pixel * kRow + channel * 2 % kRow;
+    return at ^ (at >> 3 & kRow - 1 & 0x70);
+  }
+  return channel * kKRow + (pixel * int(sizeof(T)) ^ (channel & 7) * 16);
 }
 
 // The same on plain multiply-adds, where every product is of two pixels that exist: zeros from outside of dY are
@@ -300,14 +407,14 @@ __device__ __forceinline__ void multiply_tiles_with_care(const FetchedWeightPara
         if (!tile.channels_last && !tile.pairs && p.odd_rows)
           add_leads(ring, leads_at(p, cell), from, lanes);
         places_of<ROW>(place, from, lanes);
-        const float y[2] = {read_shared<T>(place[0]), read_shared<T>(place[1])};
+        const float y[2] = {read_shared<T>(in_chunks<ROW>(p, place[0])),
+                            read_shared<T>(in_chunks<ROW>(p, place[1]))};
 #pragma unroll
         for (int j = 0; j < tile.width / 8; ++j)
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
             const int channel = 8 * j + 2 * t + e;
-            const float x = read_shared<T>(stage + channel * kKRow +
-                                           (pixel * int(sizeof(T)) ^ (channel & 7) * 16));
+            const float x = read_shared<T>(stage + x_place<T, ROW>(pixel, channel));
 #pragma unroll
             for (int half = first; half < end; ++half)
               sum[i][4 * j + 2 * half + e] = fmaf(y[half], x, sum[i][4 * j + 2 * half + e]);
@@ -452,7 +559,11 @@ __global__ void __launch_bounds__(threads(kFetchedWeightTiles[ROW]), 1)
     more_registers<consumer_registers(tile)>();
     FetchedSums<ROW> sum;
     clear(sum);
-    multiply_tiles<T, ROW>(p, at, sum, ring);
+    if constexpr (tile.turned) {
+      multiply_turned<T, ROW>(p, at, sum, ring);
+    } else {
+      multiply_tiles<T, ROW>(p, at, sum, ring);
+    }
     bool good = true;
 #pragma unroll
     for (int i = 0; i < tile.instructions; ++i) {

@@ -1,4 +1,5 @@
-// hopper, grad_weight whose dY is fetched to registers: NCHW tensors, and TF32 of channels-last ones.
+// hopper, grad_weight whose dY is fetched to registers: NCHW tensors, and channels-last ones in TF32 or, of few output
+// channels, in 16 bits.
 //
 //   dW[ci, co, tap] = sum over pixels of x[ci, pixel] * dY[co, pixel * stride - near_pad + tap * d]
 //
@@ -15,8 +16,13 @@
 //
 // Of a tap, few output channels fill but a part of an instruction's 64 rows. There rows of the sum are `pairs` of a tap and
 // an output channel, tap by tap: they need not be neighbours in dY, since a thread adds for each of its rows where that
-// starts. Such a block has all output channels of a group, and a stage no others. Channels-last they are four at most,
-// and dY lies as in memory, [row][pixel][channel].
+// starts. Such a block has all output channels of a group, and a stage no others. Channels-last, dY lies as in memory,
+// [row][pixel][channel], and comes in chunks, the largest power of two of bytes up to 64 that rows are whole ones of. Their
+// pairs may also go channel by channel, if neighbours then meet fewer banks twice.
+//
+// Channels-last numbers of 16 bits (`turned`) are always pairs: x is [block of 64 input channels][pixel][128 B], which the
+// tensor core turns. Channels in eights (`octets`) lie in 16 bytes of a pixel, which ldmatrix turns; the copy engine
+// permutes these in a chunk, which is up to 128 bytes then, so that neighbouring pixels meet no bank twice.
 //
 // The copy engine steps from row to row, and starts, at multiples of 16 bytes. Where the rows of NCHW's dY are no such
 // multiples, some number of planes is, `residues`: these are one row to it, and a copy brings a part of a row of every
@@ -58,6 +64,7 @@ struct FetchedWeightTile {
   bool channels_last = false;
   int groups = 2;  // that multiply
   bool pairs = false;
+  bool turned = false, octets = false;  // 16 bits, channels-last
 };
 constexpr FetchedWeightTile kFetchedWeightTiles[] = {
     {256, 1},
@@ -80,16 +87,29 @@ constexpr FetchedWeightTile kFetchedWeightTiles[] = {
     {64, 3, false, true, 3},   // nine
     {128, 1, false, true, 2, true},
     {64, 1, false, true, 2, true},
+    {128, 1, false, true, 3, true},
+    {128, 1, false, true, 2, true, true},
+    {128, 1, false, true, 3, true, true},
+    {64, 1, false, true, 2, true, true},
+    {64, 1, false, true, 3, true, true},
+    {128, 1, false, true, 3, true, true, true},
+    {64, 1, false, true, 3, true, true, true},
+    {64, 2, false, true, 3, true, true, true},
+    {32, 2, false, true, 3, true, true, true},
 };
 // How many they are, in this order.
-constexpr int kPlaneTiles = 8, kStrictPlaneTiles = 5, kChannelsLastTiles = 7;
+constexpr int kPlaneTiles = 8, kStrictPlaneTiles = 5, kChannelsLastTiles = 8,
+              kTurnedWeightTiles = 8;
 constexpr int kFetchedWeightTileCount =
     sizeof(kFetchedWeightTiles) / sizeof(kFetchedWeightTiles[0]);
 constexpr int kFirstStrictPlane = kPlaneTiles,
-              kFirstChannelsLast = kFirstStrictPlane + kStrictPlaneTiles;
-static_assert(kFirstChannelsLast + kChannelsLastTiles == kFetchedWeightTileCount);
+              kFirstChannelsLast = kFirstStrictPlane + kStrictPlaneTiles,
+              kFirstTurnedWeight = kFirstChannelsLast + kChannelsLastTiles;
+static_assert(kFirstTurnedWeight + kTurnedWeightTiles == kFetchedWeightTileCount);
 static_assert(kFetchedWeightTiles[kFirstStrictPlane].strict &&
-              kFetchedWeightTiles[kFirstChannelsLast].channels_last);
+              kFetchedWeightTiles[kFirstChannelsLast].channels_last &&
+              kFetchedWeightTiles[kFirstTurnedWeight].turned &&
+              !kFetchedWeightTiles[kFirstTurnedWeight - 1].turned);
 
 constexpr int kKRow = 128, kKSlice = 32, kKSlices = kKRow / kKSlice;  // bytes of pixels
 constexpr int kSquare = 32, kSquareBytes = kSquare * kKRow;  // channels-last: pixels and channels
@@ -98,6 +118,14 @@ constexpr int kSquare = 32, kSquareBytes = kSquare * kKRow;  // channels-last: p
 constexpr int kPlaneChannels = 64;
 CONVT2D_HOST_DEVICE constexpr int cell_channels(FetchedWeightTile tile) {
   return tile.channels_last ? kSquare : kPlaneChannels;
+}
+// Channels-last words: three warps turn x.
+CONVT2D_HOST_DEVICE constexpr bool turns_squares(FetchedWeightTile tile) {
+  return tile.channels_last && !tile.turned;
+}
+// dY lies as in memory, [row][pixel][channel].
+CONVT2D_HOST_DEVICE constexpr bool linear(FetchedWeightTile tile) {
+  return tile.channels_last && tile.pairs;
 }
 // Blocks of dY times taps that a block multiplies.
 CONVT2D_HOST_DEVICE constexpr int cells(FetchedWeightTile tile) {
@@ -114,10 +142,10 @@ CONVT2D_HOST_DEVICE constexpr int consumers(FetchedWeightTile tile) { return 128
 CONVT2D_HOST_DEVICE constexpr int threads(FetchedWeightTile tile) { return consumers(tile) + 128; }
 // Of a thread; together no more than the block starts with, or it waits for ever.
 CONVT2D_HOST_DEVICE constexpr int consumer_registers(FetchedWeightTile tile) {
-  return tile.groups == 3 ? 152 : tile.pairs && tile.channels_last ? 200 : 216;
+  return tile.groups == 3 ? 152 : turns_squares(tile) && tile.pairs ? 200 : 216;
 }
 CONVT2D_HOST_DEVICE constexpr int helper_registers(FetchedWeightTile tile) {
-  return tile.groups == 3 ? 56 : tile.pairs && tile.channels_last ? 104 : 72;
+  return tile.groups == 3 ? 56 : turns_squares(tile) && tile.pairs ? 104 : 72;
 }
 constexpr bool enough_registers() {
   for (const FetchedWeightTile tile : kFetchedWeightTiles)
@@ -167,6 +195,8 @@ struct FetchedWeightParams {
   // are `next_piece` from these. So four pixels that are read with them meet no bank twice.
   int32_t far_piece, next_piece;
   int32_t whole_squares;  // channels-last: one copy brings all blocks of channels
+  int32_t chunk_shift;    // linear: log2 of a chunk, in numbers
+  int32_t taps_inside;    // pairs: tap by tap of a channel, not channel by channel of a tap
   int32_t stages, split;
 };
 
@@ -194,7 +224,17 @@ CONVT2D_HOST_DEVICE int residue_of(const FetchedWeightParams& p, int row) {
   return row * p.residues / kPlaneChannels;
 }
 CONVT2D_HOST_DEVICE bool helped(const FetchedWeightParams& p, FetchedWeightTile tile) {
-  return tile.strict || tile.channels_last || p.odd_rows || p.brought || p.shifted;
+  return tile.strict || turns_squares(tile) || p.odd_rows || p.brought || p.shifted;
+}
+// Turned: bytes of a pixel of x in a block of its channels, and of such a block.
+CONVT2D_HOST_DEVICE constexpr int turned_row(FetchedWeightTile tile) {
+  return tile.width < 64 ? tile.width * 2 : kKRow;
+}
+CONVT2D_HOST_DEVICE constexpr int turned_block(FetchedWeightTile tile) {
+  return kKRow / 2 * turned_row(tile);
+}
+CONVT2D_HOST_DEVICE int chunk_bytes(const FetchedWeightParams& p) {
+  return p.element_bytes << p.chunk_shift;
 }
 // Shifted: a channel's pixels as they come, and those of all channels.
 constexpr int kShiftedRow = kKRow + 16;
@@ -249,6 +289,14 @@ inline bool is_fetched_weight(const Problem& problem) {
   };
   return both(Layout::nchw) ||
          (both(Layout::nhwc) && problem.dtype == DType::f32 && !is_strict(problem));
+}
+// Or may be: the plan tells.
+inline bool may_be_turned(const Problem& problem) {
+  return problem.x_layout == Layout::nhwc && problem.y_layout == Layout::nhwc &&
+         element_size(problem.dtype) == 2 && problem.group_out() < kPlaneChannels;
+}
+inline bool is_fetched_weight(const Problem& problem, const Plan& plan) {
+  return is_fetched_weight(problem) || (may_be_turned(problem) && plan.row >= kFirstTurnedWeight);
 }
 // Every plan there is, in no order; and the best. `reason` says why there is none.
 std::vector<Plan> fetched_weight_plans(const Problem& problem, const Device& device,

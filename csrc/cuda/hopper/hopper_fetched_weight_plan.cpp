@@ -1,4 +1,4 @@
-// Which tiles of NCHW grad_weight fit a problem, their predicted times, and what a kernel is told of one.
+// Which tiles of fetched grad_weight fit a problem, their predicted times, and what a kernel is told of one.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -19,27 +19,28 @@ namespace {
 
 // Fitted to 4964 times on the H200 (kernel_bench sweep of bench/layers.json, NCHW in fp16, tf32 and strict fp32, NHWC in
 // tf32; 2026-11-23): chosen plans are 1.1 % slower than the best that was tried.
-constexpr double kClock = 1700;           // cycles a microsecond
-constexpr double kLaunch = 5.5;           // us
-constexpr double kBlock = 13800;          // cycles, of a block beside its K tiles
-constexpr double kStored = 39.6;          // a sum of each thread, on its way out
-constexpr double kFetchedHalf = 61;       // a slice of the first operand, 16-bit numbers
-constexpr double kFetchedWord = 39.5;     // or words
-constexpr double kFetchedPixel = 12;      // the same of channels-last
-constexpr double kStrict = 1.107;         // strict fp32, over what its multiplications take
-constexpr double kCopy = 250;             // a copy of odd rows, for who asks
-constexpr double kShift = 13.4;           // a channel of x that is shifted, for three warps
-constexpr double kBring = 39.1;           // 32 pieces of brought rows, the same
-constexpr double kClear = 260;            // what is beside 64 channels of such a row, the same
-constexpr int kFewCopies = 4;             // of odd rows: one thread asks
-constexpr double kL2Bytes = 38.7;         // a cycle
-constexpr double kRest = 0.14;            // of what is less busy that is not hidden
+constexpr double kClock = 1700;        // cycles a microsecond
+constexpr double kLaunch = 5.5;        // us
+constexpr double kBlock = 13800;       // cycles, of a block beside its K tiles
+constexpr double kStored = 39.6;       // a sum of each thread, on its way out
+constexpr double kFetchedHalf = 61;    // a slice of the first operand, 16-bit numbers
+constexpr double kFetchedWord = 39.5;  // or words
+constexpr double kFetchedPixel = 12;   // the same of channels-last
+constexpr double kFetchedOctets = 26;  // octets, not measured
+constexpr double kLeastCycles = 24;  // of the tensor core, for a slice of few columns, not measured
+constexpr double kStrict = 1.107;    // strict fp32, over what its multiplications take
+constexpr double kCopy = 250;        // a copy of odd rows, for who asks
+constexpr double kShift = 13.4;      // a channel of x that is shifted, for three warps
+constexpr double kBring = 39.1;      // 32 pieces of brought rows, the same
+constexpr double kClear = 260;       // what is beside 64 channels of such a row, the same
+constexpr int kFewCopies = 4;        // of odd rows: one thread asks
+constexpr double kL2Bytes = 38.7;    // a cycle
+constexpr double kRest = 0.14;       // of what is less busy that is not hidden
 constexpr double kMemoryRate = 0.95;      // of the copy rate
 constexpr double kBeside = 0.031;         // of the lesser of work and bytes
 constexpr double kPartialRate = 1.96;     // times the copy rate's time, to write and to add up
 constexpr double kScatteredRate = 0.473;  // the same of dW's numbers, each in a sector of its own
 
-constexpr int kMostLastPairs = 4;          // channels that lie side by side in dY's rows
 constexpr int64_t kMostBrought = 1 << 20;  // bytes of a K tile, more than any block has
 
 struct Choice {
@@ -70,6 +71,34 @@ bool planes_add_up(int64_t pixels, int64_t group, const Problem& problem, int32_
                    int32_t& shift) {
   while (!whole_rows(pixels * planes, problem)) planes *= 2, ++shift;
   return group * problem.groups % planes == 0 && (problem.groups == 1 || group % planes == 0);
+}
+
+// How often a load of linear dY goes to shared memory, on average over the pairs of a block's first warps.
+double conflicts(const FetchedWeightParams& p, FetchedWeightTile tile) {
+  constexpr int kLoads = 4;
+  const int step = p.stride_w * p.pixel_bytes;  // from pixel to pixel of x
+  const int taps = p.unit_h * p.unit_w;
+  int trips = 0;
+  for (int load = 0; load < kLoads; ++load) {
+    int words[32 * 4], count = 0, met[32] = {}, most = 0;  // different ones, of a bank
+    for (int lane = 0; lane < (tile.octets ? 8 : 32); ++lane) {
+      const int pair = load * 8 + (tile.octets ? 0 : lane / 4);
+      const int tap = p.taps_inside ? pair % taps : pair / p.columns;
+      const int channel = p.taps_inside ? pair / taps : pair % p.columns;
+      if (tap >= taps || channel >= p.columns) continue;
+      int at = tap / p.unit_w * p.tap_lines * p.line_bytes +
+               tap % p.unit_w * p.dilation_w * p.pixel_bytes + channel * p.element_bytes +
+               (tile.octets ? lane : lane % 4 * (4 / p.element_bytes)) * step;
+      if (tile.octets) at ^= at >> 3 & (chunk_bytes(p) - 1 & 0x70);
+      for (int word = at / 4; word < at / 4 + (tile.octets ? 4 : 1); ++word) {
+        if (std::find(words, words + count, word) != words + count) continue;
+        words[count++] = word;
+        most = std::max(most, ++met[word % 32]);
+      }
+    }
+    trips += most;
+  }
+  return double(trips) / kLoads;
 }
 
 // Everything that follows from the problem and the choice, pointers and strides aside. Returns why it cannot be done, or
@@ -115,14 +144,18 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   if (h.stride > kMostStep) return "the copy engine steps over 7 rows at most";
   if (tile.channels_last) {
     if (tile.pairs) {
-      if (problem.groups > 1 || p.columns > kMostLastPairs)
-        return "pairs of more than " + std::to_string(kMostLastPairs) + " channels, or of groups";
-      if (!whole_rows(w.out * p.columns, problem)) return "rows of dY are not whole vectors";
+      if (problem.groups > 1) return "pairs of groups";
+      p.brought = choice.brought;
+      if (!p.brought && !whole_rows(w.out * p.columns, problem))
+        return "rows of dY are not whole vectors";
+      const int64_t row = w.out * p.columns * size, most = tile.octets ? kKRow : kKRow / 2;
+      for (int64_t chunk = size; chunk < most && row % (2 * chunk) == 0; chunk *= 2)
+        ++p.chunk_shift;
     }
     if (problem.in_channels % vector != 0 || (problem.out_channels % vector != 0 && !tile.pairs) ||
         (problem.groups > 1 && (p.rows % vector != 0 || p.columns % vector != 0)))
       return "channels are not whole vectors";
-    p.whole_squares = p.rows % kSquare == 0 && p.columns % kSquare == 0;
+    p.whole_squares = !tile.pairs && p.rows % kSquare == 0 && p.columns % kSquare == 0;
     p.far_piece = w.stride % 2 == 0 ? 16 : 64;
     p.next_piece = w.stride % 2 == 0 ? 32 : 16;
   } else {
@@ -155,68 +188,93 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   p.tap_lines = static_cast<int32_t>(one_row ? 1 : h.dilation);
   const int64_t lines = (rows - 1) * p.row_lines + (choice.unit_h - 1) * p.tap_lines + 1;
   const int64_t span = (columns - 1) * w.stride + (choice.unit_w - 1) * w.dilation + 1;
-  // Neighbouring channels of planes lie an odd number of 16 bytes apart, in different banks.
-  const int64_t patch =
-      tile.channels_last && !tile.pairs
-          ? span
-          : (ceil_div(vector - 1 + span * pixel_numbers(p, tile), vector) | 1) * vector;
+  // Neighbouring channels of planes lie an odd number of 16 bytes apart, in different banks, as lines of chunks.
+  const int64_t chunk = int64_t{1} << p.chunk_shift;
+  const int64_t chunks = ceil_div(chunk - 1 + span * p.columns, chunk);
+  const int64_t patch = linear(tile)         ? chunks | (tile.octets ? 0 : 1)
+                        : tile.channels_last ? span
+                                             : (ceil_div(vector - 1 + span, vector) | 1) * vector;
   if (!p.brought && (patch > kMostSpan || (!p.odd_rows && (lines - 1) * step + 1 > kMostSpan)))
     return "a tile is too long for the copy engine";
   p.patch_lines = static_cast<int32_t>(lines);
   p.patch_pixels = static_cast<int32_t>(patch);
   p.span = static_cast<int32_t>(span);
   p.pixel_bytes = static_cast<int32_t>(
-      tile.channels_last && !tile.pairs ? kKRow : pixel_numbers(p, tile) * size);
+      linear(tile) || !tile.channels_last ? pixel_numbers(p, tile) * size : kKRow);
   p.channel_bytes = static_cast<int32_t>(tile.channels_last ? size : patch * size);
-  p.line_bytes =
-      static_cast<int32_t>(patch * size * (tile.channels_last && tile.pairs ? 1 : channels));
+  p.line_bytes = static_cast<int32_t>(patch * (linear(tile) ? chunk_bytes(p) : channels * size));
   p.y_block_bytes = static_cast<int32_t>(lines * p.line_bytes);
   p.y_bytes = choice.y_blocks * p.y_block_bytes;
   if (p.brought) {
     if (problem.batch * problem.out_channels * h.out * w.out * size > INT32_MAX)
       return "dY has 2 GiB or more, which threads do not bring";
     // From a pixel to where a tap reads, in numbers of dY, outside of it as well: 32 bits hold both.
-    if ((h.near_pad + (h.kernel - 1) * h.dilation) * w.out + w.near_pad +
-            (w.kernel - 1) * w.dilation >
+    const int64_t numbers = pixel_numbers(p, tile);
+    if (((h.near_pad + (h.kernel - 1) * h.dilation) * w.out + w.near_pad +
+         (w.kernel - 1) * w.dilation) *
+            numbers >
         INT32_MAX / 4)
       return "taps lie too far apart for threads that bring";
     // Lines of all channels; what is 16 bytes in memory is that here.
-    const int64_t line = span * size, row = w.out * size, pieces = (line + 2 * 15) / 16;
-    const int64_t channel = (pieces | 1) * 16 + row * h.out % 16;
-    const int64_t line_bytes = choice.y_blocks * kPlaneChannels * channel + row * step % 16;
+    const int64_t line = span * numbers * size, row = w.out * numbers * size,
+                  pieces = (line + 2 * 15) / 16;
+    const int64_t channel = linear(tile) ? size : (pieces | 1) * 16 + row * h.out % 16;
+    const int64_t line_bytes =
+        (linear(tile) ? pieces * 16 : choice.y_blocks * kPlaneChannels * channel) + row * step % 16;
     if (lines * line_bytes > kMostBrought) return "a tile is too long for shared memory";
     p.line_pieces = static_cast<int32_t>(pieces);
-    p.line_reach = static_cast<int32_t>((lines - 1) * step * w.out + pieces * vector);
+    p.line_reach = static_cast<int32_t>((lines - 1) * step * w.out * numbers + pieces * vector);
     p.channel_bytes = static_cast<int32_t>(channel);
     p.y_block_bytes = kPlaneChannels * p.channel_bytes;
     p.line_bytes = static_cast<int32_t>(line_bytes);
     p.y_bytes = static_cast<int32_t>(ceil_div(lines * line_bytes + 15, 16) * 16);
     p.y_elements = static_cast<int32_t>(problem.batch * problem.out_channels * h.out * w.out);
   }
+  if (linear(tile) && !tile.octets) {
+    const double tap_by_tap = conflicts(p, tile);
+    p.taps_inside = 1;
+    if (conflicts(p, tile) >= tap_by_tap) p.taps_inside = 0;
+  }
   // Who splits has no time to ask.
   p.askers = !tile.strict && odd_copies(p) > kFewCopies ? kMostAskers : 1;
   return {};
 }
 
+// Slices of a K tile that have pixels, on average over a plane.
+double mean_slices(const FetchedWeightParams& p) {
+  constexpr int kPixels = kKSlice / 2;
+  const int64_t of_plane = p.runs ? ceil_div(int64_t{p.x_h} * p.x_w, int64_t{kPixels})
+                                  : int64_t{p.x_h} * ceil_div(p.x_w, kPixels);
+  return double(of_plane) / p.image_tiles;
+}
+
 double predict(const Problem& problem, const Device& device, const FetchedWeightParams& p,
                FetchedWeightTile tile) {
   const bool half = p.element_bytes == 2;
-  const double instructions = double(kKSlices) * tile.groups * tile.instructions;
   const double products = tile.strict ? 3 : 1;
-  const double mma = instructions * products * tile.width / 2;
+  const double slices =
+      tile.turned ? mean_slices(p) : kKSlices;  // of a K tile, those beyond a plane left out
+  const double instructions = slices * tile.groups * tile.instructions;
+  const double mma = instructions * products * std::max(tile.width / 2.0, kLeastCycles);
   // Loads of the first operand by four warps, the second operand, copies.
   const double stage = stage_bytes(p, tile);
-  const double shared = instructions * ((half ? 32 : 16) + products * tile.width / 4.0) +
-                        stage / 128 + (tile.channels_last ? 2.0 * x_bytes(tile) / 128 : 0);
+  const double trips = (tile.octets || !half ? 16 : 32) * (linear(tile) ? conflicts(p, tile) : 1);
+  const double shared = instructions * (trips + products * tile.width / 4.0) + stage / 128 +
+                        (turns_squares(tile) ? 2.0 * x_bytes(tile) / 128 : 0);
   const bool pixels = tile.channels_last && !tile.pairs;
-  const double fetch = instructions * (pixels ? kFetchedPixel : half ? kFetchedHalf : kFetchedWord);
+  const double fetch = instructions * (tile.octets ? std::max(kFetchedOctets, trips)
+                                       : pixels    ? kFetchedPixel
+                                       : half      ? std::max(kFetchedHalf, trips)
+                                                   : std::max(kFetchedWord, trips));
   const double l2 = (copied_bytes(p, tile) + (p.brought ? p.y_bytes : 0)) / kL2Bytes;
   const double ask =
       kCopy * (std::ceil(double(odd_copies(p)) / p.askers) + (p.shifted ? p.x_residues : 0));
   double help = p.shifted ? kShift * tile.width : 0;
   if (p.brought) {
-    help += kBring * p.y_blocks * kPlaneChannels * std::ceil(p.patch_lines * p.line_pieces / 32.0);
-    if (p.runs && p.pad_w > 0) help += kClear * p.y_blocks * p.patch_lines;
+    const double channels = linear(tile) ? 1 : p.y_blocks * kPlaneChannels;
+    help += kBring * channels * std::ceil(p.patch_lines * p.line_pieces / 32.0);
+    if (p.runs && p.pad_w > 0)
+      help += kClear * p.patch_lines * (linear(tile) ? 1.0 / 8 : p.y_blocks);
   }
   const double busiest = std::max({mma, shared, fetch, l2, ask, help});
   const double all = mma + shared + fetch + l2 + ask + help;
@@ -274,9 +332,13 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
     const FetchedWeightTile tile = kFetchedWeightTiles[row];
     if (tile.strict != is_strict(problem) ||
         tile.channels_last != (problem.x_layout == Layout::nhwc) ||
+        tile.turned != (tile.channels_last && element_size(problem.dtype) == 2) ||
+        tile.octets != (tile.turned && problem.group_out() % 8 == 0) ||
         (tile.pairs && problem.group_out() >= kPlaneChannels))
       continue;
-    const bool odd = !tile.channels_last && !whole_rows(problem.w.out, problem);
+    const bool odd =
+        (!tile.channels_last || tile.pairs) &&
+        !whole_rows(problem.w.out * (tile.channels_last ? problem.group_out() : 1), problem);
     for (const auto [y_blocks, unit_h, unit_w] : units(problem, tile))
       for (int way = 0; way < (odd ? 4 : 2); ++way) {
         Choice choice{row, y_blocks, unit_h, unit_w, way % 2 != 0, way >= 2, 2, 1};
@@ -409,18 +471,27 @@ FetchedWeightMaps fetched_weight_maps(const FetchedWeightParams& p, int row, con
     };
     x = squares(args.x.data, channels[0], x_h, x_w);
     x.count[1] = tile_pixels(p);
-    x.swizzled = false;
+    x.swizzled = tile.turned;
+    if (tile.turned) x.count[0] = turned_row(tile) / 2;
+    if (p.brought) return {encode(x), {}};
     if (tile.pairs) {
-      y = planes(args.y.data, 1, p.y_h, int64_t{p.y_w} * p.columns);
-      y.count[0] = p.patch_pixels;
-      y.swizzled = false;
+      // Numbers of a chunk, chunks, rows, images.
+      const int32_t chunk = 1 << p.chunk_shift;
+      const int64_t row = int64_t{p.y_w} * p.columns * size;
+      y = {args.y.data,
+           p.element_bytes,
+           4,
+           {chunk, row / chunk_bytes(p), p.y_h, p.batch},
+           {size, chunk_bytes(p), row, row * p.y_h},
+           {chunk, p.patch_pixels, 1, 1},
+           {1, 1, 1, 1}};
+      y.swizzled = tile.octets && chunk_bytes(p) > 16;
     } else {
       y = squares(args.y.data, channels[1], p.y_h, p.y_w);
       y.count[1] = p.patch_pixels;
     }
-    const int lines = tile.pairs ? 1 : 2;  // axis
-    y.count[lines] = p.patch_lines;
-    y.step[lines] = p.line_step;
+    y.count[2] = p.patch_lines;
+    y.step[2] = p.line_step;
     if (p.whole_squares) x.count[3] = tile.width / kSquare, y.count[3] = p.y_blocks;
   } else {
     // Channels lie between the lines of a patch.

@@ -98,8 +98,12 @@ __device__ __forceinline__ uint32_t helped_barrier(const StageRing& ring) {
 }
 
 // The element of dY that a brought patch starts with, which may lie before dY.
+template <int ROW>
 __device__ __forceinline__ int first_brought(const FetchedWeightParams& p,
                                              const FetchedWeightScope& at, const KTile& start) {
+  if (linear(kFetchedWeightTiles[ROW]))
+    return ((start.n * p.y_h + patch_line(p, at, start)) * p.y_w + patch_column(p, at, start)) *
+           p.columns;
   const int channel =
       (start.n * p.groups + at.group) * p.columns + at.column_block * p.y_blocks * kPlaneChannels;
   return (channel * p.y_h + patch_line(p, at, start)) * p.y_w + patch_column(p, at, start);
@@ -169,8 +173,9 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
     const int line = patch_line(p, at, start), column = patch_column(p, at, start);
     const int first_number = column * pixel_numbers(p, tile);
     const bool from_vector = (!tile.channels_last || tile.pairs) && !p.odd_rows && !p.brought;
-    const int lead = from_vector ? first_number & (vector - 1) : 0;
-    const uint32_t brought = p.brought ? brought_lead(p, first_brought(p, at, start)) : 0;
+    const int chunk = tile.channels_last ? 1 << p.chunk_shift : vector;
+    const int lead = from_vector ? first_number & (chunk - 1) : 0;
+    const uint32_t brought = p.brought ? brought_lead(p, first_brought<ROW>(p, at, start)) : 0;
     barrier_wait(ring.empty(), ring.parity ^ 1);
     // Parts of rows start at multiples of their length: a stage's table stays.
     const bool anew = p.runs || p.brought || k - at.begin < p.stages;
@@ -211,6 +216,13 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
         for (int i = 0; i < p.y_blocks && !p.odd_rows && !p.brought; ++i)
           copy_box(y + i * p.y_block_bytes, &maps.y, ring.full(), first_number - lead,
                    y_channel + i * kPlaneChannels, line, start.n);
+      } else if constexpr (tile.turned) {
+        constexpr int kBlock = turned_row(tile) / 2;  // channels
+        for (int i = 0; i < tile.width / kBlock; ++i)
+          copy_box(ring.stage() + i * turned_block(tile), &maps.x, ring.full(),
+                   x_channel + i * kBlock, x_w, x_h, start.n);
+        if (!p.brought)
+          copy_box(y, &maps.y, ring.full(), 0, first_number >> p.chunk_shift, line, start.n);
       } else if (p.whole_squares) {
         copy_box(ring.stage(), &maps.x, ring.full(), 0, x_w, x_h, x_channel / kSquare, start.n);
         copy_box(y, &maps.y, ring.full(), 0, column, line, y_channel / kSquare, start.n);
@@ -219,7 +231,8 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
           copy_box(ring.stage() + i * kSquareBytes, &maps.x, ring.full(), x_channel + i * kSquare,
                    x_w, x_h, start.n);
         if constexpr (tile.pairs) {
-          copy_box(y, &maps.y, ring.full(), first_number - lead, line, 0, start.n);
+          if (!p.brought)
+            copy_box(y, &maps.y, ring.full(), 0, first_number >> p.chunk_shift, line, start.n);
         } else {
           for (int i = 0; i < p.y_blocks; ++i)
             copy_box(y + i * p.y_block_bytes, &maps.y, ring.full(), y_channel + i * kSquare, column,
@@ -307,7 +320,7 @@ __device__ __forceinline__ void bring_rows(const FetchedWeightParams& p,
                                            const KTile& start, int helper) {
   constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
   const int size = p.element_bytes, vector = 16 / size, plane = p.y_h * p.y_w;
-  const int first = first_brought(p, at, start), line = patch_line(p, at, start);
+  const int first = first_brought<ROW>(p, at, start), line = patch_line(p, at, start);
   const int channels =
       min(p.y_blocks * kPlaneChannels, p.columns - at.column_block * p.y_blocks * kPlaneChannels);
   const bool whole = first >= 0 && first + (channels - 1) * plane + p.line_reach <= p.y_elements;
@@ -342,6 +355,58 @@ __device__ __forceinline__ void bring_rows(const FetchedWeightParams& p,
   copy_async_arrive(ring.full());
 }
 
+// The same of linear dY, whose lines are of all channels: a thread takes every 96th 16 bytes.
+template <int ROW>
+__device__ __forceinline__ void bring_lines(const FetchedWeightParams& p,
+                                            const FetchedWeightScope& at, const StageRing& ring,
+                                            const KTile& start, int helper) {
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  const int size = p.element_bytes, vector = 16 / size;
+  const int first = first_brought<ROW>(p, at, start), line = patch_line(p, at, start);
+  const uint32_t y = ring.stage() + y_at(tile) + brought_lead(p, first);
+  const char* const source = static_cast<const char*>(p.y);
+  int l = helper / p.line_pieces, part = helper - l * p.line_pieces;
+#pragma unroll 2
+  while (l < p.patch_lines) {
+    const int h = line + l * p.line_step;
+    const int from = (first + l * p.line_step * p.y_w * p.columns & -vector) + part * vector;
+    const bool there = h >= 0 && h < p.y_h && from >= 0 && from < p.y_elements;
+    copy_async_16_part((y + l * p.line_bytes & ~15u) + part * 16,
+                       source + (there ? int64_t{from} * size : 0),
+                       there ? min(p.y_elements - from, vector) * size : 0);
+    for (part += kHelpers; part >= p.line_pieces; part -= p.line_pieces) ++l;
+  }
+  copy_async_arrive(ring.full());
+}
+
+// Zeros for what came from beside linear dY's rows: a warp takes every third line.
+template <int ROW>
+__device__ __forceinline__ void clear_beside_lines(const FetchedWeightParams& p,
+                                                   const FetchedWeightScope& at,
+                                                   const StageRing& ring, const KTile& start,
+                                                   int helper) {
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  const int column = patch_column(p, at, start);
+  const int before = min(p.span, max(0, -column)) * p.columns;
+  const int from = min(p.span, max(0, p.y_w - column)) * p.columns, end = p.span * p.columns;
+  uint32_t numbers = ring.stage() + y_at(tile) + brought_lead(p, first_brought<ROW>(p, at, start)) +
+                     helper / 32 * p.line_bytes;
+  for (int i = helper / 32; i < p.patch_lines; i += kHelpers / 32) {
+    const auto clear = [&](int first, int last) {
+      for (int w = first + helper % 32; w < last; w += 32) {
+        if constexpr (tile.turned) {
+          store_shared_2(numbers + w * 2, 0);
+        } else {
+          store_shared_4(numbers + w * 4, 0);
+        }
+      }
+    };
+    clear(0, before);
+    clear(max(from, before), end);
+    numbers += kHelpers / 32 * p.line_bytes;
+  }
+}
+
 // Zeros for what came from beside dY's rows. A lane takes a channel, a warp every third line.
 template <int ROW>
 __device__ __forceinline__ void clear_beside(const FetchedWeightParams& p,
@@ -356,7 +421,7 @@ __device__ __forceinline__ void clear_beside(const FetchedWeightParams& p,
     const int block = i / p.patch_lines, line = i - block * p.patch_lines;
     uint32_t pixels = ring.stage() + y_at(tile) + block * p.y_block_bytes + line * p.line_bytes +
                       lane * p.channel_bytes;
-    if (p.brought) pixels += brought_lead(p, first_brought(p, at, start));
+    if (p.brought) pixels += brought_lead(p, first_brought<ROW>(p, at, start));
 #pragma unroll
     for (int row = 0; row < kPlaneChannels; row += 32, pixels += 32 * p.channel_bytes) {
       if (tile.pairs && row + lane >= p.columns) break;
@@ -394,9 +459,11 @@ __device__ __forceinline__ void help_tiles(const FetchedWeightParams& p,
   const bool brings = p.askers > 1 || p.brought;
   const int ahead = brings ? p.stages - 2 : 0;
   for (int k = at.begin - ahead; k < at.end; ++k) {
-    if (!tile.channels_last && brings && k + ahead < at.end) {
+    if ((!tile.channels_last || tile.pairs) && brings && k + ahead < at.end) {
       barrier_wait(asked.empty(), asked.parity ^ 1);
-      if (p.brought) {
+      if (linear(tile)) {
+        bring_lines<ROW>(p, at, asked, next, helper);
+      } else if (p.brought) {
         bring_rows<ROW>(p, at, asked, next, helper);
       } else if (helper % 32 == 0) {
         copy_odd_rows<ROW>(p, &maps.y, at, asked, next, helper / 32 + 1);
@@ -407,11 +474,14 @@ __device__ __forceinline__ void help_tiles(const FetchedWeightParams& p,
     }
     if (k < at.begin) continue;
     barrier_wait(ring.full(), ring.parity);
-    if constexpr (tile.channels_last) {
+    if constexpr (turns_squares(tile)) {
       for (; square < kSquares; square += kHelpers / 32)
         turn_square(ring.stage() + square * kSquareBytes);
       square -= kSquares;
-    } else {
+    }
+    if constexpr (linear(tile)) {
+      if (p.brought) clear_beside_lines<ROW>(p, at, ring, start, helper);
+    } else if constexpr (!tile.channels_last) {
       if (p.shifted) {
         shift_x<ROW>(p, ring.stage(), start, helper);
       } else if constexpr (tile.strict) {

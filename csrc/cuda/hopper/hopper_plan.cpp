@@ -595,9 +595,15 @@ Decision plan(const Problem& problem, const Device& device) {
           sums_too_short(problem, of_input ? kLeastTermsOfInput : kLeastWgmmaTerms);
       !reason.empty())
     return Decision::decline(reason);
-  if (problem.direction == Direction::grad_weight)
-    return is_fetched_weight(problem) ? fetched_weight_plan(problem, device)
-                                      : weight_plan(problem, device);
+  if (problem.direction == Direction::grad_weight) {
+    if (is_fetched_weight(problem)) return fetched_weight_plan(problem, device);
+    const Decision turned = weight_plan(problem, device);
+    if (!may_be_turned(problem)) return turned;
+    const Decision pairs = fetched_weight_plan(problem, device);
+    const bool better =
+        pairs.accepted && (!turned.accepted || pairs.plan.predicted_us < turned.plan.predicted_us);
+    return better ? pairs : turned;
+  }
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
   std::string reason = "no tile fits";
   const std::vector<GatherCandidate> found = gather_candidates(problem, device, reason);

@@ -9,7 +9,7 @@
 namespace convt2d::cuda::hopper {
 
 void launch_grad_weight(const Problem& problem, const Plan& plan, const Args& args) {
-  if (is_fetched_weight(problem)) return launch_fetched_grad_weight(problem, plan, args);
+  if (is_fetched_weight(problem, plan)) return launch_fetched_grad_weight(problem, plan, args);
   WeightParams params;
   weight_shape(problem, weight_choice_of(plan), params);
   params.weight = args.w.data;
