@@ -129,8 +129,8 @@ constexpr TileRow kTiles[] = {
 // pixels that are turned or flat, fetched ones (of which the first are for 16 bits), copied channels with fetched weights,
 // copied channels (of which the last have copied columns).
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
-constexpr int kStrictTiles = 8, kStrictFetchedTiles = 2, kTurnedTiles = 4, kFetchedTiles = 4, kFetchedHalfTiles = 2,
-              kLentTiles = 2, kCopiedTiles = 8, kColumnTiles = 3;
+constexpr int kStrictTiles = 8, kStrictFetchedTiles = 2, kTurnedTiles = 4, kFetchedTiles = 4,
+              kFetchedHalfTiles = 2, kLentTiles = 2, kCopiedTiles = 8, kColumnTiles = 3;
 constexpr int kFirstLent = kTileCount - kCopiedTiles - kLentTiles,
               kFirstFetched = kFirstLent - kFetchedTiles,
               kFirstTurned = kFirstFetched - kTurnedTiles;
