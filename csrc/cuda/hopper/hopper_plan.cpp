@@ -38,19 +38,18 @@ constexpr double kTurnedHalf = 58.4;  // of turned ones
 constexpr double kTurnedRun = 286;    // of turned runs
 constexpr double kFetchedWord =
     1.63;  // multiplying with words that consumers fetch, over shared memory
-constexpr double kFetchedNumber = 1.17;  // with single numbers of 32 bits and a table
-constexpr double kFetchedHalf = 3.93;    // of 16 bits
-constexpr double kFetchedAgain = 1.25;   // few channels, for each of several column tiles
-constexpr double kFetchedWeight = 2.38;  // with weights
-constexpr double kFetchedTwice = 1.22;   // which two operands of pixels use
-constexpr double kStrict = 3.18;         // strict fp32: three products, parts joined
-constexpr double kStrictFill = 0.862;    // filling a buffer there, over TF32
-constexpr double kStrictStalls = 0.748;  // as kStalls
-constexpr double kStrictRows = 0.97;     // channel rows there, over pixel rows
-constexpr double kStrictDepth = 0.15;    // the power of slices there, in grad_input
-constexpr double kStrictFetched =
-    8.2;  // pixels fetched there, over both parts of a shared memory's operands
-constexpr double kStrictSplit = 1.1;      // of weights that are split on their way
+constexpr double kFetchedNumber = 1.17;   // with single numbers of 32 bits and a table
+constexpr double kFetchedHalf = 3.93;     // of 16 bits
+constexpr double kFetchedAgain = 1.25;    // few channels, for each of several column tiles
+constexpr double kFetchedWeight = 2.38;   // with weights
+constexpr double kFetchedTwice = 1.22;    // which two operands of pixels use
+constexpr double kStrict = 3.18;          // strict fp32: three products, parts joined
+constexpr double kStrictFill = 0.862;     // filling a buffer there, over TF32
+constexpr double kStrictStalls = 0.748;   // as kStalls
+constexpr double kStrictRows = 0.97;      // channel rows there, over pixel rows
+constexpr double kStrictDepth = 0.15;     // the power of slices there, in grad_input
+constexpr double kStrictFetched = 8.2;    // with fetched pixels there; a guess, as the next two are
+constexpr double kStrictSplit = 1.1;      // with weights split on their way
 constexpr double kStrictOverlap = 0.7;    // as kOverlap, with three times as much to multiply
 constexpr double kStaged = 6.28;          // a byte of a consumer thread's sum where rows are staged
 constexpr double kHalves = 2.6;           // the same where 16-bit rows have odd places
@@ -156,11 +155,21 @@ double brought_fill(const GatherParams& p) {
                   kUnderWay / p.source_stages);
 }
 // Multiplying with them: consumers round TF32, and leave out what lies beside the source.
-double brought_multiply(const GatherParams& p, bool half) {
+double brought_multiply(const GatherParams& p, bool rounded) {
   const double inside =
       share_inside(p.h, p.tile_h, p.tiles_h, p.load_h) *
       share_inside(p.w, p.tile_w, p.tiles_w, ceil_div(p.load_w, p.pixel_channels));
-  return (half ? 1 : kBroughtRounded) * (inside + (1 - inside) * kBroughtMasked);
+  return (rounded ? kBroughtRounded : 1) * (inside + (1 - inside) * kBroughtMasked);
+}
+
+// Multiplying with numbers that consumers fetch one by one.
+double fetched_multiply(const GatherParams& p, TileRow tile, bool half) {
+  const double strict = kStrictFetched * (p.weight_stages ? kStrictSplit : 1);
+  return (half          ? kFetchedHalf
+          : tile.strict ? strict
+                        : kFetchedNumber) *
+         (p.brought_pieces ? brought_multiply(p, !half && !tile.strict) : 1) *
+         (p.one_chunk && p.column_tiles > 1 ? kFetchedAgain : 1);
 }
 
 // What a tile costs whose phases have so many products: cycles, sectors of L2, and filling a buffer with weights.
@@ -181,15 +190,11 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
   // A wgmma takes as long as its multiplications, or as reading both operands, 128 bytes a cycle.
   const double multiply =
       std::max(tile.width / 2.0, (64 + tile.width) / 4.0) *
-      (tile.strict && tile.fetched ? kStrictFetched * (p.weight_stages ? kStrictSplit : 1) *
-                                         (p.brought_pieces ? brought_multiply(p, true) : 1)
-       : tile.bordered             ? (half ? kFetchedHalf : kFetchedNumber) *
-                                         (p.brought_pieces ? brought_multiply(p, half) : 1) *
-                                         (p.one_chunk && p.column_tiles > 1 ? kFetchedAgain : 1)
-       : tile.fetched              ? kFetchedWord
-       : tile.weights_fetched      ? (tile.operands > 1 ? kFetchedTwice : kFetchedWeight)
-       : tile.strict               ? kStrict
-                                   : 1);
+      (tile.bordered          ? fetched_multiply(p, tile, half)
+       : tile.fetched         ? kFetchedWord
+       : tile.weights_fetched ? (tile.operands > 1 ? kFetchedTwice : kFetchedWeight)
+       : tile.strict          ? kStrict
+                              : 1);
   const double mma = products * (k_slices * consumer_groups(tile) * tile.operands * multiply +
                                  p.chunks * kProduct) +
                      p.chunks * (pieces + parts) * (tile.copied ? kTurnover : kFedTurnover);
