@@ -125,12 +125,12 @@ constexpr TileRow kTiles[] = {
     {false, true, 64, 2, 1, true},
     {false, true, 128, 1, 1, true},
 };
-// How many they are, in this order: strict fp32 (of which the last are fetched), what else threads feed (of which the last are channel rows), rows of
-// pixels that are turned or flat, fetched ones (of which the first are for 16 bits), copied channels with fetched weights,
-// copied channels (of which the last have copied columns).
+// How many they are, in this order: strict fp32 (of which the last are fetched), what else threads feed (of which the
+// last are channel rows), rows of pixels that are turned or flat, fetched ones (of which the first are for 16 bits),
+// copied channels with fetched weights, copied channels (of which the last have copied columns).
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
-constexpr int kStrictTiles = 8, kStrictFetchedTiles = 2, kTurnedTiles = 4, kFetchedTiles = 4, kFetchedHalfTiles = 2,
-              kLentTiles = 2, kCopiedTiles = 8, kColumnTiles = 3;
+constexpr int kStrictTiles = 8, kStrictFetchedTiles = 2, kTurnedTiles = 4, kFetchedTiles = 4,
+              kFetchedHalfTiles = 2, kLentTiles = 2, kCopiedTiles = 8, kColumnTiles = 3;
 constexpr int kFirstLent = kTileCount - kCopiedTiles - kLentTiles,
               kFirstFetched = kFirstLent - kFetchedTiles,
               kFirstTurned = kFirstFetched - kTurnedTiles;

@@ -372,12 +372,12 @@ __device__ __forceinline__ void consume_strict(const GatherParams& p, const Tens
   const int* const positions = reinterpret_cast<const int*>(smem + known.map.positions);
   RowFetcher<M, ROW> fetcher(p, known, positions);
   Ring source, weight;
-  const auto fetch = [&](FetchedWords (&word)[2]) {
+  const auto fetch = [&](FetchedWords(&word)[2]) {
     fetcher.template fetch<0>(p, word[0]);
     fetcher.template fetch<1>(p, word[1]);
   };
   // Of the chunk in the next buffer, its first numbers.
-  const auto fetch_first = [&](FetchedWords (&word)[2]) {
+  const auto fetch_first = [&](FetchedWords(&word)[2]) {
     barrier_wait(full_source + source.stage * 8, source.parity);
     fetcher.start_chunk(p, loop.patch + source.stage * loop.patch_stage);
     fetch(word);

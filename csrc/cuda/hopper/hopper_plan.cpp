@@ -13,8 +13,16 @@
 namespace convt2d::cuda::hopper {
 namespace {
 
-// Measured as kLeastWgmmaTerms.
-constexpr int64_t kLeastTermsOfInput = 96;
+// Of grad_input, measured as kLeastWgmmaTerms. Fetched tiles are held to the error that those of 96 products have, by a
+// model of a tensor core that cuts off (not measured): theirs grows with the part that is summed apart, four slices of 128
+// columns and two of 64, and is least where threads round both parts of the weights, those of few channels.
+constexpr int64_t kLeastTermsOfInput = 96, kLeastTermsOfWide = 128, kLeastTermsOfFew = 48;
+int64_t least_terms(TileRow tile, bool one_chunk) {
+  return !tile.fetched       ? kLeastTermsOfInput
+         : tile.width == 128 ? kLeastTermsOfWide
+         : one_chunk         ? kLeastTermsOfFew
+                             : kLeastTermsOfInput;
+}
 
 // Cycles of one multiprocessor; fitted to 16000 plans of bench/layers.json on the H200 (kernel_bench sweep: fp16
 // and tf32 in both layouts, strict fp32 in NCHW, forward and grad_input; 2026-11-22) by benchmarks/kernels/fit.sh;
@@ -40,6 +48,9 @@ constexpr double kStrictFill = 0.862;     // filling a buffer there, over TF32
 constexpr double kStrictStalls = 0.748;   // as kStalls
 constexpr double kStrictRows = 0.97;      // channel rows there, over pixel rows
 constexpr double kStrictDepth = 0.15;     // the power of slices there, in grad_input
+constexpr double kStrictFetched = 8.2;    // with fetched pixels there; a guess, as the next two are
+constexpr double kStrictSplit = 1.1;      // with weights split on their way
+constexpr double kStrictOverlap = 0.7;    // as kOverlap, with three times as much to multiply
 constexpr double kStaged = 6.28;          // a byte of a consumer thread's sum where rows are staged
 constexpr double kHalves = 2.6;           // the same where 16-bit rows have odd places
 constexpr double kPairs = 1.6;            // of 16-bit rows that two phases share
@@ -144,11 +155,21 @@ double brought_fill(const GatherParams& p) {
                   kUnderWay / p.source_stages);
 }
 // Multiplying with them: consumers round TF32, and leave out what lies beside the source.
-double brought_multiply(const GatherParams& p, bool half) {
+double brought_multiply(const GatherParams& p, bool rounded) {
   const double inside =
       share_inside(p.h, p.tile_h, p.tiles_h, p.load_h) *
       share_inside(p.w, p.tile_w, p.tiles_w, ceil_div(p.load_w, p.pixel_channels));
-  return (half ? 1 : kBroughtRounded) * (inside + (1 - inside) * kBroughtMasked);
+  return (rounded ? kBroughtRounded : 1) * (inside + (1 - inside) * kBroughtMasked);
+}
+
+// Multiplying with numbers that consumers fetch one by one.
+double fetched_multiply(const GatherParams& p, TileRow tile, bool half) {
+  const double strict = kStrictFetched * (p.weight_stages ? kStrictSplit : 1);
+  return (half          ? kFetchedHalf
+          : tile.strict ? strict
+                        : kFetchedNumber) *
+         (p.brought_pieces ? brought_multiply(p, !half && !tile.strict) : 1) *
+         (p.one_chunk && p.column_tiles > 1 ? kFetchedAgain : 1);
 }
 
 // What a tile costs whose phases have so many products: cycles, sectors of L2, and filling a buffer with weights.
@@ -169,9 +190,7 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
   // A wgmma takes as long as its multiplications, or as reading both operands, 128 bytes a cycle.
   const double multiply =
       std::max(tile.width / 2.0, (64 + tile.width) / 4.0) *
-      (tile.bordered          ? (half ? kFetchedHalf : kFetchedNumber) *
-                                    (p.brought_pieces ? brought_multiply(p, half) : 1) *
-                                    (p.one_chunk && p.column_tiles > 1 ? kFetchedAgain : 1)
+      (tile.bordered          ? fetched_multiply(p, tile, half)
        : tile.fetched         ? kFetchedWord
        : tile.weights_fetched ? (tile.operands > 1 ? kFetchedTwice : kFetchedWeight)
        : tile.strict          ? kStrict
@@ -190,7 +209,8 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
                          : fill_cycles(source_load(p, half)) * (tile.strict ? kStrictFill : 1);
   const double weight_fill =
       copied(p.weight_mode)
-          ? copied_fill(p.part_bytes / chunk_bytes(p), chunk_bytes(p), p.weight_stages)
+          ? copied_fill(p.part_products * p.product_bytes / chunk_bytes(p), chunk_bytes(p),
+                        p.weight_stages)
           : fill_cycles(weight_load(p, tile, half)) * (tile.copied ? kOneGroup : 1) *
                 (tile.strict ? kStrictFill : 1) *
                 (tile.turned && p.weight_mode >= kTurnedKernels ? kTurnedAlone : 1);
@@ -235,7 +255,9 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
   const double store = std::max(sums * each, sectors * kSectorStored);
 
   const double busiest = std::max({mma, produce, store});
-  const double overlap = tile.copied ? kEngineOverlap : kOverlap;
+  const double overlap = tile.strict && tile.fetched ? kStrictOverlap
+                         : tile.copied               ? kEngineOverlap
+                                                     : kOverlap;
   const bool two = straight(tile) && p.source_stages == 2;
   const double shallow = !two ? 1 : forward || p.weight_stages ? kShallow : kShallowAlone;
   const double wide =
@@ -243,7 +265,7 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
   const double narrow = forward && !tile.copied && !tile.strict && !channels_last(problem)
                             ? 1 + kNarrow / p.tile_w
                             : 1;
-  const double deep = tile.strict && !forward ? std::pow(slices, kStrictDepth) : 1;
+  const double deep = tile.strict && !tile.fetched && !forward ? std::pow(slices, kStrictDepth) : 1;
   const double rows = tile.strict && tile.channel_rows ? kStrictRows : 1;
   return {shallow * wide * narrow * deep * rows *
               (busiest + (1 - overlap) * (mma + produce + store - busiest)),
@@ -315,11 +337,11 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
   const bool odd =
       !tile.channel_rows && !channels_last(problem) && p.w.slots > 1 && p.w.slots % 2 == 1;
   const double slow = (half && by_pixels && !forward ? kPlanes : 1) * (odd ? kOdd : 1);
-  const double busy_us = (tile.strict        ? kStrictStalls
-                          : by_channel(tile) ? kNhwcStalls
-                          : tile.fetched     ? kFetchedStalls
-                          : tile.copied      ? kEngineStalls
-                                             : kStalls) *
+  const double busy_us = (by_channel(tile) ? kNhwcStalls
+                          : tile.fetched   ? kFetchedStalls
+                          : tile.strict    ? kStrictStalls
+                          : tile.copied    ? kEngineStalls
+                                           : kStalls) *
                          slow * waves * (cycles + prologue) / kClock;
 
   // Pixels of a plane that no tap reads stay where they are.
@@ -472,6 +494,13 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
       for (GatherChoice choice : best_shapes(problem, device, row, stack_h, stack_w, reason)) {
         GatherParams params;
         gather_shape(problem, choice, params);
+        if (strict && !forward) {
+          if (std::string why = sums_too_short(problem, least_terms(tile, params.one_chunk));
+              !why.empty()) {
+            reason = why;
+            continue;
+          }
+        }
         for (int shift = 0; shift <= 2; ++shift) {
           if (shift > 0 && (params.one_chunk || params.depth <= slice << (shift - 1))) break;
           if (tile.fetched && !params.one_chunk &&
@@ -591,8 +620,7 @@ Decision plan(const Problem& problem, const Device& device) {
   if (!device.has_wgmma) return Decision::decline("no wgmma (sm_90a)");
   if (problem.dtype == DType::f64) return Decision::decline("fp64 is left to direct");
   const bool of_input = problem.direction == Direction::grad_input;
-  if (std::string reason =
-          sums_too_short(problem, of_input ? kLeastTermsOfInput : kLeastWgmmaTerms);
+  if (std::string reason = sums_too_short(problem, of_input ? kLeastTermsOfFew : kLeastWgmmaTerms);
       !reason.empty())
     return Decision::decline(reason);
   if (problem.direction == Direction::grad_weight) {
