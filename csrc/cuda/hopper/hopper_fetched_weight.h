@@ -142,10 +142,12 @@ CONVT2D_HOST_DEVICE constexpr int consumers(FetchedWeightTile tile) { return 128
 CONVT2D_HOST_DEVICE constexpr int threads(FetchedWeightTile tile) { return consumers(tile) + 128; }
 // Of a thread; together no more than the block starts with, or it waits for ever.
 CONVT2D_HOST_DEVICE constexpr int consumer_registers(FetchedWeightTile tile) {
-  return tile.groups == 3 ? 152 : turns_squares(tile) && tile.pairs ? 200 : 216;
+  const bool turns = turns_squares(tile) && tile.pairs;
+  return tile.groups == 3 ? (turns ? 144 : 152) : turns ? 200 : 216;
 }
 CONVT2D_HOST_DEVICE constexpr int helper_registers(FetchedWeightTile tile) {
-  return tile.groups == 3 ? 56 : turns_squares(tile) && tile.pairs ? 104 : 72;
+  const bool turns = turns_squares(tile) && tile.pairs;
+  return tile.groups == 3 ? (turns ? 80 : 56) : turns ? 104 : 72;
 }
 constexpr bool enough_registers() {
   for (const FetchedWeightTile tile : kFetchedWeightTiles)

@@ -394,7 +394,7 @@ __device__ __forceinline__ void clear_beside_lines(const FetchedWeightParams& p,
   for (int i = helper / 32; i < p.patch_lines; i += kHelpers / 32) {
     const auto clear = [&](int first, int last) {
       for (int w = first + helper % 32; w < last; w += 32) {
-        if constexpr (tile.turned) {
+        if constexpr (kFetchedWeightTiles[ROW].turned) {
           store_shared_2(numbers + w * 2, 0);
         } else {
           store_shared_4(numbers + w * 4, 0);
