@@ -94,6 +94,7 @@ constexpr TileRow kTiles[] = {
     strict_tile(false, 64, 2, 1),
     strict_tile(false, 128, 1, 1),
     strict_tile(true, 128, 1, 1),
+    strict_fetched_tile(32, 4),
     strict_fetched_tile(64, 2),
     strict_fetched_tile(128, 1),
     // One rounding or none, fed by threads.
@@ -129,7 +130,7 @@ constexpr TileRow kTiles[] = {
 // last are channel rows), rows of pixels that are turned or flat, fetched ones (of which the first are for 16 bits),
 // copied channels with fetched weights, copied channels (of which the last have copied columns).
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
-constexpr int kStrictTiles = 8, kStrictFetchedTiles = 2, kTurnedTiles = 4, kFetchedTiles = 4,
+constexpr int kStrictTiles = 9, kStrictFetchedTiles = 3, kTurnedTiles = 4, kFetchedTiles = 4,
               kFetchedHalfTiles = 2, kLentTiles = 2, kCopiedTiles = 8, kColumnTiles = 3;
 constexpr int kFirstLent = kTileCount - kCopiedTiles - kLentTiles,
               kFirstFetched = kFirstLent - kFetchedTiles,
@@ -173,7 +174,7 @@ CONVT2D_HOST_DEVICE constexpr int producer_registers(TileRow tile) {
   return !tile.copied ? 96 : tile.weights_fetched || tile.strict ? 72 : 64;
 }
 
-// A consumer that fetches pixels has registers for those of two instructions, in strict fp32 for two pairs of them, so
+// A consumer that fetches pixels has registers for those of two instructions, in strict fp32 of four, so
 // that some come while others are multiplied: so many slices.
 CONVT2D_HOST_DEVICE constexpr int slices_fetched(TileRow tile) {
   return (tile.strict ? 4 : 2) / tile.operands;

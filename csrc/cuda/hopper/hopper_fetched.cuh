@@ -62,14 +62,15 @@ __device__ __forceinline__ void find_rows(const GatherParams& p, const int* posi
 
 // What a consumer holds of one operand and slice: see WgmmaFetched.
 using FetchedWords = uint32_t[4];
-// Instructions take turns with two of them, even and odd ones: two operands of a slice, or two slices.
+// Instructions take turns with two of them, even and odd ones, in strict fp32 with four: all operands of a slice, then
+// those of the next one.
 template <int ROW>
 CONVT2D_HOST_DEVICE constexpr int operand_of(int turn) {
-  return kTiles[ROW].operands == 2 ? turn : 0;
+  return turn % kTiles[ROW].operands;
 }
 template <int ROW>
 CONVT2D_HOST_DEVICE constexpr bool starts_slice(int turn) {
-  return kTiles[ROW].operands == 1 || turn == 0;
+  return operand_of<ROW>(turn) == 0;
 }
 
 // Fetched pixels of the patches of a tile, slice after slice.
@@ -328,18 +329,21 @@ __device__ __forceinline__ void split(const FetchedWords (&word)[2], SplitWords&
     for (int k = 0; k < 4; ++k) M::split(word[i][k], half.high[i][k], half.low[i][k]);
 }
 
-// Multiplies half a part, whose first slice of weights is `w`: the lesser products, or the main ones. Bytes / 16.
-template <int ROW, bool LESSER, bool START = false>
+// Multiplies half a part, HALF, from whose first slice of weights, `w`, the next one is `slice` x 16 bytes: the lesser
+// products, or the main ones.
+template <int ROW, int HALF, bool LESSER>
 __device__ __forceinline__ void add_half(float (&part)[kTiles[ROW].operands][kTiles[ROW].width / 2],
                                          const SplitWords& half, uint64_t w, uint32_t slice,
                                          uint32_t rest) {
   using Multiply = WgmmaPartial<kTiles[ROW].width>;
+  constexpr int kOperands = kTiles[ROW].operands;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    const uint64_t here = advance(w, starts_slice<ROW>(i) ? i * slice : 0);
-    float (&to)[kTiles[ROW].width / 2] = part[operand_of<ROW>(i)];
+    const int turn = HALF * 2 + i;
+    const uint64_t here = advance(w, turn / kOperands * slice);
+    float (&to)[kTiles[ROW].width / 2] = part[operand_of<ROW>(turn)];
     if constexpr (LESSER) {
-      Multiply::add(to, half.low[i], here, !START || i > operand_of<ROW>(i));
+      Multiply::add(to, half.low[i], here, turn >= kOperands);
       Multiply::add(to, half.high[i], advance(here, rest), true);
     } else {
       Multiply::add(to, half.high[i], here, true);
@@ -361,8 +365,7 @@ __device__ __forceinline__ void consume_strict(const GatherParams& p, const Tens
   const uint64_t weight_layout =
       p.one_chunk ? operand_layout(weight_rows(tile) * kHalfBytes, kGroup * kHalfBytes)
                   : swizzled_layout(chunk_bytes(p), kGroup * chunk_bytes(p));
-  const uint32_t slice = p.weight_slice >> 4, rest = p.weight_low >> 4,
-                 half_step = slices_fetched(tile) / 2 * slice;
+  const uint32_t slice = p.weight_slice >> 4, rest = p.weight_low >> 4;
   const uint32_t full_source = loop.barriers, empty_source = full_source + kMaxStages * 8,
                  full_weight = empty_source + kMaxStages * 8,
                  empty_weight = full_weight + kMaxStages * 8,
@@ -372,15 +375,18 @@ __device__ __forceinline__ void consume_strict(const GatherParams& p, const Tens
   const int* const positions = reinterpret_cast<const int*>(smem + known.map.positions);
   RowFetcher<M, ROW> fetcher(p, known, positions);
   Ring source, weight;
-  const auto fetch = [&](FetchedWords(&word)[2]) {
-    fetcher.template fetch<0>(p, word[0]);
-    fetcher.template fetch<1>(p, word[1]);
+  const auto fetch = [&](auto half, FetchedWords(&word)[2]) {
+    constexpr int kTurn = decltype(half)::value * 2;
+    fetcher.template fetch<kTurn>(p, word[0]);
+    fetcher.template fetch<kTurn + 1>(p, word[1]);
   };
+  const std::integral_constant<int, 0> first_half;
+  const std::integral_constant<int, 1> second_half;
   // Of the chunk in the next buffer, its first numbers.
   const auto fetch_first = [&](FetchedWords(&word)[2]) {
     barrier_wait(full_source + source.stage * 8, source.parity);
     fetcher.start_chunk(p, loop.patch + source.stage * loop.patch_stage);
-    fetch(word);
+    fetch(first_half, word);
   };
   TileWalk walk(p, at);
   for (int now = at.walker; now < tiles; now += at.walkers, walk.advance(p)) {
@@ -404,21 +410,20 @@ __device__ __forceinline__ void consume_strict(const GatherParams& p, const Tens
       for (int left = parts; left > 0; --left) {
         float part[tile.operands][tile.width / 2];
         wgmma_fence();
-        add_half<ROW, true, true>(part, even, w, slice, rest);
+        add_half<ROW, 0, true>(part, even, w, slice, rest);
         wgmma_commit();
-        fetch(word);
+        fetch(second_half, word);
         split<M>(word, odd);
-        const uint64_t after = advance(w, half_step);
         wgmma_fence();
-        add_half<ROW, true>(part, odd, after, slice, rest);
-        add_half<ROW, false>(part, even, w, slice, rest);
+        add_half<ROW, 1, true>(part, odd, w, slice, rest);
+        add_half<ROW, 0, false>(part, even, w, slice, rest);
         wgmma_commit();
-        add_half<ROW, false>(part, odd, after, slice, rest);
+        add_half<ROW, 1, false>(part, odd, w, slice, rest);
         wgmma_commit();
-        w = advance(after, half_step);
+        w = advance(w, slices_fetched(tile) * slice);
         uint32_t read_source = 0;  // a buffer all of which was fetched
         if (left > 1) {
-          fetch(word);
+          fetch(first_half, word);
         } else {
           read_source = empty_source + source.stage * 8;
           source.advance(p.source_stages);

@@ -15,7 +15,7 @@ namespace {
 
 // Of grad_input, measured as kLeastWgmmaTerms. Fetched tiles are held to the error that those of 96 products have, by a
 // model of a tensor core that cuts off (not measured): theirs grows with the part that is summed apart, four slices of 128
-// columns and two of 64, and is least where threads round both parts of the weights, those of few channels.
+// columns and two of 64 or fewer, and is least where threads round both parts of the weights, those of few channels.
 constexpr int64_t kLeastTermsOfInput = 96, kLeastTermsOfWide = 128, kLeastTermsOfFew = 48;
 int64_t least_terms(TileRow tile, bool one_chunk) {
   return !tile.fetched       ? kLeastTermsOfInput

@@ -654,9 +654,11 @@ struct Producer {
     return p.weight_stages && thread >= kThreadsOfGroup - kSplitters;
   }
   __device__ __forceinline__ void split_chunk(Ring& ring) {
+    constexpr int kLeast = weight_rows(tile) * kSliceBytes * slices_fetched(tile),  // of a chunk
+        kTogether = kLeast < kSplitters * 64 ? kLeast / (kSplitters * 16) : 4;
     barrier_wait(places.full_weight + ring.stage * 8, ring.parity);
-    split_weights<4>(places.weights + ring.stage * map.weight_stage, p.product_bytes,
-                     thread - (kThreadsOfGroup - kSplitters), kSplitters);
+    split_weights<kTogether>(places.weights + ring.stage * map.weight_stage, p.product_bytes,
+                             thread - (kThreadsOfGroup - kSplitters), kSplitters);
     filled(places.full_rows + ring.stage * 8);
     ring.advance(p.weight_stages);
   }
