@@ -177,7 +177,7 @@ Decision weight_plan(const Problem& problem, const Device& device) {
   if (!whole(problem.x_layout, problem.group_in(), 2) ||
       !whole(problem.y_layout, problem.group_out(), 8))
     return Decision::decline(
-        "grad_weight of what is not pairs of channels, and vectors of dY's, is left to igemm");
+        "grad_weight of what is not vectors of channels, of x pairs, is left to igemm");
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
   std::string reason = "no tile fits";
   const std::vector<WeightCandidate> found =
