@@ -49,6 +49,7 @@ bool check(const Case& one, int random_plans) {
     hopper::weight_shape(p, choice, params);
     const Args& a = trial.args;
     params.weight = a.w.data;
+    params.x = a.x.data;
     params.partials = params.split > 1 ? trial.partials.data() : nullptr;
     for (int d = 0; d < 4; ++d) params.weight_stride[d] = int32_t(a.w.stride[d]);
     params.weight_quads = p.w_layout == Layout::nhwc;

@@ -536,7 +536,8 @@ __global__ void __launch_bounds__(threads(kFetchedWeightTiles[ROW]), 1)
   const uint32_t shared = shared_address(smem);
   StageRing ring{shared, shared + kFetchedStagesAt, p.stages, stage_bytes(p, tile)};
   if (threadIdx.x < p.stages) {
-    barrier_init(ring.barriers + threadIdx.x * 16, 32 + (p.brought ? kHelpers : 0));
+    barrier_init(ring.barriers + threadIdx.x * 16,
+                 32 + (p.brought || p.x_piece > 0 ? kHelpers : 0));
     barrier_init(ring.barriers + threadIdx.x * 16 + 8, consumers(tile) / 32);
     barrier_init(ring.barriers + kHelpedAt + threadIdx.x * 8, kHelpers / 32);
   }

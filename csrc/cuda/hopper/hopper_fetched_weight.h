@@ -30,6 +30,9 @@
 // memory at a time (`brought`): in shared memory channels and rows lie as far apart as in memory, but for multiples of 16
 // bytes. What comes from beside a row is cleared by the three warps.
 //
+// Channels-last words of x, of channels that are no whole 16 bytes, are brought likewise, four or eight bytes at a time
+// (`x_piece`).
+//
 // Where planes of x, or rows, are no such multiples, they come in the same way behind everything else, and the three warps
 // move their pixels to where they belong (`shifted`).
 //
@@ -140,14 +143,18 @@ CONVT2D_HOST_DEVICE constexpr int taps_of_thread(FetchedWeightTile tile) {
 constexpr int kHelpers = 96, kMostAskers = kHelpers / 32 + 1;
 CONVT2D_HOST_DEVICE constexpr int consumers(FetchedWeightTile tile) { return 128 * tile.groups; }
 CONVT2D_HOST_DEVICE constexpr int threads(FetchedWeightTile tile) { return consumers(tile) + 128; }
+// The three may bring x as well as turn it, where those who multiply spare the registers.
+CONVT2D_HOST_DEVICE constexpr bool may_bring_x(FetchedWeightTile tile) {
+  return turns_squares(tile) && !tile.pairs && tile.instructions * tile.groups < 9;
+}
 // Of a thread; together no more than the block starts with, or it waits for ever.
 CONVT2D_HOST_DEVICE constexpr int consumer_registers(FetchedWeightTile tile) {
-  const bool turns = turns_squares(tile) && tile.pairs;
-  return tile.groups == 3 ? (turns ? 144 : 152) : turns ? 200 : 216;
+  const bool needs = may_bring_x(tile) || (turns_squares(tile) && tile.pairs);
+  return tile.groups == 3 ? (needs ? 144 : 152) : needs ? 200 : 216;
 }
 CONVT2D_HOST_DEVICE constexpr int helper_registers(FetchedWeightTile tile) {
-  const bool turns = turns_squares(tile) && tile.pairs;
-  return tile.groups == 3 ? (turns ? 80 : 56) : turns ? 104 : 72;
+  const bool needs = may_bring_x(tile) || (turns_squares(tile) && tile.pairs);
+  return tile.groups == 3 ? (needs ? 80 : 56) : needs ? 104 : 72;
 }
 constexpr bool enough_registers() {
   for (const FetchedWeightTile tile : kFetchedWeightTiles)
@@ -185,8 +192,10 @@ struct FetchedWeightParams {
   int32_t line_step;  // rows of dY from one line to the next
   // Odd rows: planes that are one row to the copy engine, and their log2; threads that ask for them.
   int32_t odd_rows, residues, residue_shift, askers;
-  // Brought rows: dY, how many numbers it has, and how many 16 bytes a line of a channel may lie in.
+  // Brought rows: dY (and x), how many numbers it has, and how many 16 bytes a line of a channel may lie in.
   const void* y;
+  const void* x;
+  int32_t x_piece;  // bytes of x at once; 0: the copy engine
   int32_t brought, y_elements, line_pieces;
   int32_t
       line_reach;  // from the first number of a channel's lines to behind the last that may be read
@@ -225,6 +234,9 @@ CONVT2D_HOST_DEVICE int residue_channels(const FetchedWeightParams& p) {
 CONVT2D_HOST_DEVICE int residue_of(const FetchedWeightParams& p, int row) {
   return row * p.residues / kPlaneChannels;
 }
+CONVT2D_HOST_DEVICE bool brings_x(const FetchedWeightParams& p, FetchedWeightTile tile) {
+  return may_bring_x(tile) && p.x_piece > 0;
+}
 CONVT2D_HOST_DEVICE bool helped(const FetchedWeightParams& p, FetchedWeightTile tile) {
   return tile.strict || turns_squares(tile) || p.odd_rows || p.brought || p.shifted;
 }
@@ -245,7 +257,10 @@ CONVT2D_HOST_DEVICE int shifted_bytes(const FetchedWeightParams& p, FetchedWeigh
 }
 // What the copy engine brings for a K tile; where dY starts; where x comes from, if it is shifted.
 CONVT2D_HOST_DEVICE int copied_bytes(const FetchedWeightParams& p, FetchedWeightTile tile) {
-  return (p.shifted ? shifted_bytes(p, tile) : x_bytes(tile)) + (p.brought ? 0 : p.y_bytes);
+  return (p.shifted           ? shifted_bytes(p, tile)
+          : brings_x(p, tile) ? 0
+                              : x_bytes(tile)) +
+         (p.brought ? 0 : p.y_bytes);
 }
 CONVT2D_HOST_DEVICE constexpr int y_at(FetchedWeightTile tile) {
   return x_bytes(tile) + low_bytes(tile);

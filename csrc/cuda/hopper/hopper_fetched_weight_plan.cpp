@@ -26,6 +26,7 @@ constexpr double kStored = 39.6;       // a sum of each thread, on its way out
 constexpr double kFetchedHalf = 61;    // a slice of the first operand, 16-bit numbers
 constexpr double kFetchedWord = 39.5;  // or words
 constexpr double kFetchedPixel = 12;   // the same of channels-last
+constexpr double kBringPiece = 7;      // 32 pieces of x that threads bring, not measured
 constexpr double kFetchedOctets = 26;  // octets, not measured
 constexpr double kLeastCycles = 24;  // of the tensor core, for a slice of few columns, not measured
 constexpr double kStrict = 1.107;    // strict fp32, over what its multiplications take
@@ -152,8 +153,10 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
       for (int64_t chunk = size; chunk < most && row % (2 * chunk) == 0; chunk *= 2)
         ++p.chunk_shift;
     }
-    if (problem.in_channels % vector != 0 || (problem.out_channels % vector != 0 && !tile.pairs) ||
-        (problem.groups > 1 && (p.rows % vector != 0 || p.columns % vector != 0)))
+    const bool whole_x = problem.group_in() % vector == 0;
+    if (!whole_x) p.x_piece = problem.group_in() % 2 == 0 ? 8 : 4;
+    if ((!whole_x && !may_bring_x(tile)) || (problem.out_channels % vector != 0 && !tile.pairs) ||
+        (problem.groups > 1 && p.columns % vector != 0))
       return "channels are not whole vectors";
     p.whole_squares = !tile.pairs && p.rows % kSquare == 0 && p.columns % kSquare == 0;
     p.far_piece = w.stride % 2 == 0 ? 16 : 64;
@@ -266,10 +269,13 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
                                        : pixels    ? kFetchedPixel
                                        : half      ? std::max(kFetchedHalf, trips)
                                                    : std::max(kFetchedWord, trips));
-  const double l2 = (copied_bytes(p, tile) + (p.brought ? p.y_bytes : 0)) / kL2Bytes;
+  const double l2 =
+      (copied_bytes(p, tile) + (p.brought ? p.y_bytes : 0) + (p.x_piece > 0 ? x_bytes(tile) : 0)) /
+      kL2Bytes;
   const double ask =
       kCopy * (std::ceil(double(odd_copies(p)) / p.askers) + (p.shifted ? p.x_residues : 0));
   double help = p.shifted ? kShift * tile.width : 0;
+  if (p.x_piece > 0) help += kBringPiece * tile.width * 4 / p.x_piece;
   if (p.brought) {
     const double channels = linear(tile) ? 1 : p.y_blocks * kPlaneChannels;
     help += kBring * channels * std::ceil(p.patch_lines * p.line_pieces / 32.0);
@@ -384,7 +390,10 @@ Plan plan_of(const Problem& problem, const Device& device, const Choice& c) {
   plan.note = std::to_string(tile.pairs ? p.columns : c.y_blocks * cell_channels(tile)) + " x " +
               std::to_string(tile.width) + " channels, " + std::to_string(c.unit_h) + " x " +
               std::to_string(c.unit_w) + " taps, " + (tile.pairs ? "pairs, " : "") + "dY " +
-              (c.brought ? "brought and " : "") + "fetched, " + (p.shifted ? "x shifted, " : "") +
+              (c.brought ? "brought and " : "") + "fetched, " +
+              (p.shifted       ? "x shifted, "
+               : p.x_piece > 0 ? "x brought, "
+                               : "") +
               (c.runs ? "runs" : "rows") + " of " + std::to_string(tile_pixels(p)) + " pixels x " +
               std::to_string(c.stages) + " stages, split " + std::to_string(c.split) + ", " +
               std::to_string(combinations(p) * c.split) + " blocks";
@@ -425,6 +434,7 @@ FetchedWeightParams fetched_weight_params(const Problem& problem, const Plan& pl
   shape(problem, choice_of(plan), p);
   p.weight = args.w.data;
   p.y = args.y.data;
+  p.x = args.x.data;
   p.together = p.split == 1 && problem.w_layout == Layout::nchw &&
                !kFetchedWeightTiles[plan.row].channels_last;
   p.partials = p.split > 1 ? static_cast<float*>(args.workspace) : nullptr;
@@ -529,7 +539,7 @@ FetchedWeightMaps fetched_weight_maps(const FetchedWeightParams& p, int row, con
     y = channels_inside(y, p.patch_pixels, tile.pairs ? p.columns : residue_channels(p));
   }
   x.rounded = y.rounded = !tile.strict;
-  return {encode(x), encode(y)};
+  return {p.x_piece > 0 ? CUtensorMap{} : encode(x), encode(y)};
 }
 
 int64_t fetched_weight_blocks(const FetchedWeightParams& p) { return combinations(p) * p.split; }

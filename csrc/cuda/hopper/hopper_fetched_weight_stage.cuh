@@ -227,7 +227,7 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
         copy_box(ring.stage(), &maps.x, ring.full(), 0, x_w, x_h, x_channel / kSquare, start.n);
         copy_box(y, &maps.y, ring.full(), 0, column, line, y_channel / kSquare, start.n);
       } else {
-        for (int i = 0; i < tile.width / kSquare; ++i)
+        for (int i = 0; i < tile.width / kSquare && !brings_x(p, tile); ++i)
           copy_box(ring.stage() + i * kSquareBytes, &maps.x, ring.full(), x_channel + i * kSquare,
                    x_w, x_h, start.n);
         if constexpr (tile.pairs) {
@@ -300,16 +300,46 @@ __device__ __forceinline__ void shift_x(const FetchedWeightParams& p, uint32_t s
 }
 
 // A square of x, from rows of channels to rows of pixels, swizzled as wgmma wants them. A lane takes a channel.
-__device__ __forceinline__ void turn_square(uint32_t square) {
+__device__ __forceinline__ void turn_square(uint32_t square, bool brought) {
   const uint32_t lane = threadIdx.x % 32;
   uint32_t word[kSquare];
 #pragma unroll
   for (int i = 0; i < kSquare; ++i) word[i] = load_shared_4(square + i * kKRow + lane * 4);
+  if (brought) {  // the copy engine rounds on its way
+#pragma unroll
+    for (int i = 0; i < kSquare; ++i) word[i] = MmaTF32::round(word[i]);
+  }
   __syncwarp();
 #pragma unroll
   for (int i = 0; i < kSquare / 4; ++i)
     store_shared_16(square + lane * kKRow + ((i ^ lane & 7) << 4),
                     {word[4 * i], word[4 * i + 1], word[4 * i + 2], word[4 * i + 3]});
+}
+
+// Squares of x of a K tile, by all helpers: lanes take neighbouring pieces of the 32 channels of one or two pixels.
+template <int ROW, int PIECE>
+__device__ __forceinline__ void bring_squares(const FetchedWeightParams& p,
+                                              const FetchedWeightScope& at, const StageRing& ring,
+                                              const KTile& start, int helper) {
+  constexpr int kLanes = kKRow / PIECE, kWidth = kFetchedWeightTiles[ROW].width;
+  const int left = p.runs ? p.x_h * p.x_w - plane_pixel(p, start) : p.x_w - start.w;
+  const int channel = helper % kLanes * (PIECE / 4), all = p.groups * p.rows;
+  const int first = at.row_block * kWidth + channel;  // of the group's
+  const int64_t plane = int64_t{start.n} * p.x_h * p.x_w + plane_pixel(p, start);
+  const float* const source =
+      static_cast<const float*>(p.x) + plane * all + int64_t{at.group} * p.rows;
+#pragma unroll 1
+  for (int pixel = helper / kLanes; pixel < kSquare; pixel += kHelpers / kLanes) {
+    const uint32_t to = ring.stage() + pixel * kKRow + channel * 4;
+#pragma unroll 1
+    for (int i = 0; i < kWidth / kSquare; ++i) {
+      const int in_group = first + i * kSquare;
+      const bool there = pixel < left && in_group < p.rows;
+      copy_async<PIECE>(to + i * kSquareBytes, there ? source + pixel * all + in_group : p.x,
+                        there);
+    }
+  }
+  copy_async_arrive(ring.full());
 }
 
 // Brought rows of a K tile, by all helpers: a lane takes 16 bytes of a line, a warp channels that are eight apart, which
@@ -456,12 +486,19 @@ __device__ __forceinline__ void help_tiles(const FetchedWeightParams& p,
   int square = helper / 32;  // of x; they go round
   StageRing asked = ring;
   KTile start(p, at.begin), next = start;
-  const bool brings = p.askers > 1 || p.brought;
+  const bool brings = (!turns_squares(tile) || tile.pairs || may_bring_x(tile)) &&
+                      (p.askers > 1 || p.brought || p.x_piece > 0);
   const int ahead = brings ? p.stages - 2 : 0;
   for (int k = at.begin - ahead; k < at.end; ++k) {
-    if ((!tile.channels_last || tile.pairs) && brings && k + ahead < at.end) {
+    if (brings && k + ahead < at.end) {
       barrier_wait(asked.empty(), asked.parity ^ 1);
-      if (linear(tile)) {
+      if constexpr (may_bring_x(tile)) {
+        if (p.x_piece == 8) {
+          bring_squares<ROW, 8>(p, at, asked, next, helper);
+        } else {
+          bring_squares<ROW, 4>(p, at, asked, next, helper);
+        }
+      } else if constexpr (linear(tile)) {
         bring_lines<ROW>(p, at, asked, next, helper);
       } else if (p.brought) {
         bring_rows<ROW>(p, at, asked, next, helper);
@@ -476,7 +513,7 @@ __device__ __forceinline__ void help_tiles(const FetchedWeightParams& p,
     barrier_wait(ring.full(), ring.parity);
     if constexpr (turns_squares(tile)) {
       for (; square < kSquares; square += kHelpers / 32)
-        turn_square(ring.stage() + square * kSquareBytes);
+        turn_square(ring.stage() + square * kSquareBytes, brings_x(p, tile));
       square -= kSquares;
     }
     if constexpr (linear(tile)) {

@@ -1,7 +1,7 @@
 // The hopper kernel of grad_weight. hopper_weight_config.h draws the tiling, hopper_weight_store.cuh is what comes
 // after the main loop.
 //
-// One thread asks the copy engine for a block's K tiles, in a ring of stages; `full` ends a phase when a stage has
+// One thread asks the copy engine for a block's K tiles, in a ring of stages (or x is brought); `full` ends a phase when a stage has
 // arrived, `empty` when every warp that multiplies has read it. If a sum came out NaN, all of it once more, with
 // care.
 #pragma once
@@ -38,8 +38,10 @@ struct TileStart {
 // Named barriers: all who multiply and the warp that asks, who agree whether the sums are good; without it; a group.
 enum { kVerdict = 1, kAllConsumers = 2, kWeightGroup0 = 3 };
 template <int ROW>
-__device__ __forceinline__ bool agree(bool good) {
-  return barrier_all(kVerdict, weight_consumers(kWeightTiles[ROW]) + 32, good);
+__device__ __forceinline__ bool agree(const WeightParams& p, bool good) {
+  return barrier_all(
+      kVerdict, weight_consumers(kWeightTiles[ROW]) + 32 + (p.x_piece > 0 ? kWeightBringers : 0),
+      good);
 }
 
 // All of a block's K tiles.
@@ -54,11 +56,13 @@ __device__ __forceinline__ void copy_tiles(const WeightParams& p, const WeightMa
   TileStart start(p, at.begin);
   for (int tile = at.begin; tile < at.end; ++tile, start.advance(p), ring.advance()) {
     barrier_wait(ring.empty(), ring.parity ^ 1);
-    barrier_expect(ring.full(), p.x_blocks * x_box + planes * p.y_blocks * y_box);
+    const int x_boxes = p.x_piece > 0 ? 0 : p.x_blocks;
+    barrier_expect(ring.full(), x_boxes * x_box + planes * p.y_blocks * y_box);
     uint32_t to = ring.stage();
 #pragma unroll 1
-    for (int i = 0; i < p.x_blocks; ++i, to += kTilePixels * kRowBytes)
+    for (int i = 0; i < x_boxes; ++i, to += kTilePixels * kRowBytes)
       copy_box(to, &maps.x, ring.full(), x_channel + i * kCellChannels, start.w, start.h, start.n);
+    to = ring.stage() + p.x_blocks * kTilePixels * kRowBytes;
 #pragma unroll 1
     for (int tap = at.first_tap, plane = 0; plane < planes; ++tap) {
       if (p.tap[tap].plane != plane) continue;  // which has been asked for
@@ -68,6 +72,59 @@ __device__ __forceinline__ void copy_tiles(const WeightParams& p, const WeightMa
         copy_box(to, &maps.y, ring.full(), y_channel + i * kCellChannels,
                  start.w * p.stride_w + p.tap[tap].w, start.h * p.stride_h + p.tap[tap].h, start.n);
     }
+  }
+}
+
+// A K tile of x, by all who bring: lanes take neighbouring pieces of the 64 channels of one or two pixels.
+template <int PIECE>
+__device__ __forceinline__ void bring_x(const WeightParams& p, const WeightScope& at,
+                                        uint32_t stage, const TileStart& start) {
+  constexpr int kLanes = kRowBytes / PIECE, kPixels = kWeightBringers / kLanes;  // at once
+  const int bringer = threadIdx.x % 128 - 32, channel = bringer % kLanes * (PIECE / 2);
+  const int first = at.row_block * p.x_blocks * kCellChannels + channel;  // of the group's
+  const int all = p.groups * p.rows, pixels = tile_pixels(p);
+  int n = 0, h = 0, w = bringer / kLanes;  // of the tile
+  for (int pixel = w; pixel < pixels; pixel += kPixels, w += kPixels) {
+    while (w >= p.tile_w) {
+      w -= p.tile_w;
+      if (++h == p.tile_h) h = 0, ++n;
+    }
+    const int x_n = start.n + n, x_h = start.h + h, x_w = start.w + w;
+    const bool there = x_n < p.batch && x_h < p.x_h && x_w < p.x_w;
+    const int at_pixel = there ? ((x_n * p.x_h + x_h) * p.x_w + x_w) * all : 0;
+    const char* from = static_cast<const char*>(p.x) + (int64_t{at_pixel} + at.group * p.rows) * 2;
+    uint32_t to = stage + pixel * kRowBytes + (channel * 2 ^ pixel % 8 * 16);
+#pragma unroll 1
+    for (int i = 0; i < p.x_blocks; ++i, to += kTilePixels * kRowBytes) {
+      const int in_group = first + i * kCellChannels;
+      const bool valid = there && in_group < p.rows;
+      copy_async<PIECE>(to, from + (valid ? in_group * 2 : 0), valid);
+    }
+  }
+}
+
+// All of a block's, up to two tiles at once under way. A stage is given back when the next one is there, so of a ring of
+// two each must be there before the next is asked for.
+template <int PIECE>
+__device__ __forceinline__ void bring_tiles_of_x(const WeightParams& p, const WeightScope& at,
+                                                 StageRing& ring) {
+  const int behind = min(2, p.stages - 2);
+  StageRing there = ring;
+  TileStart start(p, at.begin);
+  for (int tile = at.begin; tile < at.end + behind; ++tile) {
+    if (tile < at.end) {
+      barrier_wait(ring.empty(), ring.parity ^ 1);
+      bring_x<PIECE>(p, at, ring.stage(), start);
+      start.advance(p);
+      ring.advance();
+    }
+    copy_async_commit();
+    if (tile < at.begin + behind) continue;
+    copy_async_wait(behind);
+    fence_for_wgmma();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(there.full());
+    there.advance();
   }
 }
 
@@ -140,7 +197,7 @@ __global__ void __launch_bounds__(weight_threads(kWeightTiles[ROW]), 1)
   const uint32_t shared = shared_address(smem);
   StageRing ring{shared, shared + kStagesAt, p.stages, weight_stage_bytes(p)};
   if (threadIdx.x < p.stages) {
-    barrier_init(ring.barriers + threadIdx.x * 16, 1);
+    barrier_init(ring.barriers + threadIdx.x * 16, 1 + (p.x_piece > 0 ? kWeightBringers / 32 : 0));
     barrier_init(ring.barriers + threadIdx.x * 16 + 8, weight_consumers(tile) / 32);
   }
   // What the instructions are about, found once since it takes divisions.
@@ -156,18 +213,25 @@ __global__ void __launch_bounds__(weight_threads(kWeightTiles[ROW]), 1)
   let_successor_start();  // the sum of the pieces; there is no place for it until a block ends
   if (threadIdx.x >= weight_consumers(tile)) {
     fewer_registers<kWeightProducerRegisters>();
-    if (threadIdx.x >= weight_consumers(tile) + 32) return;
+    const bool asks = threadIdx.x < weight_consumers(tile) + 32;
+    if (!asks && p.x_piece == 0) return;
     for (bool again = false;; again = true) {
-      if (threadIdx.x % 32 == 0) copy_tiles(p, maps, at, ring);
+      if (asks) {
+        if (threadIdx.x % 32 == 0) copy_tiles(p, maps, at, ring);
+      } else if (p.x_piece == 8) {
+        bring_tiles_of_x<8>(p, at, ring);
+      } else {
+        bring_tiles_of_x<4>(p, at, ring);
+      }
       __syncwarp();
-      if (again || agree<ROW>(true)) return;
+      if (again || agree<ROW>(p, true)) return;
     }
   } else {
     more_registers<weight_consumer_registers(tile)>();
     WeightSums<ROW> sum;
     clear(sum);
     multiply_tiles<T, ROW>(p, at, cells, sum, ring);
-    if (!agree<ROW>(!any_nan<ROW>(p, at, cells, sum)))
+    if (!agree<ROW>(p, !any_nan<ROW>(p, at, cells, sum)))
       multiply_tiles_with_care<T, ROW>(p, at, cells, sum, ring);
     const int group = threadIdx.x / 128;
     const uint32_t sums = ring.stages + group * sum_bytes(tile);

@@ -14,6 +14,9 @@
 // shift by whole rows of 128 bytes (the swizzle goes by the address). Planes of their own cost more copying, but any
 // tile of up to 64 pixels will do; a shared plane wants 64 in rows of 16.
 //
+// Where input channels are no whole 16 bytes, of which the copy engine's strides are, three warps bring x, four or eight
+// bytes at a time (`x_piece`).
+//
 // A block computes 64 x_blocks rows and, for each, unit_taps x y_blocks cells of 64 columns. An instruction takes
 // `width` columns, cells that lie at equal distances in shared memory.
 //
@@ -52,7 +55,7 @@ CONVT2D_HOST_DEVICE constexpr int weight_threads(WeightTile tile) {
 CONVT2D_HOST_DEVICE constexpr int weight_consumer_registers(WeightTile tile) {
   return tile.groups == 2 ? 232 : 152;
 }
-constexpr int kWeightProducerRegisters = 32;
+constexpr int kWeightProducerRegisters = 40, kWeightBringers = 96;
 
 // One tap, in the order in which blocks take them.
 struct WeightTap {
@@ -81,6 +84,8 @@ struct WeightParams {
   int32_t plane_bytes;       // of one block of channels, in whole groups of rows
   int32_t planes;            // that a stage has room for
   int32_t step[kTileSteps];  // a step's first row in a plane, in 16 bytes
+  const void* x;             // of threads that bring
+  int32_t x_piece;           // bytes at once; 0: the copy engine
   int32_t stages, split;
   WeightTap tap[kMostTaps];
 };

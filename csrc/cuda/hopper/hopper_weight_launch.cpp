@@ -13,6 +13,7 @@ void launch_grad_weight(const Problem& problem, const Plan& plan, const Args& ar
   WeightParams params;
   weight_shape(problem, weight_choice_of(plan), params);
   params.weight = args.w.data;
+  params.x = args.x.data;
   params.partials = params.split > 1 ? static_cast<float*>(args.workspace) : nullptr;
   for (int i = 0; i < 4; ++i) params.weight_stride[i] = static_cast<int32_t>(args.w.stride[i]);
   params.weight_quads = args.w.stride[1] == 1 && aligned(args.w.data, 8) &&

@@ -23,6 +23,7 @@ constexpr double kRest = 0.036;        // of what is less busy that is not hidde
 constexpr double kMemoryRate = 0.9;    // of the copy rate
 constexpr double kBeside = 0.23;       // of the lesser of work and bytes
 constexpr double kPartialRate = 1.28;  // times the copy rate's time, to write and to add up
+constexpr double kBringRow = 7;        // 32 pieces that threads bring, not measured
 
 double predict(const Problem& problem, const Device& device, const WeightParams& p,
                WeightTile tile) {
@@ -35,8 +36,9 @@ double predict(const Problem& problem, const Device& device, const WeightParams&
   const double l2 =
       (x_rows * (1 + kShortRun / p.x_blocks) + y_rows * (1 + kShortRun / p.y_blocks)) * kRowBytes /
       kL2Bytes;
-  const double busiest = std::max({mma, shared, l2});
-  const double cycles = busiest + kRest * (mma + shared + l2 - busiest);  // of a K tile
+  const double bring = p.x_piece > 0 ? kBringRow * x_rows * 4 / p.x_piece : 0;
+  const double busiest = std::max({mma, shared, l2, bring});
+  const double cycles = busiest + kRest * (mma + shared + l2 + bring - busiest);  // of a K tile
   const double blocks = double(weight_combinations(p)) * p.split;
   const double tiles = std::ceil(double(tiles_of(p)) / p.split);
   const double busy_us = std::ceil(blocks / device.sm_count) * (kBlock + tiles * cycles) / kClock;
@@ -166,15 +168,16 @@ WeightChoice weight_choice_of(const Plan& plan) {
 }
 
 Decision weight_plan(const Problem& problem, const Device& device) {
-  const auto vectors = [&](Layout layout, int64_t channels) {
-    return layout == Layout::nhwc && channels % 8 == 0;
+  const auto whole = [&](Layout layout, int64_t channels, int64_t of) {
+    return layout == Layout::nhwc && channels % of == 0;
   };
   if (element_size(problem.dtype) != 2)
     return Decision::decline(
         "grad_weight of 32-bit numbers, which wgmma cannot turn, is left to igemm and direct");
-  if (!vectors(problem.x_layout, problem.group_in()) ||
-      !vectors(problem.y_layout, problem.group_out()))
-    return Decision::decline("grad_weight of what is not vectors of channels is left to igemm");
+  if (!whole(problem.x_layout, problem.group_in(), 2) ||
+      !whole(problem.y_layout, problem.group_out(), 8))
+    return Decision::decline(
+        "grad_weight of what is not vectors of channels, of x pairs, is left to igemm");
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
   std::string reason = "no tile fits";
   const std::vector<WeightCandidate> found =

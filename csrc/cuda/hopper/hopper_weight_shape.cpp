@@ -154,6 +154,7 @@ std::string weight_shape(const Problem& problem, const WeightChoice& choice, Wei
   set_tiles(problem, problem.h.in, problem.w.in, choice, params);
   params.stages = choice.stages;
   params.split = choice.split;
+  params.x_piece = params.rows % 8 == 0 ? 0 : params.rows % 4 == 0 ? 8 : 4;
   if (tile_pixels(params) > kTilePixels) return "the tile has too many pixels";
   if (choice.shared && (tile_pixels(params) != kTilePixels || choice.tile_w % kStepPixels != 0))
     return "a shared plane wants rows of 16 pixels";
@@ -209,7 +210,9 @@ WeightMaps weight_maps(const WeightParams& p, const void* x, const void* y) {
                    {kCellChannels, count_w, count_h, p.tile_n},
                    {1, step_w, step_h, 1}});
   };
-  return {map(x, int64_t{p.groups} * p.rows, p.x_h, p.x_w, p.tile_h, p.tile_w, 1, 1),
+  return {p.x_piece > 0
+              ? CUtensorMap{}
+              : map(x, int64_t{p.groups} * p.rows, p.x_h, p.x_w, p.tile_h, p.tile_w, 1, 1),
           map(y, int64_t{p.groups} * p.columns, p.y_h, p.y_w, p.patch_h, p.patch_w, p.stride_h,
               p.stride_w)};
 }
