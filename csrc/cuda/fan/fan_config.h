@@ -1,0 +1,105 @@
+// fan: what one block computes, and the numbers it is told.
+//
+// An implicit GEMM whose rows are positions (core/phases.h) and whose 128 columns are channels of all phases that lie
+// side by side in a row of the result, and of several rows where there is room: the sums of four phases of 32 channels, of
+// two of 64, or of one of 128. In NCHW neither operand lies along K. So warps that multiply fetch pixels to registers, as
+// the copy engine brings rows of x; a pixel goes out to every phase that reads it:
+//
+//   sums[position][(phase, co)] += x[position + offset][ci] * w[ci][co][tap(phase, offset)]     for each offset
+//
+// An offset is a step: one fetch, and an instruction for each of the phases that have a tap there.
+//
+//   x          a ring of patches  [image][row][channel of the chunk][pixel]; from channel to channel are 8 or 24 words but
+//              for multiples of 32, so that lanes that fetch four channels of eight pixels meet no bank twice
+//   weights    a ring, as they lie  [eight channels out][channel in][channel out, tap]
+//   turned     a ring, or all of them  [slice][step and phase][eight channels out][half][channel out][16 B of channels in]
+//
+// Of the last warpgroup, one thread asks the copy engine for both, and three warps turn weights.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "core/types.h"
+#include "cuda/gather_axes.h"
+
+namespace convt2d::cuda::fan {
+
+constexpr int kGroups = 4, kConsumers = 128 * kGroups, kThreads = kConsumers + 128;
+constexpr int kConsumerRegisters = 104, kProducerRegisters = 64;
+constexpr int kTurners = 3;  // warps
+
+constexpr int kRows = 64, kPositions = kRows * kGroups;  // of a group, of a tile
+constexpr int kColumns = 128;
+constexpr int kSlice = 8;                                 // channels of an instruction
+constexpr int kEight = 8;                                 // channels of a box of weights
+constexpr int kMostTaps = 256 / kEight, kMostSteps = 48;  // of a kernel; of all groups of phases
+constexpr int kMostGroups = 4;                            // of phases
+constexpr int kMostStages = 64;
+constexpr int kMostSlices = 4;  // of a chunk
+
+// Phases of a block: rows x columns of them.
+struct Phases {
+  int h, w;
+};
+constexpr Phases kTiles[] = {{1, 1}, {1, 2}, {1, 4}, {2, 1}, {2, 2}, {4, 1}};
+constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
+
+// Phases, and columns of one.
+CONVT2D_HOST_DEVICE constexpr int count(Phases phases) { return phases.h * phases.w; }
+CONVT2D_HOST_DEVICE constexpr int channels(Phases phases) { return kColumns / count(phases); }
+// Of the turned weights of a tap, a slice.
+CONVT2D_HOST_DEVICE constexpr int tap_bytes(int channels) { return channels * kSlice * 4; }
+
+// A source offset: where its pixels are, in bytes from a position's; the first of its taps in the order of the turned
+// ones; and, a bit each, of which phases they are.
+struct Step {
+  int32_t pixel;
+  int16_t first, phases;
+};
+
+// Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.
+struct GatherParams {
+  const void* source;
+  const void* weight;
+  const void* bias;  // or null
+  void* destination;
+  int32_t source_stride[4], destination_stride[4];                         // n, c, h, w
+  int32_t weight_group, weight_reduce, weight_column, weight_h, weight_w;  // strides
+  int32_t batch, groups, reduce, columns;                                  // channels a group
+  AxisTable h, w;
+  int32_t tile_n, tile_h, tile_w;     // positions of a tile
+  int32_t tiles_n, tiles_h, tiles_w;  // tiles of the position grid
+  int32_t tile_channels, column_tiles;
+  int32_t walkers
+      [kMostGroups];  // blocks for each combination of group, column tile and phases, by the last
+  int32_t taps, taps_h;    // of a kernel; rows of them
+  int32_t slices, chunks;  // of a chunk; chunks of K
+  int32_t first_step[kMostGroups + 1];
+  int32_t group_taps[kMostGroups];       // that phases of a group have
+  int8_t place[kMostGroups][kMostTaps];  // of a tap among the turned ones; -1: of other phases
+  Step step[kMostSteps];
+  int32_t load_h, copied_w;                       // rows of a patch, pixels of one
+  int32_t channel_pitch, row_pitch, image_pitch;  // bytes
+  int32_t x_stages, x_bytes;
+  int32_t raw_stages, raw_bytes, box_bytes;          // box_bytes: of eight channels
+  int32_t turned_stages, turned_bytes, slice_bytes;  // resident: a stage for every chunk
+  int32_t resident;
+  int32_t raw_at, turned_at, x_at, shared_bytes;
+};
+
+// What the copy engine is told.
+struct TensorMaps {
+  CUtensorMap source, weight;
+};
+static_assert(sizeof(GatherParams) + sizeof(TensorMaps) <= 4096 - 64);
+
+// In front: barriers, of stages of x, of weights, of turned ones; places of the taps; biases of the columns; the scope of the block.
+constexpr int kXBarriers = 0, kRawBarriers = kXBarriers + 16 * 16,
+              kTurnedBarriers = kRawBarriers + 16 * 16,
+              kPlaces = kTurnedBarriers + kMostStages * 16, kBiases = kPlaces + kMostTaps * 4,
+              kScope = kBiases + kColumns * 4, kHeader = kScope + 16;
+constexpr int kMostRing = 16;  // stages of x, or of weights as they lie
+
+}  // namespace convt2d::cuda::fan

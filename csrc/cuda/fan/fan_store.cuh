@@ -1,0 +1,110 @@
+// From sums to the result: biases, phases of a row side by side, the NaN rule.
+#pragma once
+
+#include "cuda/device/async_copy.cuh"
+#include "cuda/fan/fan_scope.cuh"
+
+namespace convt2d::cuda::fan {
+
+template <int TILE>
+using Sums = float[count(kTiles[TILE])][channels(kTiles[TILE]) / 2];
+
+// Of a tile, packed: image, row, column; -1: none.
+__device__ __forceinline__ TileOrigin position_of(TileOrigin origin, int packed) {
+  return {origin.n + (packed >> 20), origin.h + (packed >> 10 & 1023), origin.w + (packed & 1023)};
+}
+
+template <int TILE>
+__device__ __noinline__ void repair(const GatherParams& p, const Scope& at, TileOrigin origin,
+                                    const int (&positions)[2]) {
+  constexpr Phases phases = kTiles[TILE];
+  const AxisGroup& gh = p.h.group[at.group_h];
+  for (int row = 0; row < 2; ++row) {
+    if (positions[row] < 0) continue;
+    const TileOrigin here = position_of(origin, positions[row]);
+    for (int channel = threadIdx.x % 4 * 2; channel < p.tile_channels;
+         channel += channel % 2 ? kEight - 1 : 1) {
+      const int column = at.column_tile * p.tile_channels + channel;
+      if (column >= p.columns || here.n >= p.batch) break;
+      for (int sh = 0; sh < gh.phases; ++sh)
+        for (int sw = 0; sw < phases.w; ++sw) {
+          const int y = here.h * p.h.destination_step + gh.first_phase + sh,
+                    x = here.w * phases.w + sw;
+          if (y >= p.h.destination_extent || x >= p.w.destination_extent) continue;
+          float* const element = static_cast<float*>(p.destination) +
+                                 here.n * p.destination_stride[0] +
+                                 (at.group * p.columns + column) * p.destination_stride[1] +
+                                 y * p.destination_stride[2] + x;
+          repair_nan(&p, element, at.group_h, 0, at.group, column, sh, sw, here);
+        }
+    }
+  }
+}
+
+// Neighbours in a row of the result. They are one store where rows are whole runs of them; else all that a lane
+// has goes as it comes.
+template <int COUNT>
+__device__ __forceinline__ void store_neighbours(float* to, const float (&value)[COUNT], int key,
+                                                 int left, bool whole) {
+  if constexpr (COUNT > 1) {
+    if (whole) {
+      uint32_t word[4] = {};
+#pragma unroll
+      for (int i = 0; i < COUNT; ++i) word[i] = __float_as_uint(value[i]);
+      return store_words_if<COUNT>(key, to, word[0], word[1], word[2], word[3]);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i)
+    store_words_if<1>(i < left ? key : -1, to + i, __float_as_uint(value[i]), 0, 0, 0);
+}
+
+// Straight on from channel to channel: sums leave few registers for addresses.
+template <int TILE>
+__device__ __forceinline__ void store(const GatherParams& p, uint32_t shared, int tile,
+                                      const int (&positions)[2], const Sums<TILE>& sum) {
+  constexpr Phases phases = kTiles[TILE];
+  const Scope at = known_scope(shared);
+  const TileOrigin origin = tile_origin(p, tile);
+  const int lane_channel = threadIdx.x % 4 * 2, step = p.destination_stride[1];
+  const bool whole = p.destination_stride[2] % phases.w == 0;
+  float nan = 0;
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+    const TileOrigin here = position_of(origin, positions[row]);
+    const int y = here.h * p.h.destination_step + p.h.group[at.group_h].first_phase,
+              x = here.w * phases.w;
+    const int left_w = positions[row] < 0 || here.n >= p.batch ? 0 : p.w.destination_extent - x;
+    const int left_h =
+        left_w <= 0 ? 0 : min(int(p.h.group[at.group_h].phases), p.h.destination_extent - y);
+    float* to = static_cast<float*>(p.destination) + here.n * p.destination_stride[0] +
+                (at.group * p.columns + at.column_tile * p.tile_channels + lane_channel) * step +
+                y * p.destination_stride[2] + x;
+    int left = p.columns - at.column_tile * p.tile_channels - lane_channel;
+    uint32_t bias = shared + kBiases + lane_channel * 4;
+#pragma unroll
+    for (int eight = 0; eight < channels(phases) / kEight; ++eight)
+#pragma unroll
+      for (int odd = 0; odd < 2; ++odd) {
+        const float more = load_shared<float>(bias);
+#pragma unroll
+        for (int sh = 0; sh < phases.h; ++sh) {
+          float value[phases.w];
+#pragma unroll
+          for (int sw = 0; sw < phases.w; ++sw) {
+            value[sw] = sum[sh * phases.w + sw][eight * 4 + row * 2 + odd] + more;
+            nan = fmaf(value[sw], 0.f, nan);
+          }
+          store_neighbours(to + sh * p.destination_stride[2], value,
+                           left > 0 && sh < left_h ? 0 : -1, left_w, whole);
+        }
+        const int next = odd ? kEight - 1 : 1;
+        to += int64_t{next} * step;
+        bias += next * 4;
+        left -= next;
+      }
+  }
+  if (__any_sync(0xffffffff, nan != nan)) repair<TILE>(p, at, origin, positions);
+}
+
+}  // namespace convt2d::cuda::fan
