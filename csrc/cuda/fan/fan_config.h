@@ -52,12 +52,12 @@ CONVT2D_HOST_DEVICE constexpr int channels(Phases phases) { return kColumns / co
 // Of the turned weights of a tap, a slice.
 CONVT2D_HOST_DEVICE constexpr int tap_bytes(int channels) { return channels * kSlice * 4; }
 
-// A source offset: where its pixels are, in bytes from a position's; the first of its taps in the order of the turned
-// ones; and, a bit each, of which phases they are.
+// A source offset: where its pixels are, in bytes from a position's; where its first weights are, in units of 16 bytes
+// from those of the slice, and above that, a bit each, of which phases they are, so many taps one after the other.
 struct Step {
-  int32_t pixel;
-  int16_t first, phases;
+  uint32_t pixel, weights;
 };
+constexpr int kPhasesShift = 16;
 
 // Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.
 struct GatherParams {
@@ -80,8 +80,8 @@ struct GatherParams {
   int32_t group_taps[kMostGroups];       // that phases of a group have
   int8_t place[kMostGroups][kMostTaps];  // of a tap among the turned ones; -1: of other phases
   Step step[kMostSteps];
-  int32_t load_h, copied_w;                       // rows of a patch, pixels of one
-  int32_t channel_pitch, row_pitch, image_pitch;  // bytes
+  int32_t load_h, copied_w;                            // rows of a patch, pixels of one
+  int32_t channel_pitch, row_pitch, image_pitch, far;  // bytes; four channels are `far`
   int32_t x_stages, x_bytes;
   int32_t raw_stages, raw_bytes, box_bytes;          // box_bytes: of eight channels
   int32_t turned_stages, turned_bytes, slice_bytes;  // resident: a stage for every chunk

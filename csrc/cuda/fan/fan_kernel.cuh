@@ -9,13 +9,11 @@
 
 namespace convt2d::cuda::fan {
 
-// What a lane holds of a step: pixels; and the weights they go with, which address (16 bytes) and of which phases.
+// What a lane holds of a step: pixels; and the weights they go with, as Step has them.
 struct Fetched {
   uint32_t word[4];
   uint32_t weights;
 };
-constexpr int kPhasesShift = 16;
-
 // Which stage of a ring is the next, and the parity of its turn.
 struct Ring {
   int index = 0;
@@ -25,19 +23,62 @@ struct Ring {
   }
 };
 
+// A batch of products with the phases of PHASES, a bit each; one that is multiplied with all of them, or with none of
+// the others, has no branch: each instruction behind one would be a batch of its own.
+template <int TILE, int PHASES>
+__device__ __forceinline__ void multiply_batch(Sums<TILE>& sum, const Fetched& x) {
+  constexpr int kChannels = channels(kTiles[TILE]);
+  constexpr uint32_t kHalf = kEight * 16;
+  const uint64_t w = operand_layout(kHalf, 2 * kHalf) | (x.weights & 0x3fff);
+  int before = 0;
+  wgmma_fence();
+#pragma unroll
+  for (int phase = 0; phase < count(kTiles[TILE]); ++phase)
+    if (PHASES >> phase & 1)
+      WgmmaFetched<float, kChannels>::add(sum[phase], x.word,
+                                          advance(w, before++ * tap_bytes(kChannels) >> 4));
+  wgmma_commit();
+}
 template <int TILE>
 __device__ __forceinline__ void multiply(Sums<TILE>& sum, const Fetched& x) {
-  constexpr Phases phases = kTiles[TILE];
-  constexpr uint32_t kHalf = kEight * 16;
-  uint64_t w = operand_layout(kHalf, 2 * kHalf) | (x.weights & 0x3fff);
-#pragma unroll
-  for (int phase = 0; phase < count(phases); ++phase) {
-    if (count(phases) > 1 && !(x.weights >> (kPhasesShift + phase) & 1)) continue;
-    wgmma_fence();
-    WgmmaFetched<float, channels(phases)>::add(sum[phase], x.word, w);
-    w = advance(w, tap_bytes(channels(phases)) >> 4);
+  constexpr int kPhases = count(kTiles[TILE]);
+  if constexpr (kPhases == 1) {
+    multiply_batch<TILE, 1>(sum, x);
+  } else {
+    switch (x.weights >> kPhasesShift) {
+      case 1:
+        multiply_batch<TILE, 1>(sum, x);
+        break;
+      case 2:
+        multiply_batch<TILE, 2>(sum, x);
+        break;
+      case 3:
+        multiply_batch<TILE, 3>(sum, x);
+        break;
+      default:
+        if constexpr (kPhases == 4) {
+          switch (x.weights >> kPhasesShift) {
+            case 4:
+              multiply_batch<TILE, 4>(sum, x);
+              break;
+            case 5:
+              multiply_batch<TILE, 5>(sum, x);
+              break;
+            case 8:
+              multiply_batch<TILE, 8>(sum, x);
+              break;
+            case 10:
+              multiply_batch<TILE, 10>(sum, x);
+              break;
+            case 12:
+              multiply_batch<TILE, 12>(sum, x);
+              break;
+            default:
+              multiply_batch<TILE, 15>(sum, x);
+          }
+        }
+    }
   }
-  wgmma_commit();
 }
 
 // Goes through the steps of a tile, ahead of the multiplications.
@@ -46,7 +87,7 @@ struct Fetcher {
   const uint32_t shared;
   const int first, end;  // steps of the block
   uint32_t lane[2];      // in a patch, of the lane's two positions
-  uint32_t x, weights;   // of the slice: addresses
+  uint32_t x, weights;   // of the slice: addresses, of weights in units of 16 bytes
   int step, slice;
   Ring x_ring, turned_ring;
   // Of a chunk that was left, but is maybe being read, its stages: one more than that of x, and the turned one.
@@ -57,7 +98,7 @@ struct Fetcher {
     barrier_wait(shared + kXBarriers + x_ring.index * 16, x_ring.parity);
     barrier_wait(shared + kTurnedBarriers + turned_ring.index * 16, turned_ring.parity);
     x = shared + p.x_at + x_ring.index * p.x_bytes + lead;
-    weights = shared + p.turned_at + turned_ring.index * p.turned_bytes;
+    weights = (shared + p.turned_at + turned_ring.index * p.turned_bytes) >> 4;
     step = first;
     slice = 0;
   }
@@ -75,24 +116,21 @@ struct Fetcher {
     }
     left_x = 0;
   }
-  template <int TILE>
   __device__ __forceinline__ void fetch(Fetched& to, uint32_t lead) {
     if (step == end) {
       step = first;
       x += kSlice * p.channel_pitch;
-      weights += p.slice_bytes;
+      weights += p.slice_bytes >> 4;
       if (++slice == p.slices) {
         leave();
         enter(lead);
       }
     }
     const Step now = p.step[step++];
-    to.weights =
-        (weights + now.first * tap_bytes(channels(kTiles[TILE]))) >> 4 | now.phases << kPhasesShift;
-    const uint32_t from = x + now.pixel;
+    to.weights = weights + now.weights;
+    const uint32_t from = x + now.pixel, far = from + p.far;
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      to.word[i] = load_shared_4(from + lane[i % 2] + i / 2 * 4 * p.channel_pitch);
+    for (int i = 0; i < 4; ++i) to.word[i] = load_shared_4(lane[i % 2] + (i < 2 ? from : far));
   }
 };
 
@@ -120,18 +158,18 @@ __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at, 
       Fetched even, odd;
       const uint32_t lead = (first_column(p, tile_origin(p, tile)) & 3) * 4;
       fetcher.enter(lead);
-      fetcher.template fetch<TILE>(even, lead);
+      fetcher.fetch(even, lead);
 #pragma unroll 1
       for (int left = steps; left > 0; left -= 2) {
         multiply<TILE>(sum, even);
         wgmma_wait<1>();
         fetcher.give_back();
         if (left == 1) break;
-        fetcher.template fetch<TILE>(odd, lead);
+        fetcher.fetch(odd, lead);
         multiply<TILE>(sum, odd);
         wgmma_wait<1>();
         fetcher.give_back();
-        if (left > 2) fetcher.template fetch<TILE>(even, lead);
+        if (left > 2) fetcher.fetch(even, lead);
       }
       wgmma_wait<0>();
 #pragma unroll

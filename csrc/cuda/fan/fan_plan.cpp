@@ -40,6 +40,9 @@ struct Choice {
   int walkers[kMostGroups];
 };
 
+// Phases that the kernel multiplies with at once; others are several steps.
+constexpr int kBatches[] = {15, 3, 12, 5, 10, 1, 2, 4, 8};
+
 // Steps of a group of phases, and where their weights are. Returns whether there is room for all.
 bool set_steps(Phases phases, GatherParams& p) {
   const AxisGroup& gw = p.w.group[0];
@@ -52,20 +55,27 @@ bool set_steps(Phases phases, GatherParams& p) {
     for (int i = 0; i < gh.count; ++i)
       for (int j = 0; j < gw.count; ++j) {
         const AxisStep &h = p.h.step[gh.first + i], &w = p.w.step[gw.first + j];
-        if (steps == kMostSteps) return false;
-        Step& step = p.step[steps];
-        step = {(h.offset - gh.offset_low) * p.row_pitch + (w.offset - gw.offset_low) * 4,
-                static_cast<int16_t>(used), 0};
+        int there = 0, places[4] = {};
         for (int sh = 0; sh < gh.phases; ++sh)
           for (int sw = 0; sw < gw.phases; ++sw) {
             if (h.rank[sh] < 0 || w.rank[sw] < 0) continue;
             const int tap_h = gh.first_tap[sh] + h.rank[sh] * p.h.tap_step,
                       tap_w = gw.first_tap[sw] + w.rank[sw] * p.w.tap_step;
-            p.place[g][tap_h * (p.taps / p.taps_h) + tap_w] = static_cast<int8_t>(used++);
-            step.phases |= 1 << (sh * phases.w + sw);
+            const int phase = sh * phases.w + sw;
+            places[phase] = tap_h * (p.taps / p.taps_h) + tap_w;
+            there |= 1 << phase;
           }
-        steps +=
-            step.phases != 0;  // phases may have no tap of the one axis at an offset of the other
+        for (const int batch : kBatches) {
+          if ((there & batch) != batch) continue;
+          if (steps == kMostSteps) return false;
+          there &= ~batch;
+          p.step[steps++] = {static_cast<uint32_t>((h.offset - gh.offset_low) * p.row_pitch +
+                                                   (w.offset - gw.offset_low) * 4),
+                             static_cast<uint32_t>(used * tap_bytes(p.tile_channels) >> 4 |
+                                                   batch << kPhasesShift)};
+          for (int phase = 0; phase < 4; ++phase)
+            if (batch >> phase & 1) p.place[g][places[phase]] = static_cast<int8_t>(used++);
+        }
       }
     p.group_taps[g] = used;
   }
@@ -99,6 +109,7 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.channel_pitch = p.copied_w * 4;
   p.row_pitch = p.channel_pitch * kSlice * p.slices;
   p.image_pitch = p.row_pitch * p.load_h;
+  p.far = p.channel_pitch * 4;
   if (!set_steps(phases, p)) return "more than " + std::to_string(kMostSteps) + " source offsets";
   p.x_stages = choice.x_stages;
   p.x_bytes = p.image_pitch * p.tile_n;

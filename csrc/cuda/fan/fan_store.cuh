@@ -41,22 +41,36 @@ __device__ __noinline__ void repair(const GatherParams& p, const Scope& at, Tile
   }
 }
 
-// Neighbours in a row of the result. They are one store where rows are whole runs of them; else all that a lane
-// has goes as it comes.
+// What is beside a position in its row: so many outputs from its first one on, and whether the positions before and after
+// it are with the lanes four below and above.
+struct Beside {
+  int left;
+  bool before, after;
+};
+
+// Neighbours in a row of the result, whose first is at `to`, if `key` is not negative. They are one store where rows are
+// whole runs of them. Of two in rows of an odd length every other row starts between two aligned ones: there a lane
+// stores its second with the first of the next position.
 template <int COUNT>
 __device__ __forceinline__ void store_neighbours(float* to, const float (&value)[COUNT], int key,
-                                                 int left, bool whole) {
-  if constexpr (COUNT > 1) {
-    if (whole) {
-      uint32_t word[4] = {};
+                                                 const Beside& beside, bool whole) {
+  const auto word = [&](int i) { return __float_as_uint(value[i]); };
+  const auto if_so = [&](bool so) { return so ? key : -1; };
+  if constexpr (COUNT == 2) {
+    if (whole) return store_words_if<2>(key, to, word(0), word(1), 0, 0);
+    const uint32_t next = __shfl_sync(0xffffffff, word(0), (threadIdx.x + 4) % 32);
+    const bool odd = reinterpret_cast<uintptr_t>(to) & 4, two = beside.left > 1;
+    store_words_if<2>(if_so(odd ? beside.after : two), to + odd, odd ? word(1) : word(0),
+                      odd ? next : word(1), 0, 0);
+    store_words_if<1>(if_so(odd ? !beside.before : !two), to, word(0), 0, 0, 0);
+    store_words_if<1>(if_so(odd && two && !beside.after), to + 1, word(1), 0, 0, 0);
+  } else if (COUNT == 4 && whole) {
+    store_words_if<4>(key, to, word(0), word(1 % COUNT), word(2 % COUNT), word(3 % COUNT));
+  } else {
 #pragma unroll
-      for (int i = 0; i < COUNT; ++i) word[i] = __float_as_uint(value[i]);
-      return store_words_if<COUNT>(key, to, word[0], word[1], word[2], word[3]);
-    }
+    for (int i = 0; i < COUNT; ++i)
+      store_words_if<1>(if_so(i < beside.left), to + i, word(i), 0, 0, 0);
   }
-#pragma unroll
-  for (int i = 0; i < COUNT; ++i)
-    store_words_if<1>(i < left ? key : -1, to + i, __float_as_uint(value[i]), 0, 0, 0);
 }
 
 // Straight on from channel to channel: sums leave few registers for addresses.
@@ -75,6 +89,9 @@ __device__ __forceinline__ void store(const GatherParams& p, uint32_t shared, in
     const int y = here.h * p.h.destination_step + p.h.group[at.group_h].first_phase,
               x = here.w * phases.w;
     const int left_w = positions[row] < 0 || here.n >= p.batch ? 0 : p.w.destination_extent - x;
+    const int column = positions[row] & 1023, lane_row = threadIdx.x % 32 / 4;
+    const Beside beside = {left_w, lane_row > 0 && column > 0,
+                           lane_row < 7 && column + 1 < p.tile_w && left_w > phases.w};
     const int left_h =
         left_w <= 0 ? 0 : min(int(p.h.group[at.group_h].phases), p.h.destination_extent - y);
     float* to = static_cast<float*>(p.destination) + here.n * p.destination_stride[0] +
@@ -96,7 +113,7 @@ __device__ __forceinline__ void store(const GatherParams& p, uint32_t shared, in
             nan = fmaf(value[sw], 0.f, nan);
           }
           store_neighbours(to + sh * p.destination_stride[2], value,
-                           left > 0 && sh < left_h ? 0 : -1, left_w, whole);
+                           left > 0 && sh < left_h ? 0 : -1, beside, whole);
         }
         const int next = odd ? kEight - 1 : 1;
         to += int64_t{next} * step;
@@ -104,7 +121,11 @@ __device__ __forceinline__ void store(const GatherParams& p, uint32_t shared, in
         left -= next;
       }
   }
-  if (__any_sync(0xffffffff, nan != nan)) repair<TILE>(p, at, origin, positions);
+  // A lane repairs what it summed, which another may have stored.
+  if (__any_sync(0xffffffff, nan != nan)) {
+    __syncwarp();
+    repair<TILE>(p, at, origin, positions);
+  }
 }
 
 }  // namespace convt2d::cuda::fan
