@@ -30,25 +30,29 @@ constexpr int kGroups = 4, kConsumers = 128 * kGroups, kThreads = kConsumers + 1
 constexpr int kConsumerRegisters = 104, kProducerRegisters = 64;
 constexpr int kTurners = 3;  // warps
 
-constexpr int kRows = 64, kPositions = kRows * kGroups;  // of a group, of a tile
-constexpr int kColumns = 128;
-constexpr int kSlice = 8;                                 // channels of an instruction
-constexpr int kEight = 8;                                 // channels of a box of weights
+constexpr int kRows = 64;   // of an instruction
+constexpr int kSums = 128;  // of a row of a group, for all its operands
+constexpr int kSlice = 8;   // channels of an instruction
+constexpr int kEight = 8;   // channels of a box of weights
 constexpr int kMostTaps = 256 / kEight, kMostSteps = 48;  // of a kernel; of all groups of phases
 constexpr int kMostGroups = 4;                            // of phases
 constexpr int kMostStages = 64;
 constexpr int kMostSlices = 4;  // of a chunk
 
-// Phases of a block: rows x columns of them.
-struct Phases {
-  int h, w;
+// What a block computes: rows x columns of phases of the result; for so many times 64 positions of each group.
+struct Tile {
+  int h, w, operands;
 };
-constexpr Phases kTiles[] = {{1, 1}, {1, 2}, {1, 4}, {2, 1}, {2, 2}, {4, 1}};
+constexpr Tile kTiles[] = {{1, 1, 4}, {1, 1, 2}, {1, 1, 1}, {1, 2, 1},
+                           {1, 4, 1}, {2, 1, 1}, {2, 2, 1}, {4, 1, 1}};
+constexpr int kMostOperands = 4;
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 
-// Phases, and columns of one.
-CONVT2D_HOST_DEVICE constexpr int count(Phases phases) { return phases.h * phases.w; }
-CONVT2D_HOST_DEVICE constexpr int channels(Phases phases) { return kColumns / count(phases); }
+CONVT2D_HOST_DEVICE constexpr int phases(Tile tile) { return tile.h * tile.w; }
+CONVT2D_HOST_DEVICE constexpr int channels(Tile tile) {
+  return kSums / (phases(tile) * tile.operands);
+}
+CONVT2D_HOST_DEVICE constexpr int positions(Tile tile) { return kRows * kGroups * tile.operands; }
 // Of the turned weights of a tap, a slice.
 CONVT2D_HOST_DEVICE constexpr int tap_bytes(int channels) { return channels * kSlice * 4; }
 
@@ -95,11 +99,12 @@ struct TensorMaps {
 };
 static_assert(sizeof(GatherParams) + sizeof(TensorMaps) <= 4096 - 64);
 
-// In front: barriers, of stages of x, of weights, of turned ones; places of the taps; biases of the columns; the scope of the block.
+// In front: barriers, of stages of x, of weights, of turned ones; places of the taps; biases of the columns; the scope of the block; the positions of a tile.
 constexpr int kXBarriers = 0, kRawBarriers = kXBarriers + 16 * 16,
               kTurnedBarriers = kRawBarriers + 16 * 16,
               kPlaces = kTurnedBarriers + kMostStages * 16, kBiases = kPlaces + kMostTaps * 4,
-              kScope = kBiases + kColumns * 4, kHeader = kScope + 16;
+              kScope = kBiases + kSums * 4, kPositions = kScope + 16,
+              kHeader = kPositions + kRows * kGroups * kMostOperands * 4;
 constexpr int kMostRing = 16;  // stages of x, or of weights as they lie
 
 }  // namespace convt2d::cuda::fan

@@ -4,6 +4,8 @@
 // left it. Warpgroups that multiply take no turns: while one stores others multiply.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/fan/fan_stage.cuh"
 #include "cuda/fan/fan_store.cuh"
 
@@ -25,7 +27,7 @@ struct Ring {
 
 // A batch of products with the phases of PHASES, a bit each; one that is multiplied with all of them, or with none of
 // the others, has no branch: each instruction behind one would be a batch of its own.
-template <int TILE, int PHASES>
+template <int TILE, int OPERAND, int PHASES>
 __device__ __forceinline__ void multiply_batch(Sums<TILE>& sum, const Fetched& x) {
   constexpr int kChannels = channels(kTiles[TILE]);
   constexpr uint32_t kHalf = kEight * 16;
@@ -33,48 +35,48 @@ __device__ __forceinline__ void multiply_batch(Sums<TILE>& sum, const Fetched& x
   int before = 0;
   wgmma_fence();
 #pragma unroll
-  for (int phase = 0; phase < count(kTiles[TILE]); ++phase)
+  for (int phase = 0; phase < phases(kTiles[TILE]); ++phase)
     if (PHASES >> phase & 1)
-      WgmmaFetched<float, kChannels>::add(sum[phase], x.word,
+      WgmmaFetched<float, kChannels>::add(sum[OPERAND * phases(kTiles[TILE]) + phase], x.word,
                                           advance(w, before++ * tap_bytes(kChannels) >> 4));
   wgmma_commit();
 }
-template <int TILE>
+template <int TILE, int OPERAND>
 __device__ __forceinline__ void multiply(Sums<TILE>& sum, const Fetched& x) {
-  constexpr int kPhases = count(kTiles[TILE]);
+  constexpr int kPhases = phases(kTiles[TILE]);
   if constexpr (kPhases == 1) {
-    multiply_batch<TILE, 1>(sum, x);
+    multiply_batch<TILE, OPERAND, 1>(sum, x);
   } else {
     switch (x.weights >> kPhasesShift) {
       case 1:
-        multiply_batch<TILE, 1>(sum, x);
+        multiply_batch<TILE, OPERAND, 1>(sum, x);
         break;
       case 2:
-        multiply_batch<TILE, 2>(sum, x);
+        multiply_batch<TILE, OPERAND, 2>(sum, x);
         break;
       case 3:
-        multiply_batch<TILE, 3>(sum, x);
+        multiply_batch<TILE, OPERAND, 3>(sum, x);
         break;
       default:
         if constexpr (kPhases == 4) {
           switch (x.weights >> kPhasesShift) {
             case 4:
-              multiply_batch<TILE, 4>(sum, x);
+              multiply_batch<TILE, OPERAND, 4>(sum, x);
               break;
             case 5:
-              multiply_batch<TILE, 5>(sum, x);
+              multiply_batch<TILE, OPERAND, 5>(sum, x);
               break;
             case 8:
-              multiply_batch<TILE, 8>(sum, x);
+              multiply_batch<TILE, OPERAND, 8>(sum, x);
               break;
             case 10:
-              multiply_batch<TILE, 10>(sum, x);
+              multiply_batch<TILE, OPERAND, 10>(sum, x);
               break;
             case 12:
-              multiply_batch<TILE, 12>(sum, x);
+              multiply_batch<TILE, OPERAND, 12>(sum, x);
               break;
             default:
-              multiply_batch<TILE, 15>(sum, x);
+              multiply_batch<TILE, OPERAND, 15>(sum, x);
           }
         }
     }
@@ -82,12 +84,14 @@ __device__ __forceinline__ void multiply(Sums<TILE>& sum, const Fetched& x) {
 }
 
 // Goes through the steps of a tile, ahead of the multiplications.
+template <int TILE>
 struct Fetcher {
   const GatherParams& p;
   const uint32_t shared;
-  const int first, end;  // steps of the block
-  uint32_t lane[2];      // in a patch, of the lane's two positions
-  uint32_t x, weights;   // of the slice: addresses, of weights in units of 16 bytes
+  const int first, end;                      // steps of the block
+  uint32_t lane[kTiles[TILE].operands * 2];  // in a patch, of the lane's positions
+  uint32_t x, weights;  // of the slice: addresses, of weights in units of 16 bytes
+  Step now;
   int step, slice;
   Ring x_ring, turned_ring;
   // Of a chunk that was left, but is maybe being read, its stages: one more than that of x, and the turned one.
@@ -116,68 +120,76 @@ struct Fetcher {
     }
     left_x = 0;
   }
+  // The operands of a step come one after the other.
+  template <int OPERAND>
   __device__ __forceinline__ void fetch(Fetched& to, uint32_t lead) {
-    if (step == end) {
-      step = first;
-      x += kSlice * p.channel_pitch;
-      weights += p.slice_bytes >> 4;
-      if (++slice == p.slices) {
-        leave();
-        enter(lead);
+    if constexpr (OPERAND == 0) {
+      if (step == end) {
+        step = first;
+        x += kSlice * p.channel_pitch;
+        weights += p.slice_bytes >> 4;
+        if (++slice == p.slices) {
+          leave();
+          enter(lead);
+        }
       }
+      now = p.step[step++];
     }
-    const Step now = p.step[step++];
     to.weights = weights + now.weights;
     const uint32_t from = x + now.pixel, far = from + p.far;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) to.word[i] = load_shared_4(lane[i % 2] + (i < 2 ? from : far));
+    for (int i = 0; i < 4; ++i)
+      to.word[i] = load_shared_4(lane[OPERAND * 2 + i % 2] + (i < 2 ? from : far));
   }
 };
 
 template <int TILE>
 __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at, uint32_t shared) {
-  // From one lane, so that the compiler sees that a warp goes one way.
-  const int warp = __shfl_sync(0xffffffff, int(threadIdx.x) / 32, 0), t = threadIdx.x % 32;
-  int positions[2];
-  Fetcher fetcher{p, shared, p.first_step[at.group_h], p.first_step[at.group_h + 1]};
+  constexpr int kOperands = kTiles[TILE].operands;
+  Fetcher<TILE> fetcher{p, shared, p.first_step[at.group_h], p.first_step[at.group_h + 1]};
   fetcher.left_x = 0;
 #pragma unroll
-  for (int row = 0; row < 2; ++row) {
-    const int i = warp * 16 + row * 8 + t / 4, line = i / p.tile_w, n = line / p.tile_h;
-    const int h = line - n * p.tile_h, w = i - line * p.tile_w;
-    positions[row] = n < p.tile_n ? n << 20 | h << 10 | w : -1;
-    fetcher.lane[row] =
-        (n < p.tile_n ? n * p.image_pitch + h * p.row_pitch + w * 4 : 0) + t % 4 * p.channel_pitch;
+  for (int row = 0; row < kOperands * 2; ++row) {
+    const int packed = max(packed_position<TILE>(shared, row), 0);
+    fetcher.lane[row] = (packed >> 20) * p.image_pitch + (packed >> 10 & 1023) * p.row_pitch +
+                        (packed & 1023) * 4 + threadIdx.x % 4 * p.channel_pitch;
   }
-  const int steps = (fetcher.end - fetcher.first) * p.slices * p.chunks;
+  const int fetches = (fetcher.end - fetcher.first) * p.slices * p.chunks * kOperands;
   const int tiles = p.tiles_n * p.tiles_h * p.tiles_w;
   for (int tile = at.walker; tile < tiles; tile += p.walkers[at.group_h]) {
     Sums<TILE> sum;
     clear(sum);
-    if (steps > 0) {
-      Fetched even, odd;
+    if (fetches > 0) {
+      // Two that take turns: of one the words come while those of the other are multiplied.
+      Fetched turn[2];
       const uint32_t lead = (first_column(p, tile_origin(p, tile)) & 3) * 4;
       fetcher.enter(lead);
-      fetcher.fetch(even, lead);
+      fetcher.template fetch<0>(turn[0], lead);
+      const auto multiply_and_fetch = [&](auto index, bool more) {
+        constexpr int kNow = decltype(index)::value, kNext = kNow + 1;
+        multiply<TILE, kNow % kOperands>(sum, turn[kNow % 2]);
+        wgmma_wait<1>();
+        fetcher.give_back();
+        if (more) fetcher.template fetch<kNext % kOperands>(turn[kNext % 2], lead);
+      };
+      constexpr int kTurns = kOperands > 2 ? kOperands : 2;
 #pragma unroll 1
-      for (int left = steps; left > 0; left -= 2) {
-        multiply<TILE>(sum, even);
-        wgmma_wait<1>();
-        fetcher.give_back();
-        if (left == 1) break;
-        fetcher.fetch(odd, lead);
-        multiply<TILE>(sum, odd);
-        wgmma_wait<1>();
-        fetcher.give_back();
-        if (left > 2) fetcher.fetch(even, lead);
+      for (int left = fetches; left > 0; left -= kTurns) {
+        multiply_and_fetch(std::integral_constant<int, 0>(), left > 1);
+        if (kOperands == 1 && left == 1) break;
+        multiply_and_fetch(std::integral_constant<int, 1>(), left > 2);
+        if constexpr (kTurns == 4) {
+          multiply_and_fetch(std::integral_constant<int, 2>(), true);
+          multiply_and_fetch(std::integral_constant<int, 3>(), left > 4);
+        }
       }
       wgmma_wait<0>();
 #pragma unroll
-      for (int phase = 0; phase < count(kTiles[TILE]); ++phase) finished(sum[phase]);
+      for (int i = 0; i < kOperands * phases(kTiles[TILE]); ++i) finished(sum[i]);
       fetcher.leave();
       fetcher.give_back();
     }
-    store<TILE>(p, shared, tile, positions, sum);
+    store<TILE>(p, shared, tile, sum);
   }
 }
 
@@ -191,6 +203,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const Scope at = scope_of(p);
   Rings rings = rings_of(p, shared);
   if (threadIdx.x == 0) make_known(at, shared);
+  build_positions(p, positions(kTiles[TILE]), shared);
   const auto init = [](const StageRing& ring, int full, int empty) {
     if (threadIdx.x >= ring.count) return;
     barrier_init(ring.barriers + threadIdx.x * 16, full);
@@ -201,7 +214,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   init(rings.turned, kTurners, kConsumers / 32);
   for (int i = threadIdx.x; i < p.taps; i += kThreads)
     store_shared_4(shared + kPlaces + i * 4, p.place[at.group_h][i]);
-  for (int i = threadIdx.x; i < kColumns; i += kThreads) {
+  for (int i = threadIdx.x; i < kSums; i += kThreads) {
     const int column = at.column_tile * p.tile_channels + i;
     const bool there = p.bias && i < p.tile_channels && column < p.columns;
     const float* const bias = static_cast<const float*>(p.bias) + at.group * p.columns + column;

@@ -23,6 +23,7 @@ constexpr double kProduct =
     12;                         // at the least, of the tensor core, over half of what a product has
 constexpr double kTurned = 18;  // of a warp, for 32 pieces of 16 bytes that are turned
 constexpr double kTurnedAlone = 35;   // the same, cycles: three warps have no others beside them
+constexpr double kUnderWay = 1200;    // from asking for weights to having them
 constexpr double kChunk = 100;        // barriers of a chunk
 constexpr double kStart = 1500;       // of a tile: until the first products are there
 constexpr double kStored = 40;        // bytes a cycle to L2
@@ -44,7 +45,7 @@ struct Choice {
 constexpr int kBatches[] = {15, 3, 12, 5, 10, 1, 2, 4, 8};
 
 // Steps of a group of phases, and where their weights are. Returns whether there is room for all.
-bool set_steps(Phases phases, GatherParams& p) {
+bool set_steps(Tile tile, GatherParams& p) {
   const AxisGroup& gw = p.w.group[0];
   int steps = 0;
   for (int g = 0; g < p.h.groups; ++g) {
@@ -61,7 +62,7 @@ bool set_steps(Phases phases, GatherParams& p) {
             if (h.rank[sh] < 0 || w.rank[sw] < 0) continue;
             const int tap_h = gh.first_tap[sh] + h.rank[sh] * p.h.tap_step,
                       tap_w = gw.first_tap[sw] + w.rank[sw] * p.w.tap_step;
-            const int phase = sh * phases.w + sw;
+            const int phase = sh * tile.w + sw;
             places[phase] = tap_h * (p.taps / p.taps_h) + tap_w;
             there |= 1 << phase;
           }
@@ -85,10 +86,10 @@ bool set_steps(Phases phases, GatherParams& p) {
 
 // Everything that follows from the problem and the choice, pointers aside; or why there is nothing.
 std::string shape(const Problem& problem, const Choice& choice, GatherParams& p) {
-  const Phases phases = kTiles[choice.row];
+  const Tile tile = kTiles[choice.row];
   p = {};
   set_extents(problem, p);
-  if (std::string reason = set_axes(problem, phases.h, phases.w, p); !reason.empty()) return reason;
+  if (std::string reason = set_axes(problem, tile.h, tile.w, p); !reason.empty()) return reason;
   if (p.h.groups > kMostGroups)
     return std::to_string(p.h.groups) + " groups of phases are more than " +
            std::to_string(kMostGroups);
@@ -96,7 +97,7 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   std::copy(std::begin(choice.walkers), std::end(choice.walkers), p.walkers);
   p.taps_h = static_cast<int32_t>(problem.h.kernel);
   p.taps = static_cast<int32_t>(problem.h.kernel * problem.w.kernel);
-  p.tile_channels = channels(phases);
+  p.tile_channels = channels(tile);
   p.column_tiles = static_cast<int32_t>(ceil_div(p.columns, p.tile_channels));
   p.slices = choice.slices;
   p.chunks = static_cast<int32_t>(ceil_div(p.reduce, kSlice * p.slices));
@@ -110,7 +111,7 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.row_pitch = p.channel_pitch * kSlice * p.slices;
   p.image_pitch = p.row_pitch * p.load_h;
   p.far = p.channel_pitch * 4;
-  if (!set_steps(phases, p)) return "more than " + std::to_string(kMostSteps) + " source offsets";
+  if (!set_steps(tile, p)) return "more than " + std::to_string(kMostSteps) + " source offsets";
   p.x_stages = choice.x_stages;
   p.x_bytes = p.image_pitch * p.tile_n;
   p.raw_stages = choice.raw_stages;
@@ -135,28 +136,33 @@ double turned_pieces(const GatherParams& p) { return 2.0 * p.tile_channels * p.t
 double turning(const GatherParams& p) { return turned_pieces(p) / 32 * kTurnedAlone / kTurners; }
 
 // A tile whose phases are those of a group.
-double tile_cycles(const Problem& problem, const GatherParams& p, int group) {
+double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int group) {
   const double steps = p.first_step[group + 1] - p.first_step[group], taps = p.group_taps[group];
-  const double stream = p.resident ? 0 : 1;
+  const double stream = p.resident ? 0 : 1, groups = kGroups * tile.operands;
   const double raw_bytes = stream * p.tile_channels * p.taps * kSlice * 4;
   const double x_bytes = double(p.x_bytes) / p.slices;
   // Of a slice, all warpgroups.
   const double tensor =
-      kGroups * taps * std::max(p.tile_channels / 2.0, p.tile_channels / 4.0 + kProduct);
-  const double banks = (kGroups * (steps * kRows * kSlice * 4 + taps * tap_bytes(p.tile_channels)) +
-                        stream * turned_pieces(p) * 16 + 2 * raw_bytes + x_bytes) /
-                       kBanks;
+      groups * taps * std::max(p.tile_channels / 2.0, p.tile_channels / 4.0 + kProduct);
+  const double ends = p.tile_w % 8 != 0 ? 1 + 8.0 / p.tile_w : 1;
+  const double banks =
+      (groups * (ends * steps * kRows * kSlice * 4 + taps * tap_bytes(p.tile_channels)) +
+       stream * turned_pieces(p) * 16 + 2 * raw_bytes + x_bytes) /
+      kBanks;
   const double issued =
-      (kGroups * 4 * (steps * kStep + taps * kIssued) + stream * turned_pieces(p) / 32 * kTurned) /
+      (groups * 4 * (steps * kStep + taps * kIssued) + stream * turned_pieces(p) / 32 * kTurned) /
       kInstructions;
   // Of a patch, what lies in the source.
   const double wide = std::min<double>(p.copied_w, problem.w.in) / p.copied_w,
                high = std::min<double>(p.load_h, problem.h.in) / p.load_h;
   const double brought = (x_bytes * wide * high + raw_bytes) / kL2Bytes;
   const double slice = std::max({tensor, banks, issued, stream * turning(p), brought}) * kBusy;
-  const bool odd = p.w.slots > 1 && problem.w.out % p.w.slots != 0;
-  const double store = kPositions * kColumns * 4 / kStored * (odd ? kApart : 1);
-  return kStart + p.chunks * (p.slices * slice + kChunk) + (1 - kHidden) * store;
+  // Eight positions are what a store writes side by side, and what meets no bank twice, unless a row ends there.
+  const bool odd = problem.w.out % (p.w.slots > 1 ? p.w.slots : 8) != 0;
+  const double store = positions(tile) * double(phases(tile)) * channels(tile) * 4 / kStored *
+                       ends * (odd ? kApart : 1);
+  const double alone = p.raw_stages > 1 ? 0 : stream * (kUnderWay + p.slices * turning(p));
+  return kStart + p.chunks * (std::max(p.slices * slice, alone) + kChunk) + (1 - kHidden) * store;
 }
 
 // Blocks for each combination, so that the grid fills the device once: groups of phases get them by their cost.
@@ -175,14 +181,15 @@ void set_walkers(const Device& device, const std::vector<double>& cycles, Gather
 }
 
 // With the best numbers of blocks, which it leaves in the parameters.
-double predict(const Problem& problem, const Device& device, GatherParams& p) {
+double predict(const Problem& problem, const Device& device, Tile tile, GatherParams& p) {
   std::vector<double> cycles;
-  for (int g = 0; g < p.h.groups; ++g) cycles.push_back(tile_cycles(problem, p, g));
+  for (int g = 0; g < p.h.groups; ++g) cycles.push_back(tile_cycles(problem, p, tile, g));
   set_walkers(device, cycles, p);
   const double combos = double(combinations(p)) / p.h.groups;
+  const double bring = p.raw_stages > 1 ? 0 : kUnderWay;  // where nothing is brought meanwhile
   double longest = 0, all = 0;
   for (int g = 0; g < p.h.groups; ++g) {
-    const double once = p.resident ? p.chunks * p.slices * turning(p) : 0;
+    const double once = p.resident ? p.chunks * (p.slices * turning(p) + bring) : 0;
     const double block = once + ceil_div(tiles_of(p), p.walkers[g]) * cycles[g];
     longest = std::max(longest, block);
     all += block * p.walkers[g] * combos;
@@ -201,10 +208,10 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
   std::vector<Candidate<Choice>> found;
   const int64_t phases_h = phases_of(problem, problem.h), phases_w = phases_of(problem, problem.w);
   for (int row = 0; row < kTileCount; ++row) {
-    const Phases phases = kTiles[row];
-    if (phases.w != phases_w || phases.h > phases_h) continue;
+    const Tile tile = kTiles[row];
+    if (tile.w != phases_w || tile.h > phases_h) continue;
     // Columns that would be less than half used are left to others.
-    if (problem.group_out() * 2 <= channels(phases)) {
+    if (problem.group_out() * 2 <= channels(tile)) {
       reason = std::to_string(problem.group_out()) + " channels fill less than half of a tile";
       continue;
     }
@@ -220,23 +227,24 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
       add_once(widths, round_up(width, 8));
     }
     for (const int width : {16, 32, 64, 128}) add_once(widths, width);
+    const int most = positions(tile);
     for (const int width : widths) {
-      if (width > kPositions || width > round_up(extent_w, 8)) continue;
-      const int64_t most_h = std::min<int64_t>(kPositions / width, extent_h);
+      if (width > most || width > round_up(extent_w, 8)) continue;
+      const int64_t most_h = std::min<int64_t>(most / width, extent_h);
       const int64_t rows = ceil_div(extent_h, ceil_div(extent_h, most_h));  // evenly
       choice.tile_w = width;
       choice.tile_h = static_cast<int>(rows);
-      choice.tile_n =
-          static_cast<int>(width >= extent_w && rows == extent_h
-                               ? std::min<int64_t>(problem.batch, kPositions / (rows * width))
-                               : 1);
+      choice.tile_n = static_cast<int>(width >= extent_w && rows == extent_h
+                                           ? std::min<int64_t>(problem.batch, most / (rows * width))
+                                           : 1);
       for (const int slices : {1, 2, kMostSlices}) {
         if (!chunks_in_groups(problem, slices)) continue;
         if (slices > 1 && slices * kSlice / 2 >= problem.group_in()) continue;
         choice.slices = slices;
-        for (const int turned : {0, 2, 3}) {
+        for (const auto& [turned, raw] :
+             {std::pair{0, 1}, {0, 2}, {2, 1}, {2, 2}, {3, 2}, {3, 3}}) {
           choice.turned_stages = turned;
-          choice.raw_stages = turned ? turned : 2;
+          choice.raw_stages = raw;
           choice.x_stages = 2;
           if (std::string why = shape(problem, choice, p); !why.empty()) {
             reason = why;
@@ -249,7 +257,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
           }
           choice.x_stages = std::min(6, 2 + (device.smem_optin - p.shared_bytes) / p.x_bytes);
           shape(problem, choice, p);
-          const double predicted = predict(problem, device, p);
+          const double predicted = predict(problem, device, tile, p);
           std::copy(std::begin(p.walkers), std::end(p.walkers), choice.walkers);
           found.push_back({choice, predicted});
         }
@@ -261,7 +269,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
 
 Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   const Choice& c = candidate.choice;
-  const Phases phases = kTiles[c.row];
+  const Tile tile = kTiles[c.row];
   GatherParams p;
   shape(problem, c, p);
   Plan plan;
@@ -271,7 +279,7 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
                         c.x_stages, c.raw_stages, c.turned_stages};
   std::copy(std::begin(c.walkers), std::end(c.walkers),
             std::copy(std::begin(detail), std::end(detail), plan.detail));
-  plan.note = std::to_string(phases.h) + " x " + std::to_string(phases.w) + " phases of " +
+  plan.note = std::to_string(tile.h) + " x " + std::to_string(tile.w) + " phases of " +
               std::to_string(p.tile_channels) + " channels, tile " + std::to_string(c.tile_n) +
               "x" + std::to_string(c.tile_h) + "x" + std::to_string(c.tile_w) + ", K " +
               std::to_string(kSlice * c.slices) + " x " + std::to_string(c.x_stages) +
