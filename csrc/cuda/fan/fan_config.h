@@ -1,9 +1,10 @@
 // fan: what one block computes, and the numbers it is told.
 //
-// An implicit GEMM whose rows are positions (core/phases.h) and whose 128 columns are channels of all phases that lie
-// side by side in a row of the result, and of several rows where there is room: the sums of four phases of 32 channels, of
-// two of 64, or of one of 128. In NCHW neither operand lies along K. So warps that multiply fetch pixels to registers, as
-// the copy engine brings rows of x; a pixel goes out to every phase that reads it:
+// An implicit GEMM whose rows are positions (core/phases.h) and whose columns are channels of all phases that lie side
+// by side in a row of the result, and of several rows where there is room: four phases of 32 channels, two of 64, or one
+// of 128, or of 64 or 32 for two or four times as many positions. In NCHW neither operand lies along K. So warps that
+// multiply fetch pixels to registers, from rows of x as the copy engine brings them; a pixel goes out to every phase
+// that reads it:
 //
 //   sums[position][(phase, co)] += x[position + offset][ci] * w[ci][co][tap(phase, offset)]     for each offset
 //
@@ -30,14 +31,16 @@ constexpr int kGroups = 4, kConsumers = 128 * kGroups, kThreads = kConsumers + 1
 constexpr int kConsumerRegisters = 104, kProducerRegisters = 64;
 constexpr int kTurners = 3;  // warps
 
-constexpr int kRows = 64;   // of an instruction
-constexpr int kSums = 128;  // of a row of a group, for all its operands
-constexpr int kSlice = 8;   // channels of an instruction
-constexpr int kEight = 8;   // channels of a box of weights
-constexpr int kMostTaps = 256 / kEight, kMostSteps = 48;  // of a kernel; of all groups of phases
-constexpr int kMostGroups = 4;                            // of phases
-constexpr int kMostStages = 64;
-constexpr int kMostSlices = 4;  // of a chunk
+constexpr int kRows = 64;                // of an instruction
+constexpr int kSums = 128;               // of a row of a group, for all its operands
+constexpr int kSlice = 8;                // channels of an instruction
+constexpr int kEight = 8;                // channels of a box of weights
+constexpr int kMostTaps = 256 / kEight;  // of a kernel: a box has 256 of what lies side by side
+constexpr int kMostGroups = 4;           // of phases, by their rows
+constexpr int kMostSteps = 48;           // of all of them
+constexpr int kMostStages = 64;          // of turned weights
+constexpr int kMostRing = 8;             // stages of x, or of weights as they lie
+constexpr int kMostSlices = 4;           // of a chunk
 
 // What a block computes: rows x columns of phases of the result; for so many times 64 positions of each group.
 struct Tile {
@@ -76,8 +79,8 @@ struct GatherParams {
   int32_t tile_n, tile_h, tile_w;     // positions of a tile
   int32_t tiles_n, tiles_h, tiles_w;  // tiles of the position grid
   int32_t tile_channels, column_tiles;
-  int32_t walkers
-      [kMostGroups];  // blocks for each combination of group, column tile and phases, by the last
+  // Blocks for each combination of group and column tile, by the group of phases.
+  int32_t walkers[kMostGroups];
   int32_t taps, taps_h;    // of a kernel; rows of them
   int32_t slices, chunks;  // of a chunk; chunks of K
   int32_t first_step[kMostGroups + 1];
@@ -99,12 +102,12 @@ struct TensorMaps {
 };
 static_assert(sizeof(GatherParams) + sizeof(TensorMaps) <= 4096 - 64);
 
-// In front: barriers, of stages of x, of weights, of turned ones; places of the taps; biases of the columns; the scope of the block; the positions of a tile.
-constexpr int kXBarriers = 0, kRawBarriers = kXBarriers + 16 * 16,
-              kTurnedBarriers = kRawBarriers + 16 * 16,
+// In front: barriers of the stages of x, of weights, of turned ones; places of the taps; biases of the columns; the scope
+// of the block; the positions of a tile.
+constexpr int kXBarriers = 0, kRawBarriers = kXBarriers + kMostRing * 16,
+              kTurnedBarriers = kRawBarriers + kMostRing * 16,
               kPlaces = kTurnedBarriers + kMostStages * 16, kBiases = kPlaces + kMostTaps * 4,
               kScope = kBiases + kSums * 4, kPositions = kScope + 16,
               kHeader = kPositions + kRows * kGroups * kMostOperands * 4;
-constexpr int kMostRing = 16;  // stages of x, or of weights as they lie
 
 }  // namespace convt2d::cuda::fan

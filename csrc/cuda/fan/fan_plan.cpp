@@ -255,7 +255,8 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
               reason = "a tile needs " + std::to_string(p.shared_bytes) + " bytes of shared memory";
             continue;
           }
-          choice.x_stages = std::min(6, 2 + (device.smem_optin - p.shared_bytes) / p.x_bytes);
+          choice.x_stages =
+              std::min(kMostRing, 2 + (device.smem_optin - p.shared_bytes) / p.x_bytes);
           shape(problem, choice, p);
           const double predicted = predict(problem, device, tile, p);
           std::copy(std::begin(p.walkers), std::end(p.walkers), choice.walkers);
