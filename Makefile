@@ -146,6 +146,8 @@ emulators:
 	benchmarks/kernels/emulate_narrow.sh fp16 nchw 1 1 narrow_k9; \
 	build/kernels/emulate_narrow benchmarks/kernels/cases.txt tf32 nhwc 1 1 narrow_; \
 	build/kernels/emulate_narrow benchmarks/kernels/cases.txt fp32 nchw 1 1 narrow_k4; \
+	benchmarks/kernels/emulate_fan.sh 1 1 fan_k; \
+	build/kernels/emulate_fan benchmarks/kernels/cases.txt 1 1 fan_few; \
 	benchmarks/kernels/emulate_rows.sh fp16 1 1 whole_; \
 	build/kernels/emulate_rows benchmarks/kernels/cases.txt fp32 1 1 whole_
 

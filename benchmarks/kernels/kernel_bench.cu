@@ -30,6 +30,7 @@
 #include "cuda/cuda_families.h"
 #include "cuda/device/numeric.cuh"
 #include "cuda/direct/direct.h"
+#include "cuda/fan/fan_plan.h"
 #include "cuda/fold/fold_plan.h"
 #include "cuda/hopper/hopper_fetched_weight.h"
 #include "cuda/hopper/hopper_plan.h"
@@ -154,6 +155,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = cuda::slide::plans(problem, device, reason);
   } else if (name == "narrow") {
     plans = cuda::narrow::plans(problem, device, reason);
+  } else if (name == "fan") {
+    plans = cuda::fan::plans(problem, device, reason);
   } else if (name == "rows") {
     plans = cuda::rows::plans(problem, device, reason);
   } else if (const Decision decision = family.plan(problem, device); decision.accepted) {
