@@ -60,9 +60,9 @@ int main(int count, char** arguments) {
       one.problem.w_layout = layout == Layout::nhwc ? Layout::nchw : Layout::nhwc;
     return layout == Layout::nhwc
                ? check<float, kFirstChannelsLast, kFetchedWeightTileCount>(one, plans)
-           : type == "bf16" ? check<__nv_bfloat16, 0, kPlaneTiles>(one, plans)
-           : type == "tf32" ? check<float, 0, kPlaneTiles>(one, plans)
+           : type == "bf16" ? check<__nv_bfloat16, 0, kFirstStrictPlane>(one, plans)
+           : type == "tf32" ? check<float, kFirstPlane, kFirstStrictPlane>(one, plans)
            : type == "fp32" ? check<float, kFirstStrictPlane, kFirstChannelsLast>(one, plans)
-                            : check<__half, 0, kPlaneTiles>(one, plans);
+                            : check<__half, 0, kFirstStrictPlane>(one, plans);
   });
 }

@@ -26,11 +26,11 @@ void launch(int row, const FetchedWeightParams& params, const FetchedWeightMaps&
 void launch_fetched_weight(DType dtype, int row, const FetchedWeightParams& params,
                            const FetchedWeightMaps& maps, int64_t blocks, void* stream) {
   const FetchedWeightTile tile = kFetchedWeightTiles[row];
-  const auto run = dtype == DType::f16    ? launch<__half, 0, kPlaneTiles>
-                   : dtype == DType::bf16 ? launch<__nv_bfloat16, 0, kPlaneTiles>
+  const auto run = dtype == DType::f16    ? launch<__half, 0, kFirstStrictPlane>
+                   : dtype == DType::bf16 ? launch<__nv_bfloat16, 0, kFirstStrictPlane>
                    : tile.channels_last ? launch<float, kFirstChannelsLast, kFetchedWeightTileCount>
                    : tile.strict        ? launch<float, kFirstStrictPlane, kFirstChannelsLast>
-                                        : launch<float, 0, kPlaneTiles>;
+                                        : launch<float, kFirstPlane, kFirstStrictPlane>;
   run(row, params, maps, blocks, static_cast<cudaStream_t>(stream));
 }
 

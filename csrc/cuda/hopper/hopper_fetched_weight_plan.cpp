@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <numeric>
 
 #include "core/phases.h"
 #include "cuda/cuda_families.h"
@@ -19,13 +20,18 @@ namespace {
 
 // Fitted to 4964 times on the H200 (kernel_bench sweep of bench/layers.json, NCHW in fp16, tf32 and strict fp32, NHWC in
 // tf32; 2026-11-23): chosen plans are 1.1 % slower than the best that was tried.
-constexpr double kClock = 1700;           // cycles a microsecond
-constexpr double kLaunch = 5.5;           // us
-constexpr double kBlock = 13800;          // cycles, of a block beside its K tiles
-constexpr double kStored = 39.6;          // a sum of each thread, on its way out
-constexpr double kFetchedHalf = 61;       // a slice of the first operand, 16-bit numbers
-constexpr double kFetchedWord = 39.5;     // or words
-constexpr double kFetchedPixel = 12;      // the same of channels-last
+constexpr double kClock = 1700;        // cycles a microsecond
+constexpr double kLaunch = 5.5;        // us
+constexpr double kBlock = 13800;       // cycles, of a block beside its K tiles
+constexpr double kStored = 39.6;       // a sum of each thread, on its way out
+constexpr double kFetchedHalf = 61;    // a slice of the first operand, 16-bit numbers
+constexpr double kFetchedWord = 39.5;  // or words
+constexpr double kFetchedPixel = 12;   // the same of channels-last
+constexpr double kTapTable = 5;  // more of 16-bit numbers, where every tap has a table (derived)
+constexpr double kFetchedRowWord =
+    42;  // a slice's words of a kernel row that are one apart (derived)
+constexpr double kListed =
+    24;  // 32 entries of tables that come with a tile, for who asks (derived)
 constexpr double kStrict = 1.107;         // strict fp32, over what its multiplications take
 constexpr double kCopy = 250;             // a copy of odd rows, for who asks
 constexpr double kShift = 13.4;           // a channel of x that is shifted, for three warps
@@ -39,8 +45,9 @@ constexpr double kBeside = 0.031;         // of the lesser of work and bytes
 constexpr double kPartialRate = 1.96;     // times the copy rate's time, to write and to add up
 constexpr double kScatteredRate = 0.473;  // the same of dW's numbers, each in a sector of its own
 
-constexpr int kMostLastPairs = 4;          // channels that lie side by side in dY's rows
-constexpr int64_t kMostBrought = 1 << 20;  // bytes of a K tile, more than any block has
+constexpr int64_t kMostPlaneLine = 4 * kMostSpan;  // bytes
+constexpr int kMostLastPairs = 4;                  // channels that lie side by side in dY's rows
+constexpr int64_t kMostBrought = 1 << 20;          // bytes of a K tile, more than any block has
 
 struct Choice {
   int row;                       // of kFetchedWeightTiles
@@ -126,15 +133,16 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
     p.far_piece = w.stride % 2 == 0 ? 16 : 64;
     p.next_piece = w.stride % 2 == 0 ? 32 : 16;
   } else {
-    if (tile.pairs && !whole_rows(w.out, problem))
-      return "pairs are of rows that are whole vectors";
+    if (tile.pairs && !whole_rows(by_planes(tile) ? h.out * w.out : w.out, problem))
+      return "pairs are of rows, or planes, that are whole vectors";
     p.brought = choice.brought;
-    p.odd_rows = !whole_rows(w.out, problem) && !p.brought;
+    p.odd_rows = by_planes(tile) || (!whole_rows(w.out, problem) && !p.brought);
     if (p.odd_rows) {
       if (!planes_add_up(h.out * w.out, p.columns, problem, p.residues, p.residue_shift))
         return "planes of dY do not add up to whole vectors";
-      if (p.residues * choice.unit_h > kMostLeads) return "a tile has too many rows of dY";
-      if (choice.runs) return "rows of dY are not whole vectors";
+      if (p.residues * (by_planes(tile) ? 1 : choice.unit_h) > kMostLeads)
+        return "a tile has too many rows of dY";
+      if (choice.runs && !by_planes(tile)) return "rows of dY are not whole vectors";
     }
     p.shifted = !whole_rows(choice.runs ? h.in * w.in : w.in, problem);
     if (p.shifted && !planes_add_up(h.in * w.in, p.rows, problem, p.x_residues, p.x_residue_shift))
@@ -160,7 +168,8 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
       tile.channels_last && !tile.pairs
           ? span
           : (ceil_div(vector - 1 + span * pixel_numbers(p, tile), vector) | 1) * vector;
-  if (!p.brought && (patch > kMostSpan || (!p.odd_rows && (lines - 1) * step + 1 > kMostSpan)))
+  if (!p.brought && !by_planes(tile) &&
+      (patch > kMostSpan || (!p.odd_rows && (lines - 1) * step + 1 > kMostSpan)))
     return "a tile is too long for the copy engine";
   p.patch_lines = static_cast<int32_t>(lines);
   p.patch_pixels = static_cast<int32_t>(patch);
@@ -193,6 +202,34 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
     p.y_bytes = static_cast<int32_t>(ceil_div(lines * line_bytes + 15, 16) * 16);
     p.y_elements = static_cast<int32_t>(problem.batch * problem.out_channels * h.out * w.out);
   }
+  if (by_planes(tile)) {
+    if (tile.planes == Planes::words) {
+      if (w.in % 2 != 0 || w.out % 2 != 0) return "rows are not whole words";
+      if (w.stride > 2 || w.dilation > 1) return "a word does not hold two taps";
+      if (choice.y_blocks > 1 || choice.unit_w % tile.instructions != 0)
+        return "a warpgroup's taps are not of one kernel row";
+    }
+    // From one pixel to the next dY's goes forth, from one row to the next too.
+    if (h.stride * w.out < w.stride * w.in) return "rows of dY are shorter than those of x";
+    p.last_slices = static_cast<int32_t>(ceil_div((h.in * w.in - 1) % pixels + 1, kKSlice / size));
+    // The last of a tile's pixels, as many rows on as it can be.
+    const int64_t last = std::min(h.in * w.in, pixels) - 1;
+    const int64_t on = std::min((w.in - std::gcd(w.in, pixels) + last) / w.in, h.in - 1);
+    const int64_t reach = on * h.stride * w.out + (last - on * w.in) * w.stride +
+                          (choice.unit_h - 1) * h.dilation * w.out +
+                          (choice.unit_w - 1) * w.dilation + 1;
+    if (reach * size > kMostPlaneLine) return "a tile is too long for the copy engine";
+    const int64_t vectors = ceil_div(reach + vector - 1, vector);
+    p.zeros_at = static_cast<int32_t>(vectors * 16);
+    p.channel_bytes = static_cast<int32_t>((vectors + 1 | 1) * 16);
+    if (p.channel_bytes > kMostPlaneLine) return "a tile is too long for the copy engine";
+    p.patch_lines = 1;
+    p.tables_bytes =
+        choice.unit_h * choice.unit_w *
+        (tile.planes == Planes::words ? table_of_words(tile) / tile.instructions : kTableOfTap);
+    p.y_block_bytes = static_cast<int32_t>(channels * p.channel_bytes);
+    p.y_bytes = choice.y_blocks * p.y_block_bytes;
+  }
   // Who splits has no time to ask.
   p.askers = !tile.strict && odd_copies(p) > kFewCopies ? kMostAskers : 1;
   return {};
@@ -201,7 +238,9 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
 double predict(const Problem& problem, const Device& device, const FetchedWeightParams& p,
                FetchedWeightTile tile) {
   const bool half = p.element_bytes == 2;
-  const double instructions = double(kKSlices) * tile.groups * tile.instructions;
+  const double slices =
+      by_planes(tile) ? kKSlices - double(kKSlices - p.last_slices) / p.image_tiles : kKSlices;
+  const double instructions = slices * tile.groups * tile.instructions;
   const double products = tile.strict ? 3 : 1;
   const double mma = instructions * products * tile.width / 2;
   // Loads of the first operand by four warps, the second operand, copies.
@@ -209,10 +248,17 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
   const double shared = instructions * ((half ? 32 : 16) + products * tile.width / 4.0) +
                         stage / 128 + (tile.channels_last ? 2.0 * x_bytes(tile) / 128 : 0);
   const bool pixels = tile.channels_last && !tile.pairs;
-  const double fetch = instructions * (pixels ? kFetchedPixel : half ? kFetchedHalf : kFetchedWord);
+  const double fetch =
+      tile.planes == Planes::words
+          ? slices * tile.groups * kFetchedRowWord * row_words(tile)
+          : instructions *
+                (pixels ? kFetchedPixel
+                 : half ? kFetchedHalf + (by_planes(tile) ? kTapTable * taps_of_thread(tile) : 0)
+                        : kFetchedWord);
   const double l2 = (copied_bytes(p, tile) + (p.brought ? p.y_bytes : 0)) / kL2Bytes;
-  const double ask =
+  double ask =
       kCopy * (std::ceil(double(odd_copies(p)) / p.askers) + (p.shifted ? p.x_residues : 0));
+  if (by_planes(tile) && p.stages % p.image_tiles != 0) ask += kListed * (8 + p.tables_bytes / 128);
   double help = p.shifted ? kShift * tile.width : 0;
   if (p.brought) {
     help += kBring * p.y_blocks * kPlaneChannels * std::ceil(p.patch_lines * p.line_pieces / 32.0);
@@ -277,8 +323,9 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
         (tile.pairs && problem.group_out() >= kPlaneChannels))
       continue;
     const bool odd = !tile.channels_last && !whole_rows(problem.w.out, problem);
+    if (by_planes(tile) && (!odd || element_size(problem.dtype) != 2)) continue;
     for (const auto [y_blocks, unit_h, unit_w] : units(problem, tile))
-      for (int way = 0; way < (odd ? 4 : 2); ++way) {
+      for (int way = by_planes(tile) ? 1 : 0; way < (by_planes(tile) ? 2 : odd ? 4 : 2); ++way) {
         Choice choice{row, y_blocks, unit_h, unit_w, way % 2 != 0, way >= 2, 2, 1};
         FetchedWeightParams p;
         if (std::string why = shape(problem, choice, p); !why.empty()) {
@@ -292,6 +339,8 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
           continue;
         }
         p.stages = choice.stages = std::min(stages, kMostFetchedStages);
+        if (by_planes(tile) && p.stages > p.image_tiles)  // then tables stay
+          p.stages = choice.stages = p.stages / p.image_tiles * p.image_tiles;
         const int64_t combos = combinations(p), tiles = k_tiles(p);
         if (combos > INT32_MAX || tiles > INT32_MAX) {
           reason = "dW or x has too many tiles";
@@ -322,9 +371,12 @@ Plan plan_of(const Problem& problem, const Device& device, const Choice& c) {
   plan.note = std::to_string(tile.pairs ? p.columns : c.y_blocks * cell_channels(tile)) + " x " +
               std::to_string(tile.width) + " channels, " + std::to_string(c.unit_h) + " x " +
               std::to_string(c.unit_w) + " taps, " + (tile.pairs ? "pairs, " : "") + "dY " +
-              (c.brought ? "brought and " : "") + "fetched, " + (p.shifted ? "x shifted, " : "") +
-              (c.runs ? "runs" : "rows") + " of " + std::to_string(tile_pixels(p)) + " pixels x " +
-              std::to_string(c.stages) + " stages, split " + std::to_string(c.split) + ", " +
+              (c.brought         ? "brought and "
+               : by_planes(tile) ? "by planes and "
+                                 : "") +
+              "fetched, " + (p.shifted ? "x shifted, " : "") + (c.runs ? "runs" : "rows") + " of " +
+              std::to_string(tile_pixels(p)) + " pixels x " + std::to_string(c.stages) +
+              " stages, split " + std::to_string(c.split) + ", " +
               std::to_string(combinations(p) * c.split) + " blocks";
   return plan;
 }
@@ -450,14 +502,21 @@ FetchedWeightMaps fetched_weight_maps(const FetchedWeightParams& p, int row, con
     if (p.brought) return {encode(x), {}};
     if (p.odd_rows) {
       y = rows_of_planes(args.y.data, channels[1], p.residues, int64_t{p.y_h} * p.y_w);
+      if (by_planes(tile)) {  // two numbers are one, or a box had too few
+        y.element_bytes = 4;
+        y.extent[0] /= 2;
+        y.stride[0] = 4;
+      }
     } else {
       y = planes(args.y.data, channels[1], p.y_h, p.y_w);
       y.count[1] = p.patch_lines;
       y.step[1] = p.line_step;
     }
-    y = channels_inside(y, p.patch_pixels, tile.pairs ? p.columns : residue_channels(p));
+    y = channels_inside(y, by_planes(tile) ? p.channel_bytes / 4 : p.patch_pixels,
+                        tile.pairs ? p.columns : residue_channels(p));
   }
-  x.rounded = y.rounded = !tile.strict;
+  x.rounded = !tile.strict;
+  y.rounded = !tile.strict && !by_planes(tile);
   return {encode(x), encode(y)};
 }
 
