@@ -70,7 +70,6 @@ struct FetchedWeightTile {
 };
 constexpr FetchedWeightTile kFetchedWeightTiles[] = {
     {128, 2, false, false, 2, false, Planes::words},
-    {64, 4, false, false, 2, false, Planes::words},
     {64, 3, false, false, 3, false, Planes::words},
     {128, 2, false, false, 2, false, Planes::numbers},
     {64, 1, false, false, 3, true, Planes::numbers},
@@ -96,7 +95,7 @@ constexpr FetchedWeightTile kFetchedWeightTiles[] = {
     {64, 1, false, true, 2, true},
 };
 // How many they are, in this order.
-constexpr int kHalfPlanesTiles = 5, kPlaneTiles = 8, kStrictPlaneTiles = 5, kChannelsLastTiles = 7;
+constexpr int kHalfPlanesTiles = 4, kPlaneTiles = 8, kStrictPlaneTiles = 5, kChannelsLastTiles = 7;
 constexpr int kFetchedWeightTileCount =
     sizeof(kFetchedWeightTiles) / sizeof(kFetchedWeightTiles[0]);
 constexpr int kFirstPlane = kHalfPlanesTiles, kFirstStrictPlane = kFirstPlane + kPlaneTiles,
@@ -141,10 +140,14 @@ CONVT2D_HOST_DEVICE constexpr int consumers(FetchedWeightTile tile) { return 128
 CONVT2D_HOST_DEVICE constexpr int threads(FetchedWeightTile tile) { return consumers(tile) + 128; }
 // Of a thread; together no more than the block starts with, or it waits for ever.
 CONVT2D_HOST_DEVICE constexpr int consumer_registers(FetchedWeightTile tile) {
-  return tile.groups == 3 ? 152 : tile.pairs && tile.channels_last ? 200 : 216;
+  return tile.groups == 3                   ? (by_planes(tile) ? 144 : 152)
+         : tile.pairs && tile.channels_last ? 200
+                                            : 216;
 }
 CONVT2D_HOST_DEVICE constexpr int helper_registers(FetchedWeightTile tile) {
-  return tile.groups == 3 ? 56 : tile.pairs && tile.channels_last ? 104 : 72;
+  return tile.groups == 3                   ? (by_planes(tile) ? 80 : 56)
+         : tile.pairs && tile.channels_last ? 104
+                                            : 72;
 }
 constexpr bool enough_registers() {
   for (const FetchedWeightTile tile : kFetchedWeightTiles)

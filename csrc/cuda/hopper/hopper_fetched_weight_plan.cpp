@@ -27,19 +27,19 @@ constexpr double kStored = 39.6;       // a sum of each thread, on its way out
 constexpr double kFetchedHalf = 61;    // a slice of the first operand, 16-bit numbers
 constexpr double kFetchedWord = 39.5;  // or words
 constexpr double kFetchedPixel = 12;   // the same of channels-last
-constexpr double kTapTable = 5;  // more of 16-bit numbers, where every tap has a table (derived)
+constexpr double kTapTable = 5;        // more, where every tap has a table (derived)
 constexpr double kFetchedRowWord =
-    42;  // a slice's words of a kernel row that are one apart (derived)
-constexpr double kListed =
-    24;  // 32 entries of tables that come with a tile, for who asks (derived)
-constexpr double kStrict = 1.107;         // strict fp32, over what its multiplications take
-constexpr double kCopy = 250;             // a copy of odd rows, for who asks
-constexpr double kShift = 13.4;           // a channel of x that is shifted, for three warps
-constexpr double kBring = 39.1;           // 32 pieces of brought rows, the same
-constexpr double kClear = 260;            // what is beside 64 channels of such a row, the same
-constexpr int kFewCopies = 4;             // of odd rows: one thread asks
-constexpr double kL2Bytes = 38.7;         // a cycle
-constexpr double kRest = 0.14;            // of what is less busy that is not hidden
+    21;                            // a word of a kernel row, of a slice, times the stride (derived)
+constexpr double kListed = 24;     // 32 entries of tables by taps, for who asks (derived)
+constexpr double kStrict = 1.107;  // strict fp32, over what its multiplications take
+constexpr double kCopy = 250;      // a copy of odd rows, for who asks
+constexpr double kShift = 13.4;    // a channel of x that is shifted, for three warps
+constexpr double kShiftTwo = 5;    // where they start at multiples of 8 bytes (derived)
+constexpr double kBring = 39.1;    // 32 pieces of brought rows, the same
+constexpr double kClear = 260;     // what is beside 64 channels of such a row, the same
+constexpr int kFewCopies = 4;      // of odd rows: one thread asks
+constexpr double kL2Bytes = 38.7;  // a cycle
+constexpr double kRest = 0.14;     // of what is less busy that is not hidden
 constexpr double kMemoryRate = 0.95;      // of the copy rate
 constexpr double kBeside = 0.031;         // of the lesser of work and bytes
 constexpr double kPartialRate = 1.96;     // times the copy rate's time, to write and to add up
@@ -245,12 +245,14 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
   const double mma = instructions * products * tile.width / 2;
   // Loads of the first operand by four warps, the second operand, copies.
   const double stage = stage_bytes(p, tile);
-  const double shared = instructions * ((half ? 32 : 16) + products * tile.width / 4.0) +
-                        stage / 128 + (tile.channels_last ? 2.0 * x_bytes(tile) / 128 : 0);
+  const double loads = tile.planes == Planes::words ? slices * tile.groups * row_words(tile) * 24
+                                                    : instructions * (half ? 32 : 16);
+  const double shared = loads + instructions * products * tile.width / 4.0 + stage / 128 +
+                        (tile.channels_last ? 2.0 * x_bytes(tile) / 128 : 0);
   const bool pixels = tile.channels_last && !tile.pairs;
   const double fetch =
       tile.planes == Planes::words
-          ? slices * tile.groups * kFetchedRowWord * row_words(tile)
+          ? slices * tile.groups * kFetchedRowWord * p.stride_w * row_words(tile)
           : instructions *
                 (pixels ? kFetchedPixel
                  : half ? kFetchedHalf + (by_planes(tile) ? kTapTable * taps_of_thread(tile) : 0)
@@ -259,7 +261,8 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
   double ask =
       kCopy * (std::ceil(double(odd_copies(p)) / p.askers) + (p.shifted ? p.x_residues : 0));
   if (by_planes(tile) && p.stages % p.image_tiles != 0) ask += kListed * (8 + p.tables_bytes / 128);
-  double help = p.shifted ? kShift * tile.width : 0;
+  const bool of_two = by_planes(tile) && p.x_residues == 2;
+  double help = p.shifted ? (of_two ? kShiftTwo : kShift) * tile.width : 0;
   if (p.brought) {
     help += kBring * p.y_blocks * kPlaneChannels * std::ceil(p.patch_lines * p.line_pieces / 32.0);
     if (p.runs && p.pad_w > 0) help += kClear * p.y_blocks * p.patch_lines;
