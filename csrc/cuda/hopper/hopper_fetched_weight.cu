@@ -29,13 +29,13 @@ void launch_fetched_weight(DType dtype, int row, const FetchedWeightParams& para
   const auto run =
       dtype == DType::f16
           ? (tile.turned ? launch<__half, kFirstTurnedWeight, kFetchedWeightTileCount>
-                         : launch<__half, 0, kPlaneTiles>)
+                         : launch<__half, 0, kFirstStrictPlane>)
       : dtype == DType::bf16
           ? (tile.turned ? launch<__nv_bfloat16, kFirstTurnedWeight, kFetchedWeightTileCount>
-                         : launch<__nv_bfloat16, 0, kPlaneTiles>)
+                         : launch<__nv_bfloat16, 0, kFirstStrictPlane>)
       : tile.channels_last ? launch<float, kFirstChannelsLast, kFirstTurnedWeight>
       : tile.strict        ? launch<float, kFirstStrictPlane, kFirstChannelsLast>
-                           : launch<float, 0, kPlaneTiles>;
+                           : launch<float, kFirstPlane, kFirstStrictPlane>;
   run(row, params, maps, blocks, static_cast<cudaStream_t>(stream));
 }
 

@@ -59,10 +59,23 @@ __device__ __forceinline__ uint32_t cell_start(const FetchedWeightParams& p,
   constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
   uint32_t start = y_at(tile);
   if (!tile.channels_last && !tile.pairs) start += sum_row() * p.channel_bytes;
-  if (cell_exists<ROW>(p, at, cell))
-    start += (tile.pairs ? cell.channel * p.channel_bytes : cell.y_block * p.y_block_bytes) +
-             cell.tap_h * p.tap_lines * p.line_bytes + cell.tap_w * p.dilation_w * p.pixel_bytes;
+  if (cell_exists<ROW>(p, at, cell)) {
+    start += tile.pairs ? cell.channel * p.channel_bytes : cell.y_block * p.y_block_bytes;
+    if (!by_planes(tile))
+      start += cell.tap_h * p.tap_lines * p.line_bytes + cell.tap_w * p.dilation_w * p.pixel_bytes;
+  }
   return start;
+}
+// Planes: where its table is, from the first one of a stage. Of words, that of the warpgroup's first cell is for all.
+template <int ROW>
+__device__ __forceinline__ uint32_t cell_table(const FetchedWeightParams& p,
+                                               const FetchedWeightScope& at,
+                                               const FetchedCell& cell) {
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  if (!cell_exists<ROW>(p, at, cell)) return 0;
+  const int tap = cell.tap_h * p.unit_w + cell.tap_w;
+  return tile.planes == Planes::words ? tap / tile.instructions * table_of_words(tile)
+                                      : tap * kTableOfTap;
 }
 
 // The thread's first output channel of a cell and, eight rows of the sum on, its second one: in bytes of a channel, of
@@ -101,9 +114,11 @@ __device__ __forceinline__ int output_column(const FetchedWeightParams& p,
 
 // Odd rows: where a stage's leads_of() say what its patch has before the first column, in the thread's first channel of a
 // cell and, above, in its second one. A cell that does not exist may be of a row that did not come.
+template <int ROW>
 __device__ __forceinline__ uint32_t leads_at(const FetchedWeightParams& p,
                                              const FetchedCell& cell) {
-  const int line = min(cell.tap_h, p.unit_h - 1) * p.residues;
+  const int line =
+      by_planes(kFetchedWeightTiles[ROW]) ? 0 : min(cell.tap_h, p.unit_h - 1) * p.residues;
   return (line + residue_of(p, sum_row())) * 4 | (line + residue_of(p, sum_row() + 8)) * 4 << 16;
 }
 __device__ __forceinline__ void add_leads(const StageRing& ring, uint32_t leads, uint32_t& from,
@@ -190,6 +205,69 @@ __device__ __forceinline__ void find_slice(uint32_t (&offset)[4], uint32_t table
     for (int half = 0; half < 2; ++half) {
       load_shared_8(table + (slice * 16 + half * 8 + 2 * t) * 4, pair);
       offset[half * 2] = pair[0], offset[half * 2 + 1] = pair[1];
+    }
+  }
+}
+
+// Planes, numbers: each tap has a table. A pair's two rows may be of two taps.
+template <int ROW>
+__device__ __forceinline__ void fetch_by_tap(uint32_t (&word)[4], uint32_t from, uint32_t second,
+                                             const uint32_t (&table)[2], int slice) {
+  constexpr bool kPairs = kFetchedWeightTiles[ROW].pairs;
+  uint32_t offset[2][4];
+  const int listed = (slice * 4 + threadIdx.x % 4) * 16;
+  load_shared_16(table[0] + listed, offset[0]);
+  if constexpr (kPairs) load_shared_16(table[1] + listed, offset[1]);
+#pragma unroll
+  for (int w = 0; w < 4; ++w) {
+    const int row = w % 2, first = w / 2 * 2;
+    const uint32_t* const places = offset[kPairs ? row : 0];
+    const uint32_t start = row ? from + second : from;
+    word[w] = load_shared<unsigned short>(start + places[first]) |
+              uint32_t(load_shared<unsigned short>(start + places[first + 1])) << 16;
+  }
+}
+
+// Planes, words: which numbers of words j and j + 1 of a kernel row are tap 2 j's of two neighbouring pixels, if the first
+// tap's is the `odd` one of word 0. Tap 2 j + 1's are in word j + 1 and the one behind it, or before it.
+struct RowWords {
+  bool odd;
+  uint32_t even_tap, odd_tap;
+  __device__ __forceinline__ RowWords(bool odd, int stride) : odd(odd) {
+    const int next = odd + stride;
+    even_tap = (odd ? 0x32 : 0x10) | (next == 1 ? 0x3200 : next == 2 ? 0x5400 : 0x7600);
+    odd_tap = (odd ? 0x10 : 0x76) | (next == 1 ? 0x1000 : next == 2 ? 0x3200 : 0x5400);
+  }
+};
+template <int ROW>
+__device__ __forceinline__ void fetch_words(
+    uint32_t (&word)[kFetchedWeightTiles[ROW].instructions][4], uint32_t from, uint32_t second,
+    uint32_t table, int slice, const RowWords& row_words_are) {
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  constexpr int kWords = row_words(tile);
+  uint32_t offset[2 * kWords];
+  const uint32_t listed = table + (slice * 4 + threadIdx.x % 4) * 2 * kWords * 4;
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) {
+    uint32_t two[2];
+    load_shared_8(listed + i * 8, two);
+    offset[2 * i] = two[0], offset[2 * i + 1] = two[1];
+  }
+#pragma unroll
+  for (int w = 0; w < 4; ++w) {
+    uint32_t of_row[kWords];
+#pragma unroll
+    for (int i = 0; i < kWords; ++i)
+      of_row[i] = load_shared_4((w % 2 ? from + second : from) + offset[w / 2 * kWords + i]);
+#pragma unroll
+    for (int i = 0; i < tile.instructions; ++i) {
+      const int j = i / 2;
+      if (i % 2 == 0) {
+        word[i][w] = __byte_perm(of_row[j], of_row[j + 1], row_words_are.even_tap);
+      } else {
+        const uint32_t other = row_words_are.odd ? of_row[j + 2] : of_row[j];
+        word[i][w] = __byte_perm(of_row[j + 1], other, row_words_are.odd_tap);
+      }
     }
   }
 }
@@ -287,14 +365,14 @@ __device__ __forceinline__ void multiply_tiles(const FetchedWeightParams& p,
                                                const FetchedWeightScope& at, FetchedSums<ROW>& sum,
                                                StageRing& ring) {
   constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
-  constexpr int kAtOnce = tile.instructions > 2 ? 2 : kKSlices;  // slices
+  constexpr int kAtOnce = slices_at_once(tile);
   uint32_t start[tile.instructions], leads[tile.instructions];
   Lanes apart[tile.instructions];
 #pragma unroll
   for (int i = 0; i < tile.instructions; ++i) {
     const FetchedCell cell = fetched_cell<ROW>(p, i);
     start[i] = cell_start<ROW>(p, at, cell);
-    leads[i] = leads_at(p, cell);
+    leads[i] = leads_at<ROW>(p, cell);
     apart[i] = lanes_of<ROW>(p, at, i);
   }
   const uint64_t layout = swizzled_layout(kKRow, 8 * kKRow);
@@ -351,6 +429,78 @@ __device__ __forceinline__ void multiply_tiles(const FetchedWeightParams& p,
   for (int i = 0; i < tile.instructions; ++i) finished(sum[i]);
 }
 
+// The same by planes.
+template <class T, int ROW>
+__device__ __forceinline__ void multiply_planes(const FetchedWeightParams& p,
+                                                const FetchedWeightScope& at, FetchedSums<ROW>& sum,
+                                                StageRing& ring) {
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  constexpr int kAtOnce = slices_at_once(tile);
+  uint32_t start[tile.instructions], tables[tile.instructions][2];
+  Lanes apart[tile.instructions];
+#pragma unroll
+  for (int i = 0; i < tile.instructions; ++i) {
+    start[i] = cell_start<ROW>(p, at, fetched_cell<ROW>(p, i));
+    apart[i] = lanes_of<ROW>(p, at, i);
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      tables[i][half] = cell_table<ROW>(p, at, fetched_cell<ROW>(p, i, half));
+  }
+  const FetchedCell first_cell = fetched_cell<ROW>(p, 0);
+  const uint32_t leads = leads_at<ROW>(p, first_cell);
+  // Of a warpgroup's first tap; tiles and rows of x start with an even pixel.
+  const RowWords words((at.kernel_w + first_cell.tap_w - p.pad_w) % 2 != 0, p.stride_w);
+  int left = p.image_tiles - at.begin % p.image_tiles;  // tiles of the image
+  const uint64_t layout = swizzled_layout(kKRow, 8 * kKRow);
+  uint32_t listed = 0, lead = 0, second = 0;
+  // One loop: of two, one in the other, the compiler makes copies of the sums.
+  for (int k = at.begin, slice = 0; k < at.end;) {
+    if (slice == 0) {
+      barrier_wait(ring.full(), ring.parity);
+      barrier_wait(helped_barrier(ring), ring.parity);
+      listed = tables_of<ROW>(p, ring);
+      Lanes added = {0, 0};
+      lead = 0;
+      if (!tile.pairs) add_leads(ring, leads, lead, added);
+      lead += ring.stage();
+      second = added.second;
+    }
+    uint32_t word[kAtOnce][tile.instructions][4];
+#pragma unroll
+    for (int s = 0; s < kAtOnce; ++s) {
+      if constexpr (tile.planes == Planes::words) {
+        fetch_words<ROW>(word[s], lead + start[0], second + apart[0].second, listed + tables[0][0],
+                         slice + s, words);
+      } else {
+#pragma unroll
+        for (int i = 0; i < tile.instructions; ++i)
+          fetch_by_tap<ROW>(word[s][i], lead + start[i], second + apart[i].second,
+                            {listed + tables[i][0], listed + tables[i][1]}, slice + s);
+      }
+    }
+    const uint64_t x = operand(layout, ring.stage());
+    wgmma_fence();
+#pragma unroll
+    for (int s = 0; s < kAtOnce; ++s)
+#pragma unroll
+      for (int i = 0; i < tile.instructions; ++i)
+        WgmmaFetched<T, tile.width>::add(sum[i], word[s][i],
+                                         advance(x, (slice + s) * (kKSlice >> 4)));
+    wgmma_commit();
+    wgmma_wait<0>();
+    slice += kAtOnce;
+    if (slice < (left == 1 ? p.last_slices : kKSlices)) continue;
+    slice = 0;
+    left = left == 1 ? p.image_tiles : left - 1;
+    __syncwarp();  // all lanes have read the tables and the planes
+    if (threadIdx.x % 32 == 0) barrier_arrive(ring.empty());
+    ring.advance();
+    ++k;
+  }
+#pragma unroll
+  for (int i = 0; i < tile.instructions; ++i) finished(sum[i]);
+}
+
 template <class T>
 __device__ __forceinline__ float read_shared(uint32_t at) {
   if constexpr (sizeof(T) == 4) {
@@ -393,7 +543,7 @@ __device__ __forceinline__ void multiply_tiles_with_care(const FetchedWeightPara
       int h, w;
       begin.pixel(p, pixel, h, w);
       if (h >= p.x_h || w >= p.x_w) continue;
-      const uint32_t offset = load_shared_4(table_of(ring) + pixel * 4);
+      const uint32_t of_pixel = by_planes(tile) ? 0 : load_shared_4(table_of(ring) + pixel * 4);
 #pragma unroll
       for (int each = 0; each < tile.instructions * kTaps; ++each) {
         const int i = each / kTaps, first = each % kTaps, end = first + 2 / kTaps;  // rows
@@ -402,10 +552,15 @@ __device__ __forceinline__ void multiply_tiles_with_care(const FetchedWeightPara
         const int y_w = w * p.stride_w - p.pad_w + (at.kernel_w + cell.tap_w) * p.dilation_w;
         if (!cell_exists<ROW>(p, at, cell) || y_h < 0 || y_h >= p.y_h || y_w < 0 || y_w >= p.y_w)
           continue;
+        uint32_t offset = of_pixel;
+        if constexpr (by_planes(tile)) {
+          const int first = run_start(p, at, begin);
+          offset = 2 * (y_h * p.y_w + y_w - first + (tile.pairs ? first & 7 : 0));
+        }
         uint32_t from = stage + cell_start<ROW>(p, at, cell) + offset, place[2];
         Lanes lanes = tile.pairs ? Lanes{} : lanes_of<ROW>(p, at, i);
         if (!tile.channels_last && !tile.pairs && p.odd_rows)
-          add_leads(ring, leads_at(p, cell), from, lanes);
+          add_leads(ring, leads_at<ROW>(p, cell), from, lanes);
         places_of<ROW>(place, from, lanes);
         const float y[2] = {read_shared<T>(in_chunks<ROW>(p, place[0])),
                             read_shared<T>(in_chunks<ROW>(p, place[1]))};
@@ -560,7 +715,9 @@ __global__ void __launch_bounds__(threads(kFetchedWeightTiles[ROW]), 1)
     more_registers<consumer_registers(tile)>();
     FetchedSums<ROW> sum;
     clear(sum);
-    if constexpr (tile.turned) {
+    if constexpr (by_planes(tile)) {
+      multiply_planes<T, ROW>(p, at, sum, ring);
+    } else if constexpr (tile.turned) {
       multiply_turned<T, ROW>(p, at, sum, ring);
     } else {
       multiply_tiles<T, ROW>(p, at, sum, ring);

@@ -30,8 +30,13 @@
 // memory at a time (`brought`): in shared memory channels and rows lie as far apart as in memory, but for multiples of 16
 // bytes. What comes from beside a row is cleared by the three warps.
 //
-// Channels-last words of x, of channels that are no whole 16 bytes, are brought likewise, four or eight bytes at a time
-// (`x_piece`).
+// Or tiles are runs, and a copy brings those pixels of dY that lie in memory from a tile's first to its last one, whatever
+// rows they are (`planes`, of 16-bit numbers): `residues` copies of one such line. What lies beside a row is another row
+// then, so tables that come with a tile stand for each tap, and for what does not exist there are 16 bytes at the end of a
+// channel's line, which the three warps clear.
+//
+// Channels-last words of x, of channels that are no whole 16 bytes, are brought by the three warps too, four or eight bytes
+// at a time (`x_piece`).
 //
 // Where planes of x, or rows, are no such multiples, they come in the same way behind everything else, and the three warps
 // move their pixels to where they belong (`shifted`).
@@ -61,6 +66,9 @@ namespace convt2d::cuda::hopper {
 // `width` input channels. Sums of a thread: width / 2 * instructions.
 // Strict fp32 (`strict`): every number is the sum of two that the tensor core takes, so a product is three; and as much
 // again goes to the sums of a K tile, which ordinary additions join.
+// Planes of dY: what a thread fetches of them. Words hold two numbers, which serve neighbouring taps of a kernel row: those
+// that a warpgroup's instructions are.
+enum class Planes { none, numbers, words };
 struct FetchedWeightTile {
   int width, instructions;
   bool strict = false;
@@ -68,8 +76,13 @@ struct FetchedWeightTile {
   int groups = 2;  // that multiply
   bool pairs = false;
   bool turned = false, octets = false;  // 16 bits, channels-last
+  Planes planes = Planes::none;
 };
 constexpr FetchedWeightTile kFetchedWeightTiles[] = {
+    {128, 2, false, false, 2, false, false, false, Planes::words},
+    {64, 3, false, false, 3, false, false, false, Planes::words},
+    {128, 2, false, false, 2, false, false, false, Planes::numbers},
+    {64, 1, false, false, 3, true, false, false, Planes::numbers},
     {256, 1},
     {128, 2},
     {64, 4},
@@ -101,15 +114,17 @@ constexpr FetchedWeightTile kFetchedWeightTiles[] = {
     {32, 2, false, true, 3, true, true, true},
 };
 // How many they are, in this order.
-constexpr int kPlaneTiles = 8, kStrictPlaneTiles = 5, kChannelsLastTiles = 8,
+constexpr int kHalfPlanesTiles = 4, kPlaneTiles = 8, kStrictPlaneTiles = 5, kChannelsLastTiles = 8,
               kTurnedWeightTiles = 8;
 constexpr int kFetchedWeightTileCount =
     sizeof(kFetchedWeightTiles) / sizeof(kFetchedWeightTiles[0]);
-constexpr int kFirstStrictPlane = kPlaneTiles,
+constexpr int kFirstPlane = kHalfPlanesTiles, kFirstStrictPlane = kFirstPlane + kPlaneTiles,
               kFirstChannelsLast = kFirstStrictPlane + kStrictPlaneTiles,
               kFirstTurnedWeight = kFirstChannelsLast + kChannelsLastTiles;
 static_assert(kFirstTurnedWeight + kTurnedWeightTiles == kFetchedWeightTileCount);
-static_assert(kFetchedWeightTiles[kFirstStrictPlane].strict &&
+static_assert(kFetchedWeightTiles[kFirstPlane].planes == Planes::none &&
+              kFetchedWeightTiles[kFirstPlane - 1].planes != Planes::none &&
+              kFetchedWeightTiles[kFirstStrictPlane].strict &&
               kFetchedWeightTiles[kFirstChannelsLast].channels_last &&
               kFetchedWeightTiles[kFirstTurnedWeight].turned &&
               !kFetchedWeightTiles[kFirstTurnedWeight - 1].turned);
@@ -134,6 +149,18 @@ CONVT2D_HOST_DEVICE constexpr bool linear(FetchedWeightTile tile) {
 CONVT2D_HOST_DEVICE constexpr int cells(FetchedWeightTile tile) {
   return tile.groups * tile.instructions * 64 / cell_channels(tile);
 }
+// Slices of which a thread holds the first operand. By planes, those that a tile's last slices do not fill are left out.
+CONVT2D_HOST_DEVICE constexpr int slices_at_once(FetchedWeightTile tile) {
+  const int all = tile.instructions > 2 ? kKSlices / 2 : kKSlices;
+  return tile.planes == Planes::none ? all : all / 2;
+}
+CONVT2D_HOST_DEVICE constexpr bool by_planes(FetchedWeightTile tile) {
+  return tile.planes != Planes::none;
+}
+// Words of a kernel row that hold what a warpgroup's taps want of two neighbouring pixels of x.
+CONVT2D_HOST_DEVICE constexpr int row_words(FetchedWeightTile tile) {
+  return (tile.instructions + 4) / 2;
+}
 // Taps that a thread's two rows of an instruction may be of.
 CONVT2D_HOST_DEVICE constexpr int taps_of_thread(FetchedWeightTile tile) {
   return tile.pairs ? 2 : 1;
@@ -150,11 +177,11 @@ CONVT2D_HOST_DEVICE constexpr bool may_bring_x(FetchedWeightTile tile) {
 // Of a thread; together no more than the block starts with, or it waits for ever.
 CONVT2D_HOST_DEVICE constexpr int consumer_registers(FetchedWeightTile tile) {
   const bool needs = may_bring_x(tile) || (turns_squares(tile) && tile.pairs);
-  return tile.groups == 3 ? (needs ? 144 : 152) : needs ? 200 : 216;
+  return tile.groups == 3 ? (needs || by_planes(tile) ? 144 : 152) : needs ? 200 : 216;
 }
 CONVT2D_HOST_DEVICE constexpr int helper_registers(FetchedWeightTile tile) {
   const bool needs = may_bring_x(tile) || (turns_squares(tile) && tile.pairs);
-  return tile.groups == 3 ? (needs ? 80 : 56) : needs ? 104 : 72;
+  return tile.groups == 3 ? (needs || by_planes(tile) ? 80 : 56) : needs ? 104 : 72;
 }
 constexpr bool enough_registers() {
   for (const FetchedWeightTile tile : kFetchedWeightTiles)
@@ -192,6 +219,8 @@ struct FetchedWeightParams {
   int32_t line_step;  // rows of dY from one line to the next
   // Odd rows: planes that are one row to the copy engine, and their log2; threads that ask for them.
   int32_t odd_rows, residues, residue_shift, askers;
+  // Planes: bytes of a stage's tables; where a channel's line has its zeros; slices of the last tile of a plane.
+  int32_t tables_bytes, zeros_at, last_slices;
   // Brought rows: dY (and x), how many numbers it has, and how many 16 bytes a line of a channel may lie in.
   const void* y;
   const void* x;
@@ -252,6 +281,18 @@ CONVT2D_HOST_DEVICE int chunk_bytes(const FetchedWeightParams& p) {
 }
 // Shifted: a channel's pixels as they come, and those of all channels.
 constexpr int kShiftedRow = kKRow + 16;
+// Planes: where a tile's pixels stand for each tap of a block; or, for each warpgroup, where the words of two neighbouring
+// ones do. Of pixels, or pairs of them, those of a lane and a slice lie together, as the tensor core wants them.
+constexpr int kMostTilePixels = 64, kTableOfTap = kMostTilePixels * 4;
+CONVT2D_HOST_DEVICE constexpr int pair_place(int pair) {
+  return pair / 8 * 8 + pair % 4 * 2 + pair / 4 % 2;
+}
+CONVT2D_HOST_DEVICE constexpr int number_place(int pixel) {
+  return (pair_place(pixel / 2) * 2 + pixel % 2) * 4;  // bytes
+}
+CONVT2D_HOST_DEVICE constexpr int table_of_words(FetchedWeightTile tile) {
+  return kMostTilePixels / 2 * row_words(tile) * 4;
+}
 CONVT2D_HOST_DEVICE int shifted_bytes(const FetchedWeightParams& p, FetchedWeightTile tile) {
   return p.shifted ? tile.width * kShiftedRow : 0;
 }
@@ -265,8 +306,11 @@ CONVT2D_HOST_DEVICE int copied_bytes(const FetchedWeightParams& p, FetchedWeight
 CONVT2D_HOST_DEVICE constexpr int y_at(FetchedWeightTile tile) {
   return x_bytes(tile) + low_bytes(tile);
 }
+CONVT2D_HOST_DEVICE int planes_tables_at(const FetchedWeightParams& p, FetchedWeightTile tile) {
+  return (y_at(tile) + p.y_bytes + 127) / 128 * 128;
+}
 CONVT2D_HOST_DEVICE int shifted_at(const FetchedWeightParams& p, FetchedWeightTile tile) {
-  return (y_at(tile) + p.y_bytes + 127) / 128 * 128;  // as the copy engine wants it
+  return planes_tables_at(p, tile) + p.tables_bytes;  // as the copy engine wants it
 }
 CONVT2D_HOST_DEVICE int stage_bytes(const FetchedWeightParams& p, FetchedWeightTile tile) {
   const int end = shifted_at(p, tile) + shifted_bytes(p, tile);
@@ -275,7 +319,7 @@ CONVT2D_HOST_DEVICE int stage_bytes(const FetchedWeightParams& p, FetchedWeightT
 
 // Shared memory: barriers; for each stage where its pixels stand and, for odd rows, where these start, [line][residue];
 // more barriers for what the helpers have done; the stages.
-constexpr int kMostFetchedStages = 8, kMostTilePixels = 64, kMostLeads = 32;
+constexpr int kMostFetchedStages = 8, kMostLeads = 32;
 constexpr int kFetchedTablesAt = 16 * kMostFetchedStages, kFetchedStagesAt = 4096;
 constexpr int kTableBytes = (kMostTilePixels + kMostLeads) * 4;
 constexpr int kHelpedAt = kFetchedTablesAt + kMostFetchedStages * kTableBytes;  // barriers

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <numeric>
 
 #include "core/phases.h"
 #include "cuda/cuda_families.h"
@@ -29,20 +30,26 @@ constexpr double kFetchedPixel = 12;   // the same of channels-last
 constexpr double kBringPiece = 7;      // 32 pieces of x that threads bring, not measured
 constexpr double kFetchedOctets = 26;  // octets, not measured
 constexpr double kLeastCycles = 24;  // of the tensor core, for a slice of few columns, not measured
-constexpr double kStrict = 1.107;    // strict fp32, over what its multiplications take
-constexpr double kCopy = 250;        // a copy of odd rows, for who asks
-constexpr double kShift = 13.4;      // a channel of x that is shifted, for three warps
-constexpr double kBring = 39.1;      // 32 pieces of brought rows, the same
-constexpr double kClear = 260;       // what is beside 64 channels of such a row, the same
-constexpr int kFewCopies = 4;        // of odd rows: one thread asks
-constexpr double kL2Bytes = 38.7;    // a cycle
-constexpr double kRest = 0.14;       // of what is less busy that is not hidden
+constexpr double kTapTable = 5;      // more, where every tap has a table (derived)
+constexpr double kFetchedRowWord =
+    21;                            // a word of a kernel row, of a slice, times the stride (derived)
+constexpr double kListed = 24;     // 32 entries of tables by taps, for who asks (derived)
+constexpr double kStrict = 1.107;  // strict fp32, over what its multiplications take
+constexpr double kCopy = 250;      // a copy of odd rows, for who asks
+constexpr double kShift = 13.4;    // a channel of x that is shifted, for three warps
+constexpr double kShiftTwo = 5;    // where they start at multiples of 8 bytes (derived)
+constexpr double kBring = 39.1;    // 32 pieces of brought rows, the same
+constexpr double kClear = 260;     // what is beside 64 channels of such a row, the same
+constexpr int kFewCopies = 4;      // of odd rows: one thread asks
+constexpr double kL2Bytes = 38.7;  // a cycle
+constexpr double kRest = 0.14;     // of what is less busy that is not hidden
 constexpr double kMemoryRate = 0.95;      // of the copy rate
 constexpr double kBeside = 0.031;         // of the lesser of work and bytes
 constexpr double kPartialRate = 1.96;     // times the copy rate's time, to write and to add up
 constexpr double kScatteredRate = 0.473;  // the same of dW's numbers, each in a sector of its own
 
-constexpr int64_t kMostBrought = 1 << 20;  // bytes of a K tile, more than any block has
+constexpr int64_t kMostPlaneLine = 4 * kMostSpan;  // bytes
+constexpr int64_t kMostBrought = 1 << 20;          // bytes of a K tile, more than any block has
 
 struct Choice {
   int row;                       // of kFetchedWeightTiles
@@ -162,15 +169,16 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
     p.far_piece = w.stride % 2 == 0 ? 16 : 64;
     p.next_piece = w.stride % 2 == 0 ? 32 : 16;
   } else {
-    if (tile.pairs && !whole_rows(w.out, problem))
-      return "pairs are of rows that are whole vectors";
+    if (tile.pairs && !whole_rows(by_planes(tile) ? h.out * w.out : w.out, problem))
+      return "pairs are of rows, or planes, that are whole vectors";
     p.brought = choice.brought;
-    p.odd_rows = !whole_rows(w.out, problem) && !p.brought;
+    p.odd_rows = by_planes(tile) || (!whole_rows(w.out, problem) && !p.brought);
     if (p.odd_rows) {
       if (!planes_add_up(h.out * w.out, p.columns, problem, p.residues, p.residue_shift))
         return "planes of dY do not add up to whole vectors";
-      if (p.residues * choice.unit_h > kMostLeads) return "a tile has too many rows of dY";
-      if (choice.runs) return "rows of dY are not whole vectors";
+      if (p.residues * (by_planes(tile) ? 1 : choice.unit_h) > kMostLeads)
+        return "a tile has too many rows of dY";
+      if (choice.runs && !by_planes(tile)) return "rows of dY are not whole vectors";
     }
     p.shifted = !whole_rows(choice.runs ? h.in * w.in : w.in, problem);
     if (p.shifted && !planes_add_up(h.in * w.in, p.rows, problem, p.x_residues, p.x_residue_shift))
@@ -197,7 +205,8 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   const int64_t patch = linear(tile)         ? chunks | (tile.octets ? 0 : 1)
                         : tile.channels_last ? span
                                              : (ceil_div(vector - 1 + span, vector) | 1) * vector;
-  if (!p.brought && (patch > kMostSpan || (!p.odd_rows && (lines - 1) * step + 1 > kMostSpan)))
+  if (!p.brought && !by_planes(tile) &&
+      (patch > kMostSpan || (!p.odd_rows && (lines - 1) * step + 1 > kMostSpan)))
     return "a tile is too long for the copy engine";
   p.patch_lines = static_cast<int32_t>(lines);
   p.patch_pixels = static_cast<int32_t>(patch);
@@ -238,6 +247,34 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
     p.taps_inside = 1;
     if (conflicts(p, tile) >= tap_by_tap) p.taps_inside = 0;
   }
+  if (by_planes(tile)) {
+    if (tile.planes == Planes::words) {
+      if (w.in % 2 != 0 || w.out % 2 != 0) return "rows are not whole words";
+      if (w.stride > 2 || w.dilation > 1) return "a word does not hold two taps";
+      if (choice.y_blocks > 1 || choice.unit_w % tile.instructions != 0)
+        return "a warpgroup's taps are not of one kernel row";
+    }
+    // From one pixel to the next dY's goes forth, from one row to the next too.
+    if (h.stride * w.out < w.stride * w.in) return "rows of dY are shorter than those of x";
+    p.last_slices = static_cast<int32_t>(ceil_div((h.in * w.in - 1) % pixels + 1, kKSlice / size));
+    // The last of a tile's pixels, as many rows on as it can be.
+    const int64_t last = std::min(h.in * w.in, pixels) - 1;
+    const int64_t on = std::min((w.in - std::gcd(w.in, pixels) + last) / w.in, h.in - 1);
+    const int64_t reach = on * h.stride * w.out + (last - on * w.in) * w.stride +
+                          (choice.unit_h - 1) * h.dilation * w.out +
+                          (choice.unit_w - 1) * w.dilation + 1;
+    if (reach * size > kMostPlaneLine) return "a tile is too long for the copy engine";
+    const int64_t vectors = ceil_div(reach + vector - 1, vector);
+    p.zeros_at = static_cast<int32_t>(vectors * 16);
+    p.channel_bytes = static_cast<int32_t>((vectors + 1 | 1) * 16);
+    if (p.channel_bytes > kMostPlaneLine) return "a tile is too long for the copy engine";
+    p.patch_lines = 1;
+    p.tables_bytes =
+        choice.unit_h * choice.unit_w *
+        (tile.planes == Planes::words ? table_of_words(tile) / tile.instructions : kTableOfTap);
+    p.y_block_bytes = static_cast<int32_t>(channels * p.channel_bytes);
+    p.y_bytes = choice.y_blocks * p.y_block_bytes;
+  }
   // Who splits has no time to ask.
   p.askers = !tile.strict && odd_copies(p) > kFewCopies ? kMostAskers : 1;
   return {};
@@ -255,26 +292,33 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
                FetchedWeightTile tile) {
   const bool half = p.element_bytes == 2;
   const double products = tile.strict ? 3 : 1;
-  const double slices =
-      tile.turned ? mean_slices(p) : kKSlices;  // of a K tile, those beyond a plane left out
+  // Of a K tile; some tiles leave out those beyond a plane.
+  const double slices = tile.turned || by_planes(tile) ? mean_slices(p) : kKSlices;
   const double instructions = slices * tile.groups * tile.instructions;
   const double mma = instructions * products * std::max(tile.width / 2.0, kLeastCycles);
   // Loads of the first operand by four warps, the second operand, copies.
   const double stage = stage_bytes(p, tile);
   const double trips = (tile.octets || !half ? 16 : 32) * (linear(tile) ? conflicts(p, tile) : 1);
-  const double shared = instructions * (trips + products * tile.width / 4.0) + stage / 128 +
+  const double loads = tile.planes == Planes::words ? slices * tile.groups * row_words(tile) * 24
+                                                    : instructions * trips;
+  const double shared = loads + instructions * products * tile.width / 4.0 + stage / 128 +
                         (turns_squares(tile) ? 2.0 * x_bytes(tile) / 128 : 0);
   const bool pixels = tile.channels_last && !tile.pairs;
-  const double fetch = instructions * (tile.octets ? std::max(kFetchedOctets, trips)
-                                       : pixels    ? kFetchedPixel
-                                       : half      ? std::max(kFetchedHalf, trips)
-                                                   : std::max(kFetchedWord, trips));
+  const double by_tap = by_planes(tile) ? kTapTable * taps_of_thread(tile) : 0;
+  const double fetch = tile.planes == Planes::words
+                           ? slices * tile.groups * kFetchedRowWord * p.stride_w * row_words(tile)
+                           : instructions * (tile.octets ? std::max(kFetchedOctets, trips)
+                                             : pixels    ? kFetchedPixel
+                                             : half      ? std::max(kFetchedHalf, trips) + by_tap
+                                                         : std::max(kFetchedWord, trips));
   const double l2 =
       (copied_bytes(p, tile) + (p.brought ? p.y_bytes : 0) + (p.x_piece > 0 ? x_bytes(tile) : 0)) /
       kL2Bytes;
-  const double ask =
+  double ask =
       kCopy * (std::ceil(double(odd_copies(p)) / p.askers) + (p.shifted ? p.x_residues : 0));
-  double help = p.shifted ? kShift * tile.width : 0;
+  if (by_planes(tile) && p.stages % p.image_tiles != 0) ask += kListed * (8 + p.tables_bytes / 128);
+  const bool of_two = by_planes(tile) && p.x_residues == 2;
+  double help = p.shifted ? (of_two ? kShiftTwo : kShift) * tile.width : 0;
   if (p.x_piece > 0) help += kBringPiece * tile.width * 4 / p.x_piece;
   if (p.brought) {
     const double channels = linear(tile) ? 1 : p.y_blocks * kPlaneChannels;
@@ -345,8 +389,9 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
     const bool odd =
         (!tile.channels_last || tile.pairs) &&
         !whole_rows(problem.w.out * (tile.channels_last ? problem.group_out() : 1), problem);
+    if (by_planes(tile) && (!odd || element_size(problem.dtype) != 2)) continue;
     for (const auto [y_blocks, unit_h, unit_w] : units(problem, tile))
-      for (int way = 0; way < (odd ? 4 : 2); ++way) {
+      for (int way = by_planes(tile) ? 1 : 0; way < (by_planes(tile) ? 2 : odd ? 4 : 2); ++way) {
         Choice choice{row, y_blocks, unit_h, unit_w, way % 2 != 0, way >= 2, 2, 1};
         FetchedWeightParams p;
         if (std::string why = shape(problem, choice, p); !why.empty()) {
@@ -360,6 +405,8 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
           continue;
         }
         p.stages = choice.stages = std::min(stages, kMostFetchedStages);
+        if (by_planes(tile) && p.stages > p.image_tiles)  // then tables stay
+          p.stages = choice.stages = p.stages / p.image_tiles * p.image_tiles;
         const int64_t combos = combinations(p), tiles = k_tiles(p);
         if (combos > INT32_MAX || tiles > INT32_MAX) {
           reason = "dW or x has too many tiles";
@@ -390,7 +437,10 @@ Plan plan_of(const Problem& problem, const Device& device, const Choice& c) {
   plan.note = std::to_string(tile.pairs ? p.columns : c.y_blocks * cell_channels(tile)) + " x " +
               std::to_string(tile.width) + " channels, " + std::to_string(c.unit_h) + " x " +
               std::to_string(c.unit_w) + " taps, " + (tile.pairs ? "pairs, " : "") + "dY " +
-              (c.brought ? "brought and " : "") + "fetched, " +
+              (c.brought         ? "brought and "
+               : by_planes(tile) ? "by planes and "
+                                 : "") +
+              "fetched, " +
               (p.shifted       ? "x shifted, "
                : p.x_piece > 0 ? "x brought, "
                                : "") +
@@ -531,14 +581,21 @@ FetchedWeightMaps fetched_weight_maps(const FetchedWeightParams& p, int row, con
     if (p.brought) return {encode(x), {}};
     if (p.odd_rows) {
       y = rows_of_planes(args.y.data, channels[1], p.residues, int64_t{p.y_h} * p.y_w);
+      if (by_planes(tile)) {  // two numbers are one, or a box had too few
+        y.element_bytes = 4;
+        y.extent[0] /= 2;
+        y.stride[0] = 4;
+      }
     } else {
       y = planes(args.y.data, channels[1], p.y_h, p.y_w);
       y.count[1] = p.patch_lines;
       y.step[1] = p.line_step;
     }
-    y = channels_inside(y, p.patch_pixels, tile.pairs ? p.columns : residue_channels(p));
+    y = channels_inside(y, by_planes(tile) ? p.channel_bytes / 4 : p.patch_pixels,
+                        tile.pairs ? p.columns : residue_channels(p));
   }
-  x.rounded = y.rounded = !tile.strict;
+  x.rounded = !tile.strict;
+  y.rounded = !tile.strict && !by_planes(tile);
   return {p.x_piece > 0 ? CUtensorMap{} : encode(x), encode(y)};
 }
 

@@ -84,12 +84,23 @@ __device__ __forceinline__ int patch_column(const FetchedWeightParams& p,
   return (p.runs ? 0 : tile.w * p.stride_w) - p.pad_w + at.kernel_w * p.dilation_w;
 }
 
+// Planes: the first number of dY that a tile needs, of a plane, which may lie before it.
+__device__ __forceinline__ int run_start(const FetchedWeightParams& p, const FetchedWeightScope& at,
+                                         const KTile& tile) {
+  return patch_line(p, at, tile) * p.y_w + patch_column(p, at, tile) + tile.w * p.stride_w;
+}
+
 // Where the pixels of a ring's stage stand; and where its odd rows start, [line][residue] in bytes.
 __device__ __forceinline__ uint32_t table_of(const StageRing& ring) {
   return ring.barriers + kFetchedTablesAt + ring.index * kTableBytes;
 }
 __device__ __forceinline__ uint32_t leads_of(const StageRing& ring) {
   return table_of(ring) + kMostTilePixels * 4;
+}
+// Planes: the first table of a stage.
+template <int ROW>
+__device__ __forceinline__ uint32_t tables_of(const FetchedWeightParams& p, const StageRing& ring) {
+  return ring.stage() + planes_tables_at(p, kFetchedWeightTiles[ROW]);
 }
 
 // Where three warps have done their part.
@@ -133,13 +144,14 @@ __device__ __forceinline__ void copy_odd_rows(const FetchedWeightParams& p, cons
     const int l = i >> p.residue_shift, residue = i & (p.residues - 1);
     const int h = line + l * p.line_step;
     // A row that is not there: beyond the last plane.
-    const int first =
-        h >= 0 && h < p.y_h ? residue * plane + h * p.y_w + column : p.residues * plane;
+    const int first = by_planes(tile)       ? residue * plane + run_start(p, at, start)
+                      : h >= 0 && h < p.y_h ? residue * plane + h * p.y_w + column
+                                            : p.residues * plane;
     for (int block = 0; block < p.y_blocks; ++block)
       copy_box(y + block * p.y_block_bytes + l * p.line_bytes +
                    residue * residue_channels(p) * p.channel_bytes,
-               map, ring.full(), first & -vector, channel + block * residue_channels(p), 0,
-               start.n);
+               map, ring.full(), (first & -vector) / (by_planes(tile) ? 2 : 1),
+               channel + block * residue_channels(p), 0, start.n);
   }
 }
 
@@ -155,6 +167,75 @@ __device__ __forceinline__ void copy_shifted(const FetchedWeightParams& p, const
   for (int residue = 0; residue < p.x_residues; ++residue)
     copy_box(ring.stage() + shifted_at(p, tile) + residue * rows * kShiftedRow, map, ring.full(),
              (residue * plane + plane_pixel(p, start)) & -vector, channel, 0, start.n);
+}
+
+// Planes: where a tile's pixels stand for each of the block's taps. Pairs have their only residue's lead here.
+template <int ROW>
+__device__ __forceinline__ void list_numbers(const FetchedWeightParams& p,
+                                             const FetchedWeightScope& at, const StageRing& ring,
+                                             const KTile& start) {
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  const int first = run_start(p, at, start);
+  const int lead = tile.pairs ? first & 7 : 0;
+#pragma unroll 1
+  for (int i = threadIdx.x % 32; i < tile_pixels(p); i += 32) {
+    int h, w;
+    start.pixel(p, i, h, w);
+    uint32_t to = tables_of<ROW>(p, ring) + number_place(i);
+#pragma unroll 1
+    for (int tap_h = 0; tap_h < p.unit_h; ++tap_h) {
+      const int row = h * p.stride_h - p.pad_h + (at.kernel_h + tap_h) * p.dilation_h;
+      const bool on_row = h < p.x_h && row >= 0 && row < p.y_h;
+      int column = w * p.stride_w - p.pad_w + at.kernel_w * p.dilation_w;
+      for (int tap_w = 0; tap_w < p.unit_w; ++tap_w, to += kTableOfTap, column += p.dilation_w) {
+        const bool there = on_row && column >= 0 && column < p.y_w;
+        const uint32_t where[1] = {
+            static_cast<uint32_t>(there ? 2 * (row * p.y_w + column - first + lead) : p.zeros_at)};
+        store_shared<1>(to, where);
+      }
+    }
+  }
+}
+// Words, of which all are pixels of dY, or none: of two neighbouring pixels of x by a lane.
+template <int ROW>
+__device__ __forceinline__ void list_words(const FetchedWeightParams& p,
+                                           const FetchedWeightScope& at, const StageRing& ring,
+                                           const KTile& start) {
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  constexpr int kTaps = tile.instructions, kWords = row_words(tile);
+  const int first = run_start(p, at, start), pair = threadIdx.x % 32;
+  // A lead, which is added later, starts at a word, or in the middle of one as the first number does.
+  const int zeros = p.zeros_at - 2 * (first & 1);
+  int h, w;
+  start.pixel(p, 2 * pair, h, w);
+  uint32_t to = tables_of<ROW>(p, ring) + pair_place(pair) * kWords * 4;
+#pragma unroll 1
+  for (int tap_h = 0; tap_h < p.unit_h; ++tap_h) {
+    const int row = h * p.stride_h - p.pad_h + (at.kernel_h + tap_h) * p.dilation_h;
+    const bool on_row = h < p.x_h && row >= 0 && row < p.y_h;
+#pragma unroll 1
+    for (int tap_w = 0; tap_w < p.unit_w; tap_w += kTaps, to += table_of_words(tile)) {
+      const int column = w * p.stride_w - p.pad_w + at.kernel_w + tap_w & ~1;
+#pragma unroll
+      for (int word = 0; word < kWords; ++word) {
+        const int here = column + 2 * word;
+        const bool there = on_row && here >= 0 && here < p.y_w;
+        const uint32_t where[1] = {
+            static_cast<uint32_t>(there ? 2 * (row * p.y_w + here - first) : zeros)};
+        store_shared<1>(to + word * 4, where);
+      }
+    }
+  }
+}
+
+// Zeros for what does not exist, at the end of every channel's line. By all helpers.
+template <int ROW>
+__device__ __forceinline__ void clear_ends(const FetchedWeightParams& p, uint32_t stage,
+                                           int helper) {
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  const int channels = tile.pairs ? p.columns : p.y_blocks * kPlaneChannels;
+  for (int i = helper; i < channels; i += kHelpers)
+    store_shared_16(stage + y_at(tile) + i * p.channel_bytes + p.zeros_at, {0, 0, 0, 0});
 }
 
 // All of a block's K tiles, by one warp.
@@ -177,9 +258,15 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
     const int lead = from_vector ? first_number & (chunk - 1) : 0;
     const uint32_t brought = p.brought ? brought_lead(p, first_brought<ROW>(p, at, start)) : 0;
     barrier_wait(ring.empty(), ring.parity ^ 1);
-    // Parts of rows start at multiples of their length: a stage's table stays.
-    const bool anew = p.runs || p.brought || k - at.begin < p.stages;
-    for (int i = lane; i < pixels && anew; i += 32) {
+    // Parts of rows start at multiples of their length, and planes may lie the same way in all of a stage's tiles: then its
+    // table stays.
+    const bool stays = by_planes(tile) ? p.stages % p.image_tiles == 0 : !p.runs && !p.brought;
+    const bool anew = !stays || k - at.begin < p.stages;
+    if constexpr (by_planes(tile)) {
+      if (anew && tile.planes == Planes::numbers) list_numbers<ROW>(p, at, ring, start);
+      if (anew && tile.planes == Planes::words) list_words<ROW>(p, at, ring, start);
+    }
+    for (int i = lane; i < pixels && anew && !by_planes(tile); i += 32) {
       int h, w;
       start.pixel(p, i, h, w);
       // Beyond the last row of an image, and beyond a row, x is zero: any pixel will do.
@@ -193,8 +280,11 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
     }
     if (p.odd_rows && lane < p.patch_lines * p.residues) {
       const int l = lane >> p.residue_shift, residue = lane & (p.residues - 1);
-      const int first = (residue * p.y_h + line + l * p.line_step) * p.y_w + column;
-      const bool there = line + l * p.line_step >= 0 && line + l * p.line_step < p.y_h;
+      const int first = by_planes(tile)
+                            ? residue * p.y_h * p.y_w + run_start(p, at, start)
+                            : (residue * p.y_h + line + l * p.line_step) * p.y_w + column;
+      const bool there =
+          by_planes(tile) || (line + l * p.line_step >= 0 && line + l * p.line_step < p.y_h);
       const uint32_t lead[1] = {
           there ? static_cast<uint32_t>((first & (vector - 1)) * p.element_bytes) : 0};
       store_shared<1>(leads_of(ring) + lane * 4, lead);
@@ -295,6 +385,39 @@ __device__ __forceinline__ void shift_x(const FetchedWeightParams& p, uint32_t s
         store_shared_4(to, pixels);
         if constexpr (tile.strict) store_shared_4(to + x_bytes(tile), cut_off(pixels));
       }
+    }
+  }
+}
+
+// The same where two planes are whole vectors and tiles are runs, so that all start at multiples of 8 bytes: a half warp
+// takes a channel, a lane 8 bytes.
+template <int ROW>
+__device__ __forceinline__ void shift_x_of_two(const FetchedWeightParams& p, uint32_t stage,
+                                               const KTile& start, int helper) {
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  constexpr int kPairs = tile.width / 2, kAtOnce = 4, kWarps = kHelpers / 32;
+  const int lane = helper % 16, residue = helper / 16 % 2, plane = p.x_h * p.x_w;
+  const int first = plane_pixel(p, start), left = plane - first - lane * 8 / p.element_bytes;
+  const int numbers = 4 / p.element_bytes;  // of a word
+  uint32_t there[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i)
+    there[i] = left >= (i + 1) * numbers ? ~0u : left > i * numbers ? 0xffffu : 0u;
+  const uint32_t from = stage + shifted_at(p, tile) + residue * kPairs * kShiftedRow +
+                        ((residue * plane + first) * p.element_bytes & 15) + lane * 8;
+#pragma unroll 1
+  for (int pair = helper / 32; pair < kPairs; pair += kAtOnce * kWarps) {
+    uint32_t word[kAtOnce][2];
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j)
+      if (pair + j * kWarps < kPairs)
+        load_shared_8(from + (pair + j * kWarps) * kShiftedRow, word[j]);
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int channel = 2 * (pair + j * kWarps) + residue;
+      if (channel < tile.width)
+        store_shared<2>(stage + channel * kKRow + (lane * 8 ^ (channel & 7) << 4),
+                        {word[j][0] & there[0], word[j][1] & there[1]});
     }
   }
 }
@@ -519,12 +642,18 @@ __device__ __forceinline__ void help_tiles(const FetchedWeightParams& p,
     if constexpr (linear(tile)) {
       if (p.brought) clear_beside_lines<ROW>(p, at, ring, start, helper);
     } else if constexpr (!tile.channels_last) {
-      if (p.shifted) {
+      if (by_planes(tile) && p.x_residues == 2) {
+        shift_x_of_two<ROW>(p, ring.stage(), start, helper);
+      } else if (p.shifted) {
         shift_x<ROW>(p, ring.stage(), start, helper);
       } else if constexpr (tile.strict) {
         split_x<ROW>(ring.stage(), helper);
       }
-      if (p.odd_rows || p.brought) clear_beside<ROW>(p, at, ring, start, helper);
+      if constexpr (by_planes(tile)) {
+        clear_ends<ROW>(p, ring.stage(), helper);
+      } else if (p.odd_rows || p.brought) {
+        clear_beside<ROW>(p, at, ring, start, helper);
+      }
     }
     fence_for_wgmma();
     __syncwarp();
