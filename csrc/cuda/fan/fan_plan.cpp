@@ -229,7 +229,8 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
     for (const int width : {16, 32, 64, 128}) add_once(widths, width);
     const int most = positions(tile);
     for (const int width : widths) {
-      if (width > most || width > round_up(extent_w, 8)) continue;
+      if (width > most || width > round_up(extent_w, 8) || width < std::min<int64_t>(extent_w, 16))
+        continue;
       const int64_t most_h = std::min<int64_t>(most / width, extent_h);
       const int64_t rows = ceil_div(extent_h, ceil_div(extent_h, most_h));  // evenly
       choice.tile_w = width;
