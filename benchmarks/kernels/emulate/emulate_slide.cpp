@@ -32,10 +32,10 @@ bool check(const Case& one, int most) {
   std::vector<Plan> plans = slide::plans(trial.problem, invented_device("h200"), reason);
   for (Plan& plan : plans) {
     int32_t &stages = plan.detail[2], &walkers = plan.detail[3];
-    const int least =
-        plan.row == slide::kTurnedRow
-            ? slide::turned_params_of(trial.problem, plan, trial.args).reach + slide::kLeastAhead
-            : 2;
+    int least = 2;
+    if (plan.row == slide::kTurnedRow)
+      least = slide::group_reach(slide::turned_params_of(trial.problem, plan, trial.args)) +
+              slide::kLeastAhead;
     stages = std::min(stages, least + int(emulate::random() % 3));
     walkers = std::min(walkers, 1 + int(emulate::random() % 3));
   }

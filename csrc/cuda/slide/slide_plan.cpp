@@ -121,6 +121,11 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
   return {};
 }
 
+int64_t weight_bytes(const TurnedParams& p) {
+  const int64_t zeros = p.group_rows > 1 ? tile_channels(p) * 16 : 0;
+  return int64_t{p.kernel_w} * p.tap_column * (p.group_rows > 1 ? 1 : p.kernel_h) + zeros;
+}
+
 // Planes that are whole 16 bytes together.
 int64_t residues_of(int64_t plane) {
   int64_t residues = 1;
@@ -128,7 +133,7 @@ int64_t residues_of(int64_t plane) {
   return residues;
 }
 
-// The same of turned tiles, of which `turns` is none and `stages` are slots.
+// The same of turned tiles, of which `turns` are the rows of a warpgroup and `stages` are slots.
 void shape(const Problem& problem, const Choice& choice, TurnedParams& p) {
   p = {};
   set_geometry(problem, p);
@@ -146,10 +151,17 @@ void shape(const Problem& problem, const Choice& choice, TurnedParams& p) {
   p.depth = std::min(p.reduce_padded, kMostDepth);
   p.depths = p.reduce_padded / p.depth;
   p.slices = p.reduce_padded / kSlice;
-  p.column_tiles = static_cast<int32_t>(ceil_div(p.columns, kRows));
+  p.group_rows = choice.turns;
+  p.column_tiles = static_cast<int32_t>(ceil_div(p.columns, tile_channels(p)));
+  // Of a pair, a row of the kernel and the next, or zeros, are one operand.
+  const int32_t octet = tile_channels(p) * 16 * (p.group_rows > 1 ? p.kernel_h + 1 : 1);
+  p.weight_slice = 2 * octet;
+  p.tap_column = p.slices * p.weight_slice;
+  p.tap_row = p.group_rows > 1 ? -tile_channels(p) * 16 : p.kernel_w * p.tap_column;
+  p.last_tap = p.group_rows > 1 ? p.kernel_h * tile_channels(p) * 16 : 0;
   p.pixels = kStrip + p.kernel_w - 1;
   p.strips = static_cast<int32_t>(ceil_div(p.y_w, kStrip));
-  p.steps = static_cast<int32_t>(ceil_div(p.y_h, kTurnedGroups));
+  p.steps = static_cast<int32_t>(ceil_div(p.y_h, step_rows(p)));
   p.walkers = std::min(choice.walkers, steps_of(p));
   p.slots = choice.stages;
   p.raw_bytes = p.reduce_padded * kCopied * 2;
@@ -158,7 +170,7 @@ void shape(const Problem& problem, const Choice& choice, TurnedParams& p) {
   p.tile_rows = 1;
   p.staging_pitch = (kStrip + kVector) * 2;  // an odd number of 16 bytes
   SharedPlaces places{kTurnedHeader};
-  p.weights_at = places.take(int64_t{p.kernel_h} * p.kernel_w * tap_bytes(p), 128);
+  p.weights_at = places.take(weight_bytes(p), 128);
   p.raws_at = places.take(int64_t{kRaws} * p.raw_bytes, 128);
   p.staging_at = places.take(int64_t{kTurnedConsumers} / 32 * staging_bytes(p), 16);
   p.rows_at = places.take(int64_t{p.slots} * p.row_bytes, 1024);
@@ -166,22 +178,23 @@ void shape(const Problem& problem, const Choice& choice, TurnedParams& p) {
 }
 
 double predict(const Problem& problem, const Device& device, const TurnedParams& p) {
-  // Cycles of a row of a strip: of the tensor core; of shared memory; of a warpgroup, which multiplies, then stores; of
-  // the warps that turn.
-  const double products = double(p.kernel_h) * p.kernel_w * p.slices;
+  // Cycles for a warpgroup's rows of a strip: of the tensor core; of shared memory; of a warpgroup, which multiplies, then
+  // stores; of the warps that turn.
+  const double products = double(kernel_steps(p)) * p.kernel_w * p.slices;
   const double multiply = kTurnedMultiply * products * kStrip / 2;
-  const double outputs = double(kStrip) * std::min(p.columns, kRows) * 2;
-  const double shared = (products * (kRows + kStrip) * 32 + 3.0 * p.raw_bytes + 3 * outputs) / 128;
-  const double store = (p.columns > kRows / 2 ? 2 : 1) * (kRun + kOutput * kStrip / 4);
-  const double turn = kTurnRow + kTurnOctet * std::ceil(p.slices / 2.0);
-  const double row = std::max(
-      {multiply, shared, (kVisit + multiply + store) / std::min(kTurnedGroups, p.slots - p.reach),
-       turn, p.raw_bytes / kTurnedL2Bytes});
+  const double copied = double(p.group_rows) * p.raw_bytes;
+  const double outputs = double(kStrip) * kRows * 2;
+  const double shared = (products * (kRows + kStrip) * 32 + 3 * copied + 3 * outputs) / 128;
+  const double store = 2 * (kRun + kOutput * kStrip / 4);
+  const double turn = p.group_rows * (kTurnRow + kTurnOctet * std::ceil(p.slices / 2.0));
+  const int beside = std::min(kTurnedGroups, (p.slots - p.reach) / p.group_rows);  // warpgroups
+  const double rows = std::max(
+      {multiply, shared, (kVisit + multiply + store) / beside, turn, copied / kTurnedL2Bytes});
   const double waves = std::ceil(double(blocks_of(p)) / device.sm_count);
   const double steps = std::ceil(double(steps_of(p)) / p.walkers);
-  const double rows = steps * kTurnedGroups + (steps / p.steps + 1) * p.reach;
-  const double weights = kWeightByte * p.kernel_h * p.kernel_w * tap_bytes(p);
-  const double busy_us = waves * (weights + rows * row) / kClock;
+  const double extra = (steps / p.steps + 1) * p.reach / p.group_rows;  // of first rows
+  const double busy_us =
+      waves * (kWeightByte * weight_bytes(p) + (steps * kTurnedGroups + extra) * rows) / kClock;
   const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
   return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
 }
@@ -228,7 +241,7 @@ std::string refuse_turned(const Problem& problem) {
   if (h.stride != 1 || w.stride != 1) return "turned rows are for stride 1";
   if (w.kernel > kMostReach) return "kernel rows are too long";
   TurnedParams p;
-  shape(problem, {kTurnedRow, kStrip, 0, 0, 1}, p);
+  shape(problem, {kTurnedRow, kStrip, 1, 0, 1}, p);
   if (p.reduce % p.residues != 0 || (problem.groups > 1 && p.reduce != p.reduce_padded))
     return std::to_string(p.reduce) + " channels cannot be turned";
   return {};
@@ -261,20 +274,21 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
         found.push_back({choice, predict(problem, device, p, tile)});
       }
   }
-  if (turned.empty()) {
+  for (const int group_rows : {1, 2}) {
+    if (!turned.empty() || (group_rows > 1 && problem.h.dilation > 1)) continue;
     TurnedParams p;
-    Choice choice = {kTurnedRow, kStrip, 0, 0, INT32_MAX};
+    Choice choice = {kTurnedRow, kStrip, group_rows, 0, INT32_MAX};
     shape(problem, choice, p);
-    const int least = p.reach + kLeastAhead;
+    const int least = group_reach(p) + kLeastAhead;
     choice.stages = std::min<int>(kMostSlots, (device.smem_optin - p.shared_bytes) / p.row_bytes);
     choice.walkers = std::max(1, device.sm_count / (p.groups * p.column_tiles));
     if (choice.stages < least) {
       reason = "turned rows need " + std::to_string(p.shared_bytes + int64_t{least} * p.row_bytes) +
                " bytes of shared memory";
-    } else {
-      shape(problem, choice, p);
-      found.push_back({choice, predict(problem, device, p)});
+      continue;
     }
+    shape(problem, choice, p);
+    found.push_back({choice, predict(problem, device, p)});
   }
   return found;
 }
@@ -289,9 +303,9 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   if (c.row == kTurnedRow) {
     TurnedParams p;
     shape(problem, c, p);
-    plan.note = "turned rows, " + std::to_string(p.slots) + " slots, " +
-                std::to_string(p.residues) + " residues, " + std::to_string(blocks_of(p)) +
-                " blocks";
+    plan.note = std::string(p.group_rows > 1 ? "pairs of " : "") + "turned rows, " +
+                std::to_string(p.slots) + " slots, " + std::to_string(p.residues) + " residues, " +
+                std::to_string(blocks_of(p)) + " blocks";
     return plan;
   }
   const Tile tile = kTiles[c.row];

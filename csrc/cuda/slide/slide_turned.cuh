@@ -2,7 +2,7 @@
 //
 // One thread asks the copy engine for rows of x, four warps turn them into the slots of a ring, as soon as every warp that
 // multiplies is done with what was there; `full` and `empty` tell. A warpgroup that multiplies needs the rows of x of its
-// own row of y, and gives back those that its next one does not need, so the others may be elsewhere: while one stores the
+// own rows of y, and gives back those that its next one does not need, so the others may be elsewhere: while one stores the
 // others multiply.
 #pragma once
 
@@ -44,26 +44,23 @@ __device__ __forceinline__ StageRing slots_of(const TurnedParams& p, uint32_t sh
   return {shared, shared + p.rows_at, p.slots, p.row_bytes};
 }
 
-// Rows of y of a step's sums are output channels, eight of every warp together with eight that are 32 further on.
-__device__ __forceinline__ int sum_row(int channel) {
-  return channel % 32 / 8 * 16 + channel / 32 * 8 + channel % 8;
-}
-
 template <class T>
 __device__ __forceinline__ void bring_turned_weights(const TurnedParams& p, const Scope& at,
                                                      uint32_t shared) {
   const T* const weight = static_cast<const T*>(p.weight) + int64_t{at.group} * p.weight_group;
   const int taps = p.kernel_h * p.kernel_w, per_residue = p.reduce_padded >> p.residue_shift;
+  const int octets = p.reduce_padded / 8, count = tile_channels(p);
   const int64_t step = int64_t(sizeof(T)) * p.weight_reduce << p.residue_shift;
 #pragma unroll 2
-  for (int i = threadIdx.x; i < p.reduce_padded / 8 * kRows * taps; i += kTurnedThreads) {
-    const int octet = i / (kRows * taps), rest = i - octet * (kRows * taps);
+  for (int i = threadIdx.x; i < octets * count * taps; i += kTurnedThreads) {
+    const int octet = i / (count * taps), rest = i - octet * (count * taps);
     const int inside = rest / taps, tap = rest - inside * taps;
     const int kh = tap / p.kernel_w, kw = tap - kh * p.kernel_w;
-    const int column = at.column_tile * kRows + inside;
+    const int column = at.column_tile * count + inside;
     const int residue = octet * 8 / per_residue;
-    const int first = (octet * 8 - residue * per_residue << p.residue_shift) + residue;
-    const int left = column < p.columns ? p.reduce - first + p.residues - 1 >> p.residue_shift : 0;
+    const int first = ((octet * 8 - residue * per_residue) << p.residue_shift) + residue;
+    const int left =
+        column < p.columns ? (p.reduce - first + p.residues - 1) >> p.residue_shift : 0;
     const char* from = reinterpret_cast<const char*>(weight + (int64_t{first} * p.weight_reduce +
                                                                int64_t{column} * p.weight_column +
                                                                kh * p.weight_h + kw * p.weight_w));
@@ -72,17 +69,23 @@ __device__ __forceinline__ void bring_turned_weights(const TurnedParams& p, cons
     for (int j = 0; j < 8; ++j, from += step) number[j] = load_if<2>(from, j, left);
 #pragma unroll
     for (int j = 0; j < 4; ++j) word[j] = number[2 * j] | number[2 * j + 1] << 16;
-    store_shared_16(shared + p.weights_at + (taps - 1 - tap) * tap_bytes(p) +
-                        (octet * kRows + sum_row(inside)) * 16,
+    store_shared_16(shared + p.weights_at + p.last_tap + (p.kernel_h - 1 - kh) * p.tap_row +
+                        (p.kernel_w - 1 - kw) * p.tap_column + octet * (p.weight_slice / 2) +
+                        inside * 16,
                     word);
   }
+  if (p.group_rows == 1) return;
+  // Between the kernel rows of two columns or channels, and around them all.
+  for (int i = threadIdx.x; i < (p.kernel_w * octets + 1) * count; i += kTurnedThreads)
+    store_shared_16(shared + p.weights_at + i / count * (p.weight_slice / 2) + i % count * 16,
+                    {0, 0, 0, 0});
 }
 
 template <class T>
 __device__ __forceinline__ void bring_turned_bias(const TurnedParams& p, const Scope& at,
                                                   uint32_t shared) {
-  const int i = threadIdx.x, channel = at.column_tile * kRows + i;
-  if (i >= kRows) return;
+  const int i = threadIdx.x, channel = at.column_tile * tile_channels(p) + i;
+  if (i >= tile_channels(p)) return;
   const bool exists = p.bias && channel < p.columns;
   store_shared_4(
       shared + kTurnedBiasAt + i * 4,
@@ -99,8 +102,8 @@ struct RowWalk {
     enter(p);
   }
   __device__ __forceinline__ void enter(const TurnedParams& p) {
-    row = p.low_h + stretches.now.first * kTurnedGroups;
-    left = stretches.now.count > 0 ? stretches.now.count * kTurnedGroups + p.reach : 0;
+    row = p.low_h + stretches.now.first * step_rows(p);
+    left = stretches.now.count > 0 ? stretches.now.count * step_rows(p) + p.reach : 0;
   }
   __device__ __forceinline__ void advance(const TurnedParams& p) {
     ++row;
@@ -201,20 +204,21 @@ __device__ __forceinline__ void turn_rows(const TurnedParams& p, const CUtensorM
 
 using TurnedSums = float[kStrip / 2];
 
-// The products of a row of y; `ring` stands at its first row of x.
+// The products of a warpgroup's rows of y; `ring` stands at their first row of x.
 template <class T, int SLICES>
 __device__ __forceinline__ void multiply_turned(const TurnedParams& p, uint32_t shared,
                                                 StageRing ring, TurnedSums& sum) {
-  constexpr int kSliceBytes = 2 * kRows * 16;
-  const int pixel_bytes = p.depth * 2;
-  const uint64_t w_layout = operand_layout(kRows * 16, 8 * 16),
+  const int pixel_bytes = p.depth * 2, steps = kernel_steps(p);
+  const uint64_t w_layout = operand_layout(p.weight_slice / 2, 8 * 16),
                  x_layout = swizzled_layout(pixel_bytes, 8 * pixel_bytes);
-  uint64_t a = operand(w_layout, shared + p.weights_at);
+  const uint32_t w_step = p.weight_slice >> 4;
+  uint32_t weights = shared + p.weights_at + p.last_tap;
 #pragma unroll 1
-  for (int i = 0;;) {
+  for (int i = 0;; weights += p.tap_row) {
     barrier_wait(ring.full(), ring.parity);
 #pragma unroll 1
-    for (int j = 0; j < p.kernel_w; ++j)
+    for (int j = 0; j < p.kernel_w; ++j) {
+      uint64_t a = operand(w_layout, weights + j * p.tap_column);
 #pragma unroll 1
       for (int block = 0; block < p.depths; ++block) {
         const uint64_t b =
@@ -222,25 +226,31 @@ __device__ __forceinline__ void multiply_turned(const TurnedParams& p, uint32_t 
         wgmma_fence();
 #pragma unroll
         for (int slice = 0; slice < SLICES; ++slice)
-          Wgmma<T, kStrip>::add(sum, advance(a, slice * (kSliceBytes >> 4)), advance(b, slice * 2));
+          Wgmma<T, kStrip>::add(sum, advance(a, slice * w_step), advance(b, slice * 2));
         wgmma_commit();
-        a = advance(a, SLICES * (kSliceBytes >> 4));
+        a = advance(a, SLICES * w_step);
       }
-    if (++i == p.kernel_h) break;
+    }
+    if (++i == steps) break;
     for (int k = 0; k < p.tap_rows; ++k) ring.advance();
   }
   wgmma_wait<0>();
   finished(sum);
 }
 
+// Of a warp's 16 rows of the sum, the first one's output channel in the tile.
+__device__ __forceinline__ int warp_channel(const TurnedParams& p) {
+  return threadIdx.x / 32 % 4 * 16 & tile_channels(p) - 1;
+}
+
 // A warp's rows of the sum to memory, eight channels at a time; what slide_store.cuh does for sums that slide.
 template <class T>
 __device__ __forceinline__ void store_row(const TurnedParams& p, const Scope& at, int n, int strip,
                                           int row, const TurnedSums& sum, uint32_t staging) {
-  const int lane = threadIdx.x & 31, warp = threadIdx.x / 32 % 4;
+  const int lane = threadIdx.x & 31;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int first = at.column_tile * kRows + half * 32 + warp * kWarpChannels;
+    const int first = at.column_tile * tile_channels(p) + warp_channel(p) + half * kWarpChannels;
     if (first >= p.columns) break;
     Runs<T> runs;
     runs.y = static_cast<T*>(p.destination);
@@ -292,14 +302,16 @@ __device__ __forceinline__ void store_row(const TurnedParams& p, const Scope& at
 template <class T>
 __device__ __forceinline__ void consume_turned(const TurnedParams& p, const Scope& at,
                                                uint32_t shared) {
-  const int group = threadIdx.x / 128, lane = threadIdx.x & 31, warp = threadIdx.x / 32 % 4;
+  const int group = threadIdx.x / 128, lane = threadIdx.x & 31;
+  // Warps of the second half have the second row of a pair.
+  const int first_row = p.group_rows * group + (p.group_rows > 1 ? threadIdx.x / 64 % 2 : 0);
   const uint32_t staging =
       shared + p.staging_at + threadIdx.x / 32 * (kWarpChannels * p.staging_pitch);
   float bias[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half)
     bias[half] = load_shared<float>(shared + kTurnedBiasAt +
-                                    (half * 32 + warp * kWarpChannels + lane / 4) * 4);
+                                    (warp_channel(p) + half * kWarpChannels + lane / 4) * 4);
   StageRing ring = slots_of(p, shared);
   const auto give_back = [&](int rows) {
     for (int i = 0; i < rows; ++i, ring.advance())
@@ -310,11 +322,10 @@ __device__ __forceinline__ void consume_turned(const TurnedParams& p, const Scop
   };
   for (Stretches walk(p, at); walk.now.count > 0; walk.advance(p)) {
     const Stretch& stretch = walk.now;
-    give_back(group);
+    give_back(p.group_rows * group);
 #pragma unroll 1
     for (int step = 0; step < stretch.count; ++step) {
-      const int row = (stretch.first + step) * kTurnedGroups + group;
-      const bool there = row < p.y_h;
+      const int row = (stretch.first + step) * step_rows(p) + first_row;
       TurnedSums sum;
 #pragma unroll
       for (int i = 0; i < kStrip / 2; ++i) sum[i] = bias[i / 2 % 2];
@@ -325,8 +336,9 @@ __device__ __forceinline__ void consume_turned(const TurnedParams& p, const Scop
       } else {
         multiply_turned<T, 1>(p, shared, ring, sum);
       }
-      give_back(step + 1 < stretch.count ? kTurnedGroups : kTurnedGroups + p.reach - group);
-      if (there) store_row<T>(p, at, stretch.n, stretch.strip, row, sum, staging);
+      give_back(step + 1 < stretch.count ? step_rows(p)
+                                         : step_rows(p) - p.group_rows * group + p.reach);
+      if (row < p.y_h) store_row<T>(p, at, stretch.n, stretch.strip, row, sum, staging);
     }
   }
 }

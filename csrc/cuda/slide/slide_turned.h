@@ -6,6 +6,7 @@
 //   output[row][column] = sum over i, j, ci of w[ci][co][last - i][last - j] * x[ci][low_h + row + i * tap_rows][low_w + column + j]
 //
 //   weights    [tap, the last one first][8 channels][64 output channels][16 B], resident
+//   of pairs   [column of the kernel, the last one first][8 channels][zeros, rows of the kernel][32 output channels][16 B]
 //   as copied  [channel][kCopied pixels]: a row of x, from a multiple of 16 bytes on
 //   turned     [block of channels][pixel][32, 64 or 128 B], swizzled: a row of x
 //   staging    as slide_config.h draws it
@@ -14,7 +15,9 @@
 // row of x comes as one box for each. Channels of one residue start equally far into 16 bytes and lie together along K.
 //
 // A block walks down strips of `kStrip` columns; kTurnedGroups warpgroups multiply, each one row of y of a step, and the
-// warps of another turn rows.
+// warps of another turn rows. Up to 32 output channels fill but half of an instruction; so a warpgroup may take a pair of
+// rows of y, to which a row of x adds by neighbouring rows of the kernel: those lie one after the other, with zeros
+// before the first and behind the last.
 #pragma once
 
 #include "cuda/slide/slide_config.h"
@@ -26,12 +29,12 @@ constexpr int kTurnedRow = kTileCount;  // of a Plan
 constexpr int kStrip = 128;
 constexpr int kTurnedGroups = 3, kTurnedConsumers = 128 * kTurnedGroups;
 constexpr int kTurners = 128, kTurnedThreads = kTurnedConsumers + kTurners;
-constexpr int kTurnedRegisters = 144, kTurnerRegisters = 80;
+constexpr int kTurnedRegisters = 152, kTurnerRegisters = 56;
 constexpr int kCopied = 152;    // pixels, an odd number of 16 bytes: channels in different banks
 constexpr int kMostReach = 17;  // pixels of x of an output: what fits beside those before its first
 constexpr int kMostDepth = 64;  // channels of a block: 128 bytes
 constexpr int kRaws = 2;        // rows as copied
-constexpr int kLeastAhead = 2;  // slots beside those that kernel rows reach over
+constexpr int kLeastAhead = 1;  // slots beside those that a warpgroup multiplies
 constexpr int kMostSlots = 24;
 static_assert(kStrip + kMostReach - 1 + kVector - 1 <= kCopied);
 
@@ -42,12 +45,21 @@ struct TurnedParams : Params {
   int32_t pixels;         // of a turned row
   int32_t strips, steps;  // of an image; of a strip
   int32_t slots;          // of the ring
+  int32_t group_rows;     // of y, of a warpgroup: 1, or 2 of half as many channels
+  // Weights, in bytes: of the last tap; from tap to tap before it, in a row and in a column of the kernel; from 16
+  // channels to the next.
+  int32_t last_tap, tap_row, tap_column, weight_slice;
   int32_t raw_bytes, block_bytes, row_bytes;
   int32_t raws_at, rows_at;
 };
 
-CONVT2D_HOST_DEVICE int tap_bytes(const TurnedParams& p) {
-  return p.reduce_padded / 8 * kRows * 16;
+CONVT2D_HOST_DEVICE int tile_channels(const TurnedParams& p) { return kRows / p.group_rows; }
+CONVT2D_HOST_DEVICE int step_rows(const TurnedParams& p) { return kTurnedGroups * p.group_rows; }
+// Rows of x that a warpgroup multiplies, of dilated kernels also those between them.
+CONVT2D_HOST_DEVICE int group_reach(const TurnedParams& p) { return p.reach + p.group_rows; }
+// Steps of kernel rows: of a pair, one more.
+CONVT2D_HOST_DEVICE int kernel_steps(const TurnedParams& p) {
+  return p.kernel_h + p.group_rows - 1;
 }
 CONVT2D_HOST_DEVICE int steps_of(const TurnedParams& p) { return p.batch * p.strips * p.steps; }
 
