@@ -33,18 +33,21 @@ bool check(const Case& one, int most) {
   for (Plan& plan : plans) {
     int32_t &stages = plan.detail[2], &walkers = plan.detail[3];
     int least = 2;
-    if (plan.row == slide::kTurnedRow)
+    if (plan.row >= slide::kTurnedRow)
       least = slide::group_reach(slide::turned_params_of(trial.problem, plan, trial.args)) +
               slide::kLeastAhead;
     stages = std::min(stages, least + int(emulate::random() % 3));
     walkers = std::min(walkers, 1 + int(emulate::random() % 3));
   }
   return trial.passes(trial.some(plans, most, reason), [&](const Plan& plan) {
-    if (plan.row == slide::kTurnedRow) {
+    if (plan.row >= slide::kTurnedRow) {
       const auto params = slide::turned_params_of(trial.problem, plan, trial.args);
       const auto map = slide::map_of(params);
-      return emulate::run_grid(slide::blocks_of(params), slide::kTurnedThreads, params.shared_bytes,
-                               [&] { slide::convt2d_slide_turned_kernel<T>(params, map); });
+      return visit_row<slide::kStripCount>(plan.row - slide::kTurnedRow, [&](auto row) {
+        emulate::run_grid(
+            slide::blocks_of(params), slide::kTurnedThreads, params.shared_bytes,
+            [&] { slide::convt2d_slide_turned_kernel<T, slide::kStrips[row]>(params, map); });
+      });
     }
     const slide::Params params = slide::params_of(trial.problem, plan, trial.args);
     const auto maps = slide::map_of(params);

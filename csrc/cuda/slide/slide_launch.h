@@ -10,7 +10,8 @@ using Launch = void(int row, const Params& params, const CUtensorMap& map, int64
 Launch launch_f16;   // slide_kernel_f16.cu
 Launch launch_bf16;  // slide_kernel_bf16.cu
 
-void launch_turned(DType dtype, const TurnedParams& params, const CUtensorMap& map, int64_t blocks,
+void launch_turned(DType dtype, int row, const TurnedParams& params, const CUtensorMap& map,
+                   int64_t blocks,
                    void* stream);  // slide_turned.cu
 
 }  // namespace convt2d::cuda::slide

@@ -159,16 +159,17 @@ void shape(const Problem& problem, const Choice& choice, TurnedParams& p) {
   p.tap_column = p.slices * p.weight_slice;
   p.tap_row = p.group_rows > 1 ? -tile_channels(p) * 16 : p.kernel_w * p.tap_column;
   p.last_tap = p.group_rows > 1 ? p.kernel_h * tile_channels(p) * 16 : 0;
-  p.pixels = kStrip + p.kernel_w - 1;
-  p.strips = static_cast<int32_t>(ceil_div(p.y_w, kStrip));
+  p.strip = choice.run;
+  p.pixels = p.strip + p.kernel_w - 1;
+  p.strips = static_cast<int32_t>(ceil_div(p.y_w, p.strip));
   p.steps = static_cast<int32_t>(ceil_div(p.y_h, step_rows(p)));
   p.walkers = std::min(choice.walkers, steps_of(p));
   p.slots = choice.stages;
-  p.raw_bytes = p.reduce_padded * kCopied * 2;
+  p.raw_bytes = p.reduce_padded * copied_pixels(p.strip) * 2;
   p.block_bytes = p.pixels * p.depth * 2;
   p.row_bytes = p.depths * p.block_bytes;
   p.tile_rows = 1;
-  p.staging_pitch = (kStrip + kVector) * 2;  // an odd number of 16 bytes
+  p.staging_pitch = static_cast<int32_t>(round_up((p.strip + kVector) * 2 - 16, 32)) + 16;
   SharedPlaces places{kTurnedHeader};
   p.weights_at = places.take(weight_bytes(p), 128);
   p.raws_at = places.take(int64_t{kRaws} * p.raw_bytes, 128);
@@ -181,11 +182,11 @@ double predict(const Problem& problem, const Device& device, const TurnedParams&
   // Cycles for a warpgroup's rows of a strip: of the tensor core; of shared memory; of a warpgroup, which multiplies, then
   // stores; of the warps that turn.
   const double products = double(kernel_steps(p)) * p.kernel_w * p.slices;
-  const double multiply = kTurnedMultiply * products * kStrip / 2;
+  const double multiply = kTurnedMultiply * products * p.strip / 2 * (p.strip == 64 ? kNarrow : 1);
   const double copied = double(p.group_rows) * p.raw_bytes;
-  const double outputs = double(kStrip) * kRows * 2;
-  const double shared = (products * (kRows + kStrip) * 32 + 3 * copied + 3 * outputs) / 128;
-  const double store = 2 * (kRun + kOutput * kStrip / 4);
+  const double outputs = double(p.strip) * kRows * 2;
+  const double shared = (products * (kRows + p.strip) * 32 + 3 * copied + 3 * outputs) / 128;
+  const double store = 2 * (kRun + kOutput * p.strip / 4);
   const double turn = p.group_rows * (kTurnRow + kTurnOctet * std::ceil(p.slices / 2.0));
   const int beside = std::min(kTurnedGroups, (p.slots - p.reach) / p.group_rows);  // warpgroups
   const double rows = std::max(
@@ -239,9 +240,9 @@ std::string refuse_slid(const Problem& problem) {
 std::string refuse_turned(const Problem& problem) {
   const Axis h = forward_axis(problem, problem.h), w = forward_axis(problem, problem.w);
   if (h.stride != 1 || w.stride != 1) return "turned rows are for stride 1";
-  if (w.kernel > kMostReach) return "kernel rows are too long";
+  if (w.kernel > most_columns(kStrips[0])) return "kernel rows are too long";
   TurnedParams p;
-  shape(problem, {kTurnedRow, kStrip, 1, 0, 1}, p);
+  shape(problem, {kTurnedRow, kStrips[0], 1, 0, 1}, p);
   if (p.reduce % p.residues != 0 || (problem.groups > 1 && p.reduce != p.reduce_padded))
     return std::to_string(p.reduce) + " channels cannot be turned";
   return {};
@@ -274,22 +275,26 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
         found.push_back({choice, predict(problem, device, p, tile)});
       }
   }
-  for (const int group_rows : {1, 2}) {
-    if (!turned.empty() || (group_rows > 1 && problem.h.dilation > 1)) continue;
-    TurnedParams p;
-    Choice choice = {kTurnedRow, kStrip, group_rows, 0, INT32_MAX};
-    shape(problem, choice, p);
-    const int least = group_reach(p) + kLeastAhead;
-    choice.stages = std::min<int>(kMostSlots, (device.smem_optin - p.shared_bytes) / p.row_bytes);
-    choice.walkers = std::max(1, device.sm_count / (p.groups * p.column_tiles));
-    if (choice.stages < least) {
-      reason = "turned rows need " + std::to_string(p.shared_bytes + int64_t{least} * p.row_bytes) +
-               " bytes of shared memory";
-      continue;
+  for (int row = kTurnedRow; row < kTurnedRow + kStripCount && turned.empty(); ++row)
+    for (const int group_rows : {1, 2}) {
+      const int strip = kStrips[row - kTurnedRow];
+      if (problem.w.kernel > most_columns(strip) || (group_rows > 1 && problem.h.dilation > 1))
+        continue;
+      TurnedParams p;
+      Choice choice = {row, strip, group_rows, 0, INT32_MAX};
+      shape(problem, choice, p);
+      const int least = group_reach(p) + kLeastAhead;
+      choice.stages = std::min<int>(kMostSlots, (device.smem_optin - p.shared_bytes) / p.row_bytes);
+      choice.walkers = std::max(1, device.sm_count / (p.groups * p.column_tiles));
+      if (choice.stages < least) {
+        reason = "turned rows need " +
+                 std::to_string(p.shared_bytes + int64_t{least} * p.row_bytes) +
+                 " bytes of shared memory";
+        continue;
+      }
+      shape(problem, choice, p);
+      found.push_back({choice, predict(problem, device, p)});
     }
-    shape(problem, choice, p);
-    found.push_back({choice, predict(problem, device, p)});
-  }
   return found;
 }
 
@@ -300,12 +305,13 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   plan.predicted_us = candidate.predicted_us;
   const int detail[] = {c.run, c.turns, c.stages, c.walkers};
   std::copy(std::begin(detail), std::end(detail), plan.detail);
-  if (c.row == kTurnedRow) {
+  if (c.row >= kTurnedRow) {
     TurnedParams p;
     shape(problem, c, p);
-    plan.note = std::string(p.group_rows > 1 ? "pairs of " : "") + "turned rows, " +
-                std::to_string(p.slots) + " slots, " + std::to_string(p.residues) + " residues, " +
-                std::to_string(blocks_of(p)) + " blocks";
+    plan.note = std::string(p.group_rows > 1 ? "pairs of " : "") + "turned rows, strips of " +
+                std::to_string(p.strip) + ", " + std::to_string(p.slots) + " slots, " +
+                std::to_string(p.residues) + " residues, " + std::to_string(blocks_of(p)) +
+                " blocks";
     return plan;
   }
   const Tile tile = kTiles[c.row];
@@ -401,7 +407,7 @@ CUtensorMap map_of(const TurnedParams& p) {
                    4,
                    {planes, all / p.residues, p.batch, 1},
                    {2, planes * 2, image, image},
-                   {kCopied, p.reduce_padded / p.residues, 1, 1},
+                   {copied_pixels(p.strip), p.reduce_padded / p.residues, 1, 1},
                    {1, 1, 1, 1}};
   box.swizzled = false;
   return encode(box);

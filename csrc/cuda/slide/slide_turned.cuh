@@ -112,7 +112,7 @@ struct RowWalk {
     enter(p);
   }
   __device__ __forceinline__ int column(const TurnedParams& p) const {
-    return stretches.now.strip * kStrip + p.low_w;
+    return stretches.now.strip * p.strip + p.low_w;
   }
   // Of its first pixel in a set of planes, which may lie before them.
   __device__ __forceinline__ int pixel(const TurnedParams& p, int residue) const {
@@ -134,10 +134,10 @@ __device__ __forceinline__ void copy_row(const TurnedParams& p, const CUtensorMa
 
 // Eight channels of a row, by a warp. Of 32 pixels a lane addresses one channel of eight pixels, and one pixel to be written.
 // EDGES: what comes from beside the row becomes zeros.
-template <bool EDGES>
+template <int STRIP, bool EDGES>
 __device__ __forceinline__ void turn_octet(const TurnedParams& p, uint32_t raw, uint32_t row,
                                            uint32_t dump, int octet, int lead, int column) {
-  constexpr int kParts = (kCopied + 31) / 32;
+  constexpr int kCopied = copied_pixels(STRIP), kParts = (kCopied + 31) / 32;
   const int lane = threadIdx.x & 31, pixel_bytes = p.depth * 2;
   const uint32_t from = raw + (octet * 8 + lane % 8) * (kCopied * 2) + lane / 8 * 16;
   const int block = octet * 8 / p.depth, pixel = lane - lead;
@@ -162,6 +162,7 @@ __device__ __forceinline__ void turn_octet(const TurnedParams& p, uint32_t raw, 
   }
 }
 
+template <int STRIP>
 __device__ __forceinline__ void turn_rows(const TurnedParams& p, const CUtensorMap& map,
                                           const Scope& at, uint32_t shared) {
   constexpr int kWarps = kTurners / 32;
@@ -188,9 +189,9 @@ __device__ __forceinline__ void turn_rows(const TurnedParams& p, const CUtensorM
     for (int octet = warp; octet < octets; octet += kWarps) {
       const int lead = walk.pixel(p, octet / residue_octets) & (kVector - 1);
       if (edges) {
-        turn_octet<true>(p, raw_at(raw), ring.stage(), dump, octet, lead, column);
+        turn_octet<STRIP, true>(p, raw_at(raw), ring.stage(), dump, octet, lead, column);
       } else {
-        turn_octet<false>(p, raw_at(raw), ring.stage(), dump, octet, lead, column);
+        turn_octet<STRIP, false>(p, raw_at(raw), ring.stage(), dump, octet, lead, column);
       }
     }
     fence_for_wgmma();
@@ -202,12 +203,13 @@ __device__ __forceinline__ void turn_rows(const TurnedParams& p, const CUtensorM
   }
 }
 
-using TurnedSums = float[kStrip / 2];
+template <int STRIP>
+using TurnedSums = float[STRIP / 2];
 
 // The products of a warpgroup's rows of y; `ring` stands at their first row of x.
-template <class T, int SLICES>
+template <class T, int STRIP, int SLICES>
 __device__ __forceinline__ void multiply_turned(const TurnedParams& p, uint32_t shared,
-                                                StageRing ring, TurnedSums& sum) {
+                                                StageRing ring, TurnedSums<STRIP>& sum) {
   const int pixel_bytes = p.depth * 2, steps = kernel_steps(p);
   const uint64_t w_layout = operand_layout(p.weight_slice / 2, 8 * 16),
                  x_layout = swizzled_layout(pixel_bytes, 8 * pixel_bytes);
@@ -226,7 +228,7 @@ __device__ __forceinline__ void multiply_turned(const TurnedParams& p, uint32_t 
         wgmma_fence();
 #pragma unroll
         for (int slice = 0; slice < SLICES; ++slice)
-          Wgmma<T, kStrip>::add(sum, advance(a, slice * w_step), advance(b, slice * 2));
+          Wgmma<T, STRIP>::add(sum, advance(a, slice * w_step), advance(b, slice * 2));
         wgmma_commit();
         a = advance(a, SLICES * w_step);
       }
@@ -244,9 +246,10 @@ __device__ __forceinline__ int warp_channel(const TurnedParams& p) {
 }
 
 // A warp's rows of the sum to memory, eight channels at a time; what slide_store.cuh does for sums that slide.
-template <class T>
+template <class T, int STRIP>
 __device__ __forceinline__ void store_row(const TurnedParams& p, const Scope& at, int n, int strip,
-                                          int row, const TurnedSums& sum, uint32_t staging) {
+                                          int row, const TurnedSums<STRIP>& sum, uint32_t staging) {
+  constexpr int kEights = STRIP / 8;
   const int lane = threadIdx.x & 31;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -257,12 +260,12 @@ __device__ __forceinline__ void store_row(const TurnedParams& p, const Scope& at
     runs.plane = p.y_h * p.y_w;
     runs.y_h = p.y_h;
     runs.y_w = p.y_w;
-    runs.first = ((n * p.groups + at.group) * p.columns + first) * runs.plane + strip * kStrip;
+    runs.first = ((n * p.groups + at.group) * p.columns + first) * runs.plane + strip * STRIP;
     runs.row = row;
     runs.step = runs.end = 1;
     runs.channels = p.columns - first;
     runs.low = 0;
-    runs.high = min(kStrip, p.y_w - strip * kStrip);
+    runs.high = min(STRIP, p.y_w - strip * STRIP);
 
     // Where a row starts at an odd place its outputs move on by one.
     const int skew = (runs.first + lane / 4 * runs.plane + row * p.y_w) & (kVector - 1);
@@ -271,35 +274,36 @@ __device__ __forceinline__ void store_row(const TurnedParams& p, const Scope& at
     const uint32_t to = staging + lane / 4 * p.staging_pitch + skew / 2 * 4 + (lane & 3) * 4;
     uint32_t nan = 0, before = 0;
 #pragma unroll
-    for (int i = 0; i < kStrip / 8; i += kTogether) {
+    for (int i = 0; i < kEights; i += kTogether) {
+      const int count = kEights - i < kTogether ? kEights - i : kTogether;
       uint32_t word[kTogether], last[kTogether];
 #pragma unroll
-      for (int k = 0; k < kTogether; ++k) {
+      for (int k = 0; k < count; ++k) {
         word[k] = pack<T>(sum[4 * (i + k) + 2 * half], sum[4 * (i + k) + 2 * half + 1]);
         nan = add_zero_times_pair<T>(word[k], nan);
       }
       if (moves) {
 #pragma unroll
-        for (int k = 0; k < kTogether; ++k) last[k] = from_left(k ? word[k - 1] : before, word[k]);
-        before = word[kTogether - 1];
+        for (int k = 0; k < count; ++k) last[k] = from_left(k ? word[k - 1] : before, word[k]);
+        before = word[count - 1];
 #pragma unroll
-        for (int k = 0; k < kTogether; ++k) word[k] = __byte_perm(last[k], word[k], select);
+        for (int k = 0; k < count; ++k) word[k] = __byte_perm(last[k], word[k], select);
       }
 #pragma unroll
-      for (int k = 0; k < kTogether; ++k) store_shared_4(to + (i + k) * 16, word[k]);
+      for (int k = 0; k < count; ++k) store_shared_4(to + (i + k) * 16, word[k]);
     }
-    if (moves && (lane & 3) == 3) store_shared_4(to + kStrip * 2 - 12, before >> 16);
+    if (moves && (lane & 3) == 3) store_shared_4(to + STRIP * 2 - 12, before >> 16);
     __syncwarp();
-    store_runs<T, 8>(p, runs, staging);
+    store_runs<T, STRIP == 64 ? 4 : 8>(p, runs, staging);
     const float all = add_pair<T>(nan);
     if (__any_sync(0xffffffffu, all != all))
-      repair_runs<T>(p, {p.kernel_w, 1, false, kStrip}, runs, staging, n, at.group, first,
-                     strip * kStrip);
+      repair_runs<T>(p, {p.kernel_w, 1, false, STRIP}, runs, staging, n, at.group, first,
+                     strip * STRIP);
     __syncwarp();
   }
 }
 
-template <class T>
+template <class T, int STRIP>
 __device__ __forceinline__ void consume_turned(const TurnedParams& p, const Scope& at,
                                                uint32_t shared) {
   const int group = threadIdx.x / 128, lane = threadIdx.x & 31;
@@ -314,11 +318,11 @@ __device__ __forceinline__ void consume_turned(const TurnedParams& p, const Scop
                                     (warp_channel(p) + half * kWarpChannels + lane / 4) * 4);
   StageRing ring = slots_of(p, shared);
   const auto give_back = [&](int rows) {
-    for (int i = 0; i < rows; ++i, ring.advance())
-      if (lane == 0) {
-        barrier_wait(ring.full(), ring.parity);  // or it would be given back before it is there
-        barrier_arrive(ring.empty());
-      }
+    for (int i = 0; i < rows; ++i, ring.advance()) {
+      barrier_wait(ring.full(), ring.parity);  // or it would be given back before it is there
+      __syncwarp();
+      if (lane == 0) barrier_arrive(ring.empty());
+    }
   };
   for (Stretches walk(p, at); walk.now.count > 0; walk.advance(p)) {
     const Stretch& stretch = walk.now;
@@ -326,24 +330,24 @@ __device__ __forceinline__ void consume_turned(const TurnedParams& p, const Scop
 #pragma unroll 1
     for (int step = 0; step < stretch.count; ++step) {
       const int row = (stretch.first + step) * step_rows(p) + first_row;
-      TurnedSums sum;
+      TurnedSums<STRIP> sum;
 #pragma unroll
-      for (int i = 0; i < kStrip / 2; ++i) sum[i] = bias[i / 2 % 2];
+      for (int i = 0; i < STRIP / 2; ++i) sum[i] = bias[i / 2 % 2];
       if (p.depth == 64) {
-        multiply_turned<T, 4>(p, shared, ring, sum);
+        multiply_turned<T, STRIP, 4>(p, shared, ring, sum);
       } else if (p.depth == 32) {
-        multiply_turned<T, 2>(p, shared, ring, sum);
+        multiply_turned<T, STRIP, 2>(p, shared, ring, sum);
       } else {
-        multiply_turned<T, 1>(p, shared, ring, sum);
+        multiply_turned<T, STRIP, 1>(p, shared, ring, sum);
       }
       give_back(step + 1 < stretch.count ? step_rows(p)
                                          : step_rows(p) - p.group_rows * group + p.reach);
-      if (row < p.y_h) store_row<T>(p, at, stretch.n, stretch.strip, row, sum, staging);
+      if (row < p.y_h) store_row<T, STRIP>(p, at, stretch.n, stretch.strip, row, sum, staging);
     }
   }
 }
 
-template <class T>
+template <class T, int STRIP>
 __global__ void __launch_bounds__(kTurnedThreads, 1)
     convt2d_slide_turned_kernel(const __grid_constant__ TurnedParams p,
                                 const __grid_constant__ CUtensorMap map) {
@@ -362,10 +366,10 @@ __global__ void __launch_bounds__(kTurnedThreads, 1)
   __syncthreads();
   if (threadIdx.x >= kTurnedConsumers) {
     fewer_registers<kTurnerRegisters>();
-    turn_rows(p, map, at, shared);
+    turn_rows<STRIP>(p, map, at, shared);
   } else {
     more_registers<kTurnedRegisters>();
-    consume_turned<T>(p, at, shared);
+    consume_turned<T, STRIP>(p, at, shared);
   }
 #endif
 }

@@ -7,14 +7,14 @@
 //
 //   weights    [tap, the last one first][8 channels][64 output channels][16 B], resident
 //   of pairs   [column of the kernel, the last one first][8 channels][zeros, rows of the kernel][32 output channels][16 B]
-//   as copied  [channel][kCopied pixels]: a row of x, from a multiple of 16 bytes on
+//   as copied  [channel][pixels]: a row of x, from a multiple of 16 bytes on
 //   turned     [block of channels][pixel][32, 64 or 128 B], swizzled: a row of x
 //   staging    as slide_config.h draws it
 //
 // To the copy engine neighbouring planes that together are whole 16 bytes are one row: so many `residues` there are, and a
 // row of x comes as one box for each. Channels of one residue start equally far into 16 bytes and lie together along K.
 //
-// A block walks down strips of `kStrip` columns; kTurnedGroups warpgroups multiply, each one row of y of a step, and the
+// A block walks down strips of columns; kTurnedGroups warpgroups multiply, each one row of y of a step, and the
 // warps of another turn rows. Up to 32 output channels fill but half of an instruction; so a warpgroup may take a pair of
 // rows of y, to which a row of x adds by neighbouring rows of the kernel: those lie one after the other, with zeros
 // before the first and behind the last.
@@ -24,25 +24,31 @@
 
 namespace convt2d::cuda::slide {
 
-constexpr int kTurnedRow = kTileCount;  // of a Plan
+// Columns of a strip, which are the columns of an instruction; the first is kTurnedRow of the family's plans. Rows of y
+// have often two or four columns more than a power of two.
+constexpr int kStrips[] = {64, 128, 136};
+constexpr int kStripCount = sizeof(kStrips) / sizeof(kStrips[0]), kTurnedRow = kTileCount;
+// Pixels of a row as copied: with room for a kernel row and for what stands before the first, and an odd number of 16 bytes,
+// so that channels start in different banks.
+CONVT2D_HOST_DEVICE constexpr int copied_pixels(int strip) { return strip == 64 ? 88 : 152; }
+CONVT2D_HOST_DEVICE constexpr int most_columns(int strip) {  // of a kernel
+  return copied_pixels(strip) - strip - (kVector - 1) + 1;
+}
 
-constexpr int kStrip = 128;
 constexpr int kTurnedGroups = 3, kTurnedConsumers = 128 * kTurnedGroups;
 constexpr int kTurners = 128, kTurnedThreads = kTurnedConsumers + kTurners;
 constexpr int kTurnedRegisters = 152, kTurnerRegisters = 56;
-constexpr int kCopied = 152;    // pixels, an odd number of 16 bytes: channels in different banks
-constexpr int kMostReach = 17;  // pixels of x of an output: what fits beside those before its first
 constexpr int kMostDepth = 64;  // channels of a block: 128 bytes
 constexpr int kRaws = 2;        // rows as copied
 constexpr int kLeastAhead = 1;  // slots beside those that a warpgroup multiplies
 constexpr int kMostSlots = 24;
-static_assert(kStrip + kMostReach - 1 + kVector - 1 <= kCopied);
 
 struct TurnedParams : Params {
   int32_t low_h, low_w, tap_rows, kernel_w;
   int32_t residues, residue_shift;
   int32_t depth, depths;  // channels of a block; blocks
   int32_t pixels;         // of a turned row
+  int32_t strip;          // columns
   int32_t strips, steps;  // of an image; of a strip
   int32_t slots;          // of the ring
   int32_t group_rows;     // of y, of a warpgroup: 1, or 2 of half as many channels
