@@ -287,7 +287,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
       choice.stages = std::min<int>(kMostSlots, (device.smem_optin - p.shared_bytes) / p.row_bytes);
       choice.walkers = std::max(1, device.sm_count / (p.groups * p.column_tiles));
       if (choice.stages < least) {
-        reason = "turned rows need " +
+        reason = (slid.empty() ? "" : slid + "; ") + "turned rows need " +
                  std::to_string(p.shared_bytes + int64_t{least} * p.row_bytes) +
                  " bytes of shared memory";
         continue;

@@ -185,6 +185,7 @@ __device__ __forceinline__ void turn_rows(const TurnedParams& p, const CUtensorM
     const bool edges = column < 0 || column + p.pixels > p.x_w;
     barrier_wait(copied + raw * 8, parity);
     barrier_wait(ring.empty(), ring.parity ^ 1);
+    __syncwarp();
 #pragma unroll 1
     for (int octet = warp; octet < octets; octet += kWarps) {
       const int lead = walk.pixel(p, octet / residue_octets) & (kVector - 1);
