@@ -408,7 +408,7 @@ def test_one_pixel_to_one_kernel_is_a_product_of_matrices():
 @needs_cuda_room
 def test_slide_says_why_it_declines():
     for change, words in (
-        ({"kernel": (3, 2)}, "kernel rows of 2"),
+        ({"stride": (1, 2), "kernel": (3, 2)}, "kernel rows of 2"),
         ({"stride": (1, 2), "kernel": (3, 7)}, "kernel rows of 7 with stride 2"),
         ({"dilation": (1, 2)}, "without dilation"),
         ({"size": (200, 301)}, "rows of 301"),

@@ -14,6 +14,7 @@ alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
 #include "cuda/cuda_families.h"
 #include "cuda/slide/slide_kernel.cuh"
 #include "cuda/slide/slide_plan.h"
+#include "cuda/slide/slide_turned.cuh"
 #include "cuda/visit_row.h"
 #include "fibers.h"
 #include "gather_trial.h"
@@ -31,10 +32,23 @@ bool check(const Case& one, int most) {
   std::vector<Plan> plans = slide::plans(trial.problem, invented_device("h200"), reason);
   for (Plan& plan : plans) {
     int32_t &stages = plan.detail[2], &walkers = plan.detail[3];
-    stages = std::min(stages, 2 + int(emulate::random() % 3));
+    int least = 2;
+    if (plan.row >= slide::kTurnedRow)
+      least = slide::group_reach(slide::turned_params_of(trial.problem, plan, trial.args)) +
+              slide::kLeastAhead;
+    stages = std::min(stages, least + int(emulate::random() % 3));
     walkers = std::min(walkers, 1 + int(emulate::random() % 3));
   }
   return trial.passes(trial.some(plans, most, reason), [&](const Plan& plan) {
+    if (plan.row >= slide::kTurnedRow) {
+      const auto params = slide::turned_params_of(trial.problem, plan, trial.args);
+      const auto map = slide::map_of(params);
+      return visit_row<slide::kStripCount>(plan.row - slide::kTurnedRow, [&](auto row) {
+        emulate::run_grid(
+            slide::blocks_of(params), slide::kTurnedThreads, params.shared_bytes,
+            [&] { slide::convt2d_slide_turned_kernel<T, slide::kStrips[row]>(params, map); });
+      });
+    }
     const slide::Params params = slide::params_of(trial.problem, plan, trial.args);
     const auto maps = slide::map_of(params);
     visit_row<slide::kTileCount>(plan.row, [&](auto row) {

@@ -135,6 +135,9 @@ struct WgmmaPartial;
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43" \
   ", %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55" \
   ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define CONVT2D_NAMES_68 \
+  CONVT2D_NAMES_64       \
+  ", %64, %65, %66, %67"
 #define CONVT2D_NAMES_96                                         \
   CONVT2D_NAMES_64                                               \
   ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75" \
@@ -151,6 +154,7 @@ struct WgmmaPartial;
 #define CONVT2D_SUMS_16(i) CONVT2D_SUMS_8(i), CONVT2D_SUMS_8(i + 8)
 #define CONVT2D_SUMS_32(i) CONVT2D_SUMS_16(i), CONVT2D_SUMS_16(i + 16)
 #define CONVT2D_SUMS_64(i) CONVT2D_SUMS_32(i), CONVT2D_SUMS_32(i + 32)
+#define CONVT2D_SUMS_68(i) CONVT2D_SUMS_64(i), CONVT2D_SUMS_4(i + 64)
 #define CONVT2D_SUMS_96(i) CONVT2D_SUMS_64(i), CONVT2D_SUMS_32(i + 64)
 #define CONVT2D_SUMS_128(i) CONVT2D_SUMS_64(i), CONVT2D_SUMS_64(i + 64)
 
@@ -253,6 +257,8 @@ CONVT2D_WGMMA_WIDTHS(__half, "k16", ".f32.f16.f16", ", 0, 1", true)
 CONVT2D_WGMMA_WIDTHS(__nv_bfloat16, "k16", ".f32.bf16.bf16", ", 0, 0", false)
 CONVT2D_WGMMA_WIDTHS(__nv_bfloat16, "k16", ".f32.bf16.bf16", ", 0, 1", true)
 CONVT2D_WGMMA_WIDTHS(float, "k8", ".f32.tf32.tf32", "", false)
+CONVT2D_WGMMA(__half, "k16", ".f32.f16.f16", 136, 68, ", 0, 0", false, "68", "69")
+CONVT2D_WGMMA(__nv_bfloat16, "k16", ".f32.bf16.bf16", 136, 68, ", 0, 0", false, "68", "69")
 
 #define CONVT2D_WGMMA_TURNED_WIDTHS(TYPE, NAME)                            \
   CONVT2D_WGMMA_TURNED(TYPE, NAME, 16, 8, "8", "9", "10", "11", "12")      \

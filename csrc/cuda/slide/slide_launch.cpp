@@ -9,6 +9,11 @@ namespace slide {
 namespace {
 
 void launch(const Problem& problem, const Plan& plan, const Args& args) {
+  if (plan.row >= kTurnedRow) {
+    const TurnedParams params = turned_params_of(problem, plan, args);
+    return launch_turned(problem.dtype, plan.row, params, map_of(params), blocks_of(params),
+                         args.stream);
+  }
   const Params params = params_of(problem, plan, args);
   const auto run = problem.dtype == DType::f16 ? launch_f16 : launch_bf16;
   run(plan.row, params, map_of(params), blocks_of(params), args.stream);

@@ -1,7 +1,7 @@
 // slide's kernels, as the host calls them.
 #pragma once
 
-#include "cuda/slide/slide_config.h"
+#include "cuda/slide/slide_turned.h"
 
 namespace convt2d::cuda::slide {
 
@@ -9,5 +9,9 @@ using Launch = void(int row, const Params& params, const CUtensorMap& map, int64
                     void* stream);
 Launch launch_f16;   // slide_kernel_f16.cu
 Launch launch_bf16;  // slide_kernel_bf16.cu
+
+void launch_turned(DType dtype, int row, const TurnedParams& params, const CUtensorMap& map,
+                   int64_t blocks,
+                   void* stream);  // slide_turned.cu
 
 }  // namespace convt2d::cuda::slide

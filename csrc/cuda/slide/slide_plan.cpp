@@ -25,6 +25,11 @@ constexpr double kPass = 11;          // of a sum that is passed on
 constexpr double kL2Bytes = 64;       // a cycle
 constexpr double kMemoryRate = 0.65;  // of the copy rate
 constexpr double kBeside = 0.25;      // of the lesser of work and bytes
+// Turned tiles, which no GPU has run yet: counted.
+constexpr double kTurnedMultiply = 1.15;  // times what the tensor core takes
+constexpr double kTurnRow = 400;          // of the warps that turn, for a row
+constexpr double kTurnOctet = 250;        // and for eight channels of each
+constexpr double kTurnedL2Bytes = 30;     // a cycle
 
 struct Choice {
   int row;  // of kTiles
@@ -56,12 +61,9 @@ void set_shared_memory(Tile tile, Params& p) {
   p.shared_bytes = static_cast<int32_t>(places.end);
 }
 
-// Everything that follows from the problem and the choice, pointers aside. Returns why it cannot be done, or an empty
-// string.
-std::string shape(const Problem& problem, const Choice& choice, Params& p) {
-  const Tile tile = kTiles[choice.row];
+// What follows from the problem alone.
+void set_geometry(const Problem& problem, Params& p) {
   const Axis h = forward_axis(problem, problem.h), w = forward_axis(problem, problem.w);
-  p = {};
   set_extents(problem, p);
   p.x_h = static_cast<int32_t>(h.in);
   p.x_w = static_cast<int32_t>(w.in);
@@ -81,6 +83,14 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
   for (int tap = 0; tap < p.kernel_h; ++tap)
     p.tap_shift[tap] = static_cast<int8_t>(tap * h.dilation / h.stride);
   p.reach = p.tap_shift[p.kernel_h - 1];
+}
+
+// Everything that follows from the problem and the choice, pointers aside. Returns why it cannot be done, or an empty
+// string.
+std::string shape(const Problem& problem, const Choice& choice, Params& p) {
+  const Tile tile = kTiles[choice.row];
+  p = {};
+  set_geometry(problem, p);
   p.slices = static_cast<int32_t>(ceil_div(p.reduce, kSlice));
   p.reduce_padded = p.slices * kSlice;
   p.column_tiles = static_cast<int32_t>(ceil_div(p.columns, channels(tile)));
@@ -111,6 +121,85 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
   return {};
 }
 
+int64_t weight_bytes(const TurnedParams& p) {
+  const int64_t zeros = p.group_rows > 1 ? tile_channels(p) * 16 : 0;
+  return int64_t{p.kernel_w} * p.tap_column * (p.group_rows > 1 ? 1 : p.kernel_h) + zeros;
+}
+
+// Planes that are whole 16 bytes together.
+int64_t residues_of(int64_t plane) {
+  int64_t residues = 1;
+  while (residues * plane % kVector != 0) residues *= 2;
+  return residues;
+}
+
+// The same of turned tiles, of which `turns` are the rows of a warpgroup and `stages` are slots.
+void shape(const Problem& problem, const Choice& choice, TurnedParams& p) {
+  p = {};
+  set_geometry(problem, p);
+  p.kernel_w = static_cast<int32_t>(problem.w.kernel);
+  p.low_h = p.pad_h - p.reach;
+  p.low_w = p.pad_w - (p.kernel_w - 1);
+  p.tap_rows = p.kernel_h > 1 ? p.tap_shift[1] : 0;
+  p.residues = static_cast<int32_t>(residues_of(int64_t{p.x_h} * p.x_w));
+  while (1 << p.residue_shift < p.residues) ++p.residue_shift;
+  // A block of channels is 32, 64 or 128 bytes, and eight of each residue at least.
+  const int32_t least = std::max(kSlice, 8 * p.residues);
+  p.reduce_padded = p.reduce <= kMostDepth / 2
+                        ? std::max(least, p.reduce <= kSlice ? kSlice : 2 * kSlice)
+                        : static_cast<int32_t>(round_up(p.reduce, kMostDepth));
+  p.depth = std::min(p.reduce_padded, kMostDepth);
+  p.depths = p.reduce_padded / p.depth;
+  p.slices = p.reduce_padded / kSlice;
+  p.group_rows = choice.turns;
+  p.column_tiles = static_cast<int32_t>(ceil_div(p.columns, tile_channels(p)));
+  // Of a pair, a row of the kernel and the next, or zeros, are one operand.
+  const int32_t octet = tile_channels(p) * 16 * (p.group_rows > 1 ? p.kernel_h + 1 : 1);
+  p.weight_slice = 2 * octet;
+  p.tap_column = p.slices * p.weight_slice;
+  p.tap_row = p.group_rows > 1 ? -tile_channels(p) * 16 : p.kernel_w * p.tap_column;
+  p.last_tap = p.group_rows > 1 ? p.kernel_h * tile_channels(p) * 16 : 0;
+  p.strip = choice.run;
+  p.pixels = p.strip + p.kernel_w - 1;
+  p.strips = static_cast<int32_t>(ceil_div(p.y_w, p.strip));
+  p.steps = static_cast<int32_t>(ceil_div(p.y_h, step_rows(p)));
+  p.walkers = std::min(choice.walkers, steps_of(p));
+  p.slots = choice.stages;
+  p.raw_bytes = p.reduce_padded * copied_pixels(p.strip) * 2;
+  p.block_bytes = p.pixels * p.depth * 2;
+  p.row_bytes = p.depths * p.block_bytes;
+  p.tile_rows = 1;
+  p.staging_pitch = static_cast<int32_t>(round_up((p.strip + kVector) * 2 - 16, 32)) + 16;
+  SharedPlaces places{kTurnedHeader};
+  p.weights_at = places.take(weight_bytes(p), 128);
+  p.raws_at = places.take(int64_t{kRaws} * p.raw_bytes, 128);
+  p.staging_at = places.take(int64_t{kTurnedConsumers} / 32 * staging_bytes(p), 16);
+  p.rows_at = places.take(int64_t{p.slots} * p.row_bytes, 1024);
+  p.shared_bytes = static_cast<int32_t>(places.end);
+}
+
+double predict(const Problem& problem, const Device& device, const TurnedParams& p) {
+  // Cycles for a warpgroup's rows of a strip: of the tensor core; of shared memory; of a warpgroup, which multiplies, then
+  // stores; of the warps that turn.
+  const double products = double(kernel_steps(p)) * p.kernel_w * p.slices;
+  const double multiply = kTurnedMultiply * products * p.strip / 2 * (p.strip == 64 ? kNarrow : 1);
+  const double copied = double(p.group_rows) * p.raw_bytes;
+  const double outputs = double(p.strip) * kRows * 2;
+  const double shared = (products * (kRows + p.strip) * 32 + 3 * copied + 3 * outputs) / 128;
+  const double store = 2 * (kRun + kOutput * p.strip / 4);
+  const double turn = p.group_rows * (kTurnRow + kTurnOctet * std::ceil(p.slices / 2.0));
+  const int beside = std::min(kTurnedGroups, (p.slots - p.reach) / p.group_rows);  // warpgroups
+  const double rows = std::max(
+      {multiply, shared, (kVisit + multiply + store) / beside, turn, copied / kTurnedL2Bytes});
+  const double waves = std::ceil(double(blocks_of(p)) / device.sm_count);
+  const double steps = std::ceil(double(steps_of(p)) / p.walkers);
+  const double extra = (steps / p.steps + 1) * p.reach / p.group_rows;  // of first rows
+  const double busy_us =
+      waves * (kWeightByte * weight_bytes(p) + (steps * kTurnedGroups + extra) * rows) / kClock;
+  const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
+  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
+}
+
 double predict(const Problem& problem, const Device& device, const Params& p, Tile tile) {
   const int quarter = tile.width / 4;  // positions of a thread
   const double multiply = double(p.turns) * p.kernel_h * p.slices * blocks(tile) * tile.width / 2 *
@@ -129,10 +218,42 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
 }
 
+// Why there are no tiles whose sums slide.
+std::string refuse_slid(const Problem& problem) {
+  const auto number = [](int64_t value) { return std::to_string(value); };
+  const Axis h = forward_axis(problem, problem.h), w = forward_axis(problem, problem.w);
+  if (std::none_of(std::begin(kTiles), std::end(kTiles), [&](const Tile& tile) {
+        return tile.kernel == w.kernel && tile.stride == w.stride;
+      }))
+    return "no tile for kernel rows of " + number(w.kernel) + " with stride " + number(w.stride);
+  if (h.near_pad < 0 || w.near_pad < 0) return "slide takes no negative padding";
+  if (w.in % kVector != 0)
+    return "rows of " + number(w.in) + " are not whole vectors of " + number(kVector);
+  const int64_t reduce =
+      problem.direction == Direction::fwd ? problem.group_in() : problem.group_out();
+  if (problem.groups > 1 && reduce % kSlice != 0)
+    return "groups of " + number(reduce) + " channels, which are no multiple of " + number(kSlice);
+  return {};
+}
+
+// And no turned ones.
+std::string refuse_turned(const Problem& problem) {
+  const Axis h = forward_axis(problem, problem.h), w = forward_axis(problem, problem.w);
+  if (h.stride != 1 || w.stride != 1) return "turned rows are for stride 1";
+  if (w.kernel > most_columns(kStrips[0])) return "kernel rows are too long";
+  TurnedParams p;
+  shape(problem, {kTurnedRow, kStrips[0], 1, 0, 1}, p);
+  if (p.reduce % p.residues != 0 || (problem.groups > 1 && p.reduce != p.reduce_padded))
+    return std::to_string(p.reduce) + " channels cannot be turned";
+  return {};
+}
+
 std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
                                           std::string& reason) {
   std::vector<Candidate<Choice>> found;
-  for (int row = 0; row < kTileCount; ++row) {
+  const std::string slid = refuse_slid(problem), turned = refuse_turned(problem);
+  if (!slid.empty()) reason = slid;
+  for (int row = 0; row < kTileCount && slid.empty(); ++row) {
     const Tile tile = kTiles[row];
     if (tile.kernel != problem.w.kernel || tile.stride != problem.w.stride) continue;
     for (int run = tile.width; run >= kLeastRun; run /= 2)
@@ -154,19 +275,48 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
         found.push_back({choice, predict(problem, device, p, tile)});
       }
   }
+  for (int row = kTurnedRow; row < kTurnedRow + kStripCount && turned.empty(); ++row)
+    for (const int group_rows : {1, 2}) {
+      const int strip = kStrips[row - kTurnedRow];
+      if (problem.w.kernel > most_columns(strip) || (group_rows > 1 && problem.h.dilation > 1))
+        continue;
+      TurnedParams p;
+      Choice choice = {row, strip, group_rows, 0, INT32_MAX};
+      shape(problem, choice, p);
+      const int least = group_reach(p) + kLeastAhead;
+      choice.stages = std::min<int>(kMostSlots, (device.smem_optin - p.shared_bytes) / p.row_bytes);
+      choice.walkers = std::max(1, device.sm_count / (p.groups * p.column_tiles));
+      if (choice.stages < least) {
+        reason = (slid.empty() ? "" : slid + "; ") + "turned rows need " +
+                 std::to_string(p.shared_bytes + int64_t{least} * p.row_bytes) +
+                 " bytes of shared memory";
+        continue;
+      }
+      shape(problem, choice, p);
+      found.push_back({choice, predict(problem, device, p)});
+    }
   return found;
 }
 
 Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   const Choice& c = candidate.choice;
-  const Tile tile = kTiles[c.row];
-  Params p;
-  shape(problem, c, p);
   Plan plan;
   plan.row = c.row;
   plan.predicted_us = candidate.predicted_us;
   const int detail[] = {c.run, c.turns, c.stages, c.walkers};
   std::copy(std::begin(detail), std::end(detail), plan.detail);
+  if (c.row >= kTurnedRow) {
+    TurnedParams p;
+    shape(problem, c, p);
+    plan.note = std::string(p.group_rows > 1 ? "pairs of " : "") + "turned rows, strips of " +
+                std::to_string(p.strip) + ", " + std::to_string(p.slots) + " slots, " +
+                std::to_string(p.residues) + " residues, " + std::to_string(blocks_of(p)) +
+                " blocks";
+    return plan;
+  }
+  const Tile tile = kTiles[c.row];
+  Params p;
+  shape(problem, c, p);
   plan.note = std::to_string(channels(tile)) + " channels x " + std::to_string(tile.width) +
               " positions, " + std::to_string(p.item_rows) + " rows of " + std::to_string(p.run) +
               ", " + std::to_string(p.stages) + " stages, " + std::to_string(blocks_of(p)) +
@@ -181,7 +331,6 @@ Choice choice_of(const Plan& plan) {
 
 std::string refusal(const Problem& problem, const Device& device) {
   const bool forward = problem.direction == Direction::fwd;
-  const auto number = [](int64_t value) { return std::to_string(value); };
   if (!device.has_wgmma) return "no wgmma (sm_90a)";
   if (problem.direction == Direction::grad_weight) return "slide is for forward and grad_input";
   if (element_size(problem.dtype) != 2) return "slide is for 16 bits";
@@ -189,23 +338,15 @@ std::string refusal(const Problem& problem, const Device& device) {
     return "slide is for NCHW";
   if (!forward && (problem.h.stride != 1 || problem.w.stride != 1))
     return "slide takes grad_input with stride 1 only";
-  const Axis h = forward_axis(problem, problem.h), w = forward_axis(problem, problem.w);
-  if (std::none_of(std::begin(kTiles), std::end(kTiles), [&](const Tile& tile) {
-        return tile.kernel == w.kernel && tile.stride == w.stride;
-      }))
-    return "no tile for kernel rows of " + number(w.kernel) + " with stride " + number(w.stride);
-  if (w.dilation != 1) return "slide takes rows without dilation";
-  if (h.near_pad < 0 || w.near_pad < 0) return "slide takes no negative padding";
+  if (problem.w.dilation != 1) return "slide takes rows without dilation";
+  const Axis h = forward_axis(problem, problem.h);
   if (h.kernel > kMostTaps || (h.kernel - 1) * h.dilation / h.stride > INT8_MAX ||
       h.stride > kMostPhases)
     return "the kernel or its stride is too high";
-  if (w.in % kVector != 0)
-    return "rows of " + number(w.in) + " are not whole vectors of " + number(kVector);
   const int64_t reduce = forward ? problem.group_in() : problem.group_out();
-  if (problem.groups > 1 && reduce % kSlice != 0)
-    return "groups of " + number(reduce) + " channels, which are no multiple of " + number(kSlice);
   if (reduce > kMostSpan)
-    return number(reduce) + " channels are more than a copy brings, " + number(kMostSpan);
+    return std::to_string(reduce) + " channels are more than a copy brings, " +
+           std::to_string(kMostSpan);
   if (problem.wide_index) return "a tensor has more than 2^31 elements";
   return {};
 }
@@ -220,8 +361,11 @@ Decision plan(const Problem& problem, const Device& device) {
   return best_plan(problem, device, refusal, candidates, plan_of);
 }
 
-Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
-  Params p;
+namespace {
+
+template <class SomeParams>
+SomeParams told(const Problem& problem, const Plan& plan, const Args& args) {
+  SomeParams p;
   shape(problem, choice_of(plan), p);
   set_tensors(problem, args, p);
   if (problem.direction != Direction::fwd) {  // mirrored: from the last tap backwards
@@ -234,6 +378,15 @@ Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   return p;
 }
 
+}  // namespace
+
+Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
+  return told<Params>(problem, plan, args);
+}
+TurnedParams turned_params_of(const Problem& problem, const Plan& plan, const Args& args) {
+  return told<TurnedParams>(problem, plan, args);
+}
+
 CUtensorMap map_of(const Params& p) {
   const int64_t plane = int64_t{p.x_h} * p.x_w * 2;
   const int64_t all = int64_t{p.groups} * p.reduce;
@@ -244,6 +397,20 @@ CUtensorMap map_of(const Params& p) {
                  {2, plane, int64_t{p.x_w} * 2, plane * all},
                  {p.box, p.reduce_padded, p.patch_rows, 1},
                  {1, 1, 1, 1}});
+}
+
+CUtensorMap map_of(const TurnedParams& p) {
+  const int64_t planes = int64_t{p.residues} * p.x_h * p.x_w, all = int64_t{p.groups} * p.reduce;
+  const int64_t image = int64_t{p.x_h} * p.x_w * all * 2;
+  TensorBox box = {p.source,
+                   2,
+                   4,
+                   {planes, all / p.residues, p.batch, 1},
+                   {2, planes * 2, image, image},
+                   {copied_pixels(p.strip), p.reduce_padded / p.residues, 1, 1},
+                   {1, 1, 1, 1}};
+  box.swizzled = false;
+  return encode(box);
 }
 
 int64_t blocks_of(const Params& p) { return int64_t{p.groups} * p.column_tiles * p.walkers; }

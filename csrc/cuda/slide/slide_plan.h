@@ -6,7 +6,7 @@
 
 #include "core/args.h"
 #include "core/plan.h"
-#include "cuda/slide/slide_config.h"
+#include "cuda/slide/slide_turned.h"
 
 namespace convt2d::cuda::slide {
 
@@ -16,6 +16,8 @@ Decision plan(const Problem& problem, const Device& device);
 
 Params params_of(const Problem& problem, const Plan& plan, const Args& args);
 CUtensorMap map_of(const Params& params);
+TurnedParams turned_params_of(const Problem& problem, const Plan& plan, const Args& args);
+CUtensorMap map_of(const TurnedParams& params);
 int64_t blocks_of(const Params& params);
 
 }  // namespace convt2d::cuda::slide
