@@ -497,7 +497,7 @@ __device__ __forceinline__ void help_tiles(const FetchedWeightParams& p,
   StageRing asked = ring;
   KTile start(p, at.begin), next = start;
   const bool brings = (!turns_squares(tile) || tile.pairs || may_bring_x(tile)) &&
-                      (p.askers > 1 || p.brought || p.x_piece > 0);
+                      (p.askers > 1 || p.brought || brings_x(p, tile));
   const int ahead = brings ? p.stages - 2 : 0;
   for (int k = at.begin - ahead; k < at.end; ++k) {
     if (brings && k + ahead < at.end) {
