@@ -136,8 +136,9 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     else if (family.plan(problem, device).accepted) {
       if (cuda::hopper::may_be_turned(problem))
         plans = cuda::hopper::fetched_weight_plans(problem, device, reason);
-      for (const auto& candidate : cuda::hopper::weight_candidates(problem, device, reason))
-        plans.push_back(cuda::hopper::weight_plan_of(problem, device, candidate));
+      if (cuda::hopper::weight_plan(problem, device).accepted)
+        for (const auto& candidate : cuda::hopper::weight_candidates(problem, device, reason))
+          plans.push_back(cuda::hopper::weight_plan_of(problem, device, candidate));
     }
   } else if (name == "hopper" && family.plan(problem, device).accepted) {
     for (const auto& candidate : cuda::hopper::gather_candidates(problem, device, reason))

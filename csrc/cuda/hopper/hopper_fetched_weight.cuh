@@ -692,7 +692,7 @@ __global__ void __launch_bounds__(threads(kFetchedWeightTiles[ROW]), 1)
   StageRing ring{shared, shared + kFetchedStagesAt, p.stages, stage_bytes(p, tile)};
   if (threadIdx.x < p.stages) {
     barrier_init(ring.barriers + threadIdx.x * 16,
-                 32 + (p.brought || p.x_piece > 0 ? kHelpers : 0));
+                 32 + (p.brought || brings_x(p, tile) ? kHelpers : 0));
     barrier_init(ring.barriers + threadIdx.x * 16 + 8, consumers(tile) / 32);
     barrier_init(ring.barriers + kHelpedAt + threadIdx.x * 8, kHelpers / 32);
   }

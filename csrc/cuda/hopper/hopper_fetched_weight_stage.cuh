@@ -422,15 +422,20 @@ __device__ __forceinline__ void shift_x_of_two(const FetchedWeightParams& p, uin
   }
 }
 
+// A number as the copy engine brings it: rounded to what the tensor core takes.
+__device__ __forceinline__ uint32_t rounded(uint32_t word) {
+  const float number = __uint_as_float(word);
+  return number != number ? 0x7fffe000u : MmaTF32::round(word) & 0xffffe000u;
+}
+
 // A square of x, from rows of channels to rows of pixels, swizzled as wgmma wants them. A lane takes a channel.
 __device__ __forceinline__ void turn_square(uint32_t square, bool brought) {
   const uint32_t lane = threadIdx.x % 32;
   uint32_t word[kSquare];
 #pragma unroll
-  for (int i = 0; i < kSquare; ++i) word[i] = load_shared_4(square + i * kKRow + lane * 4);
-  if (brought) {  // the copy engine rounds on its way
-#pragma unroll
-    for (int i = 0; i < kSquare; ++i) word[i] = MmaTF32::round(word[i]);
+  for (int i = 0; i < kSquare; ++i) {
+    word[i] = load_shared_4(square + i * kKRow + lane * 4);
+    if (brought) word[i] = rounded(word[i]);
   }
   __syncwarp();
 #pragma unroll
@@ -610,7 +615,7 @@ __device__ __forceinline__ void help_tiles(const FetchedWeightParams& p,
   StageRing asked = ring;
   KTile start(p, at.begin), next = start;
   const bool brings = (!turns_squares(tile) || tile.pairs || may_bring_x(tile)) &&
-                      (p.askers > 1 || p.brought || p.x_piece > 0);
+                      (p.askers > 1 || p.brought || brings_x(p, tile));
   const int ahead = brings ? p.stages - 2 : 0;
   for (int k = at.begin - ahead; k < at.end; ++k) {
     if (brings && k + ahead < at.end) {
