@@ -245,8 +245,10 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
   const double mma = instructions * products * tile.width / 2;
   // Loads of the first operand by four warps, the second operand, copies.
   const double stage = stage_bytes(p, tile);
-  const double loads = tile.planes == Planes::words ? slices * tile.groups * row_words(tile) * 24
-                                                    : instructions * (half ? 32 : 16);
+  const double loads = tile.planes == Planes::words ? slices * tile.groups * row_words(tile) * 20
+                                                    : instructions * (by_planes(tile) ? 36
+                                                                      : half          ? 32
+                                                                                      : 16);
   const double shared = loads + instructions * products * tile.width / 4.0 + stage / 128 +
                         (tile.channels_last ? 2.0 * x_bytes(tile) / 128 : 0);
   const bool pixels = tile.channels_last && !tile.pairs;
