@@ -310,7 +310,8 @@ CONVT2D_HOST_DEVICE int planes_tables_at(const FetchedWeightParams& p, FetchedWe
   return (y_at(tile) + p.y_bytes + 127) / 128 * 128;
 }
 CONVT2D_HOST_DEVICE int shifted_at(const FetchedWeightParams& p, FetchedWeightTile tile) {
-  return planes_tables_at(p, tile) + p.tables_bytes;  // as the copy engine wants it
+  return planes_tables_at(p, tile) +
+         (by_planes(tile) ? p.tables_bytes : 0);  // as the copy engine wants it
 }
 CONVT2D_HOST_DEVICE int stage_bytes(const FetchedWeightParams& p, FetchedWeightTile tile) {
   const int end = shifted_at(p, tile) + shifted_bytes(p, tile);

@@ -298,8 +298,10 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
   const double mma = instructions * products * std::max(tile.width / 2.0, kLeastCycles);
   // Loads of the first operand by four warps, the second operand, copies.
   const double stage = stage_bytes(p, tile);
-  const double trips = (tile.octets || !half ? 16 : 32) * (linear(tile) ? conflicts(p, tile) : 1);
-  const double loads = tile.planes == Planes::words ? slices * tile.groups * row_words(tile) * 24
+  const double trips =
+      by_planes(tile) ? 36
+                      : (tile.octets || !half ? 16 : 32) * (linear(tile) ? conflicts(p, tile) : 1);
+  const double loads = tile.planes == Planes::words ? slices * tile.groups * row_words(tile) * 20
                                                     : instructions * trips;
   const double shared = loads + instructions * products * tile.width / 4.0 + stage / 128 +
                         (turns_squares(tile) ? 2.0 * x_bytes(tile) / 128 : 0);

@@ -260,8 +260,8 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
     barrier_wait(ring.empty(), ring.parity ^ 1);
     // Parts of rows start at multiples of their length, and planes may lie the same way in all of a stage's tiles: then its
     // table stays.
-    const bool stays = by_planes(tile) ? p.stages % p.image_tiles == 0 : !p.runs && !p.brought;
-    const bool anew = !stays || k - at.begin < p.stages;
+    const bool changes = by_planes(tile) ? p.stages % p.image_tiles != 0 : p.runs || p.brought;
+    const bool anew = changes || k - at.begin < p.stages;
     if constexpr (by_planes(tile)) {
       if (anew && tile.planes == Planes::numbers) list_numbers<ROW>(p, at, ring, start);
       if (anew && tile.planes == Planes::words) list_words<ROW>(p, at, ring, start);
