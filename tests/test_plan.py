@@ -492,7 +492,7 @@ def test_hopper_moves_and_brings_odd_rows_of_a_grad_weight():
     patches = Case("patches", 8, 192, 192, (27, 29), (4, 4), (4, 4))
     for case, dtypes, words in (
         (patches, TENSOR_CORES, "dY fetched, x shifted"),
-        (HEADS, ("f16", "bf16"), "dY brought and fetched, x shifted, runs"),
+        (HEADS, ("f16", "bf16"), "dY by planes and fetched, x shifted, runs"),
         (HEADS, ("tf32",), "dY fetched, runs"),
     ):
         for dtype in dtypes:
