@@ -27,10 +27,10 @@ constexpr double kStored = 39.6;       // a sum of each thread, on its way out
 constexpr double kFetchedHalf = 61;    // a slice of the first operand, 16-bit numbers
 constexpr double kFetchedWord = 39.5;  // or words
 constexpr double kFetchedPixel = 12;   // the same of channels-last
-constexpr double kBringPiece = 7;      // 32 pieces of x that threads bring, not measured
+constexpr double kBringPiece = 20;     // 32 pieces of x that threads bring
 constexpr double kFetchedOctets = 26;  // octets, not measured
 constexpr double kLeastCycles = 24;  // of the tensor core, for a slice of few columns, not measured
-constexpr double kTapTable = 5;      // more, where every tap has a table (derived)
+constexpr double kTapTable = 45;     // more, where every tap has a table
 constexpr double kFetchedRowWord =
     21;                            // a word of a kernel row, of a slice, times the stride (derived)
 constexpr double kListed = 24;     // 32 entries of tables by taps, for who asks (derived)
@@ -39,10 +39,11 @@ constexpr double kCopy = 250;      // a copy of odd rows, for who asks
 constexpr double kShift = 13.4;    // a channel of x that is shifted, for three warps
 constexpr double kShiftTwo = 5;    // where they start at multiples of 8 bytes (derived)
 constexpr double kBring = 39.1;    // 32 pieces of brought rows, the same
-constexpr double kClear = 260;     // what is beside 64 channels of such a row, the same
-constexpr int kFewCopies = 4;      // of odd rows: one thread asks
-constexpr double kL2Bytes = 38.7;  // a cycle
-constexpr double kRest = 0.14;     // of what is less busy that is not hidden
+constexpr double kBringLast = 180;        // the same of channels-last rows
+constexpr double kClear = 260;            // what is beside 64 channels of such a row, the same
+constexpr int kFewCopies = 4;             // of odd rows: one thread asks
+constexpr double kL2Bytes = 38.7;         // a cycle
+constexpr double kRest = 0.14;            // of what is less busy that is not hidden
 constexpr double kMemoryRate = 0.95;      // of the copy rate
 constexpr double kBeside = 0.031;         // of the lesser of work and bytes
 constexpr double kPartialRate = 1.96;     // times the copy rate's time, to write and to add up
@@ -323,8 +324,8 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
   double help = p.shifted ? (of_two ? kShiftTwo : kShift) * tile.width : 0;
   if (p.x_piece > 0) help += kBringPiece * tile.width * 4 / p.x_piece;
   if (p.brought) {
-    const double channels = linear(tile) ? 1 : p.y_blocks * kPlaneChannels;
-    help += kBring * channels * std::ceil(p.patch_lines * p.line_pieces / 32.0);
+    const double bring = linear(tile) ? kBringLast : kBring * p.y_blocks * kPlaneChannels;
+    help += bring * std::ceil(p.patch_lines * p.line_pieces / 32.0);
     if (p.runs && p.pad_w > 0)
       help += kClear * p.patch_lines * (linear(tile) ? 1.0 / 8 : p.y_blocks);
   }

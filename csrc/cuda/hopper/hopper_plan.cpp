@@ -38,19 +38,22 @@ constexpr double kTurnedHalf = 58.4;  // of turned ones
 constexpr double kTurnedRun = 286;    // of turned runs
 constexpr double kFetchedWord =
     1.63;  // multiplying with words that consumers fetch, over shared memory
-constexpr double kFetchedNumber = 1.17;   // with single numbers of 32 bits and a table
-constexpr double kFetchedHalf = 3.93;     // of 16 bits
-constexpr double kFetchedAgain = 1.25;    // few channels, for each of several column tiles
-constexpr double kFetchedWeight = 2.38;   // with weights
-constexpr double kFetchedTwice = 1.22;    // which two operands of pixels use
-constexpr double kStrict = 3.18;          // strict fp32: three products, parts joined
-constexpr double kStrictFill = 0.862;     // filling a buffer there, over TF32
-constexpr double kStrictStalls = 0.748;   // as kStalls
-constexpr double kStrictRows = 0.97;      // channel rows there, over pixel rows
-constexpr double kStrictDepth = 0.15;     // the power of slices there, in grad_input
-constexpr double kStrictFetched = 8.2;    // with fetched pixels there; a guess, as the next two are
-constexpr double kStrictSplit = 1.1;      // with weights split on their way
-constexpr double kStrictOverlap = 0.7;    // as kOverlap, with three times as much to multiply
+constexpr double kFetchedNumber = 1.17;     // with single numbers of 32 bits and a table
+constexpr double kFetchedHalf = 3.93;       // of 16 bits
+constexpr double kFetchedAgain = 1.25;      // few channels, for each of several column tiles
+constexpr double kFetchedWeight = 2.38;     // with weights
+constexpr double kFetchedTwice = 1.22;      // which two operands of pixels use
+constexpr double kStrict = 3.18;            // strict fp32: three products, parts joined
+constexpr double kStrictFill = 0.862;       // filling a buffer there, over TF32
+constexpr double kStrictStalls = 0.748;     // as kStalls
+constexpr double kStrictRows = 0.97;        // channel rows there, over pixel rows
+constexpr double kStrictDepth = 0.15;       // the power of slices there, in grad_input
+constexpr double kStrictFetched = 8.6;      // with fetched pixels there, by 1200 times (2026-11-23)
+constexpr double kStrictFetchedWide = 7.1;  // the same of 128 columns
+constexpr double kStrictBrought = 1.08;     // of rows that threads bring there
+constexpr double kStrictFew = 1.33;         // 32 columns there whose pixels are not fetched
+constexpr double kStrictSplit = 1.1;        // with weights split on their way, a guess
+constexpr double kStrictOverlap = 0.7;      // as kOverlap, with three times as much to multiply
 constexpr double kStaged = 6.28;          // a byte of a consumer thread's sum where rows are staged
 constexpr double kHalves = 2.6;           // the same where 16-bit rows have odd places
 constexpr double kPairs = 1.6;            // of 16-bit rows that two phases share
@@ -164,7 +167,9 @@ double brought_multiply(const GatherParams& p, bool rounded) {
 
 // Multiplying with numbers that consumers fetch one by one.
 double fetched_multiply(const GatherParams& p, TileRow tile, bool half) {
-  const double strict = kStrictFetched * (p.weight_stages ? kStrictSplit : 1);
+  const double strict = (tile.width == 128 ? kStrictFetchedWide : kStrictFetched) *
+                        (p.weight_stages ? kStrictSplit : 1) *
+                        (p.brought_pieces ? kStrictBrought : 1);
   return (half          ? kFetchedHalf
           : tile.strict ? strict
                         : kFetchedNumber) *
@@ -266,7 +271,9 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
                             ? 1 + kNarrow / p.tile_w
                             : 1;
   const double deep = tile.strict && !tile.fetched && !forward ? std::pow(slices, kStrictDepth) : 1;
-  const double rows = tile.strict && tile.channel_rows ? kStrictRows : 1;
+  const double rows = tile.strict && tile.channel_rows                   ? kStrictRows
+                      : tile.strict && !tile.fetched && tile.width == 32 ? kStrictFew
+                                                                         : 1;
   return {shallow * wide * narrow * deep * rows *
               (busiest + (1 - overlap) * (mma + produce + store - busiest)),
           source_sectors + weight_sectors, weight_fill};

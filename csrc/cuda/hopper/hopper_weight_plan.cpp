@@ -23,7 +23,7 @@ constexpr double kRest = 0.036;        // of what is less busy that is not hidde
 constexpr double kMemoryRate = 0.9;    // of the copy rate
 constexpr double kBeside = 0.23;       // of the lesser of work and bytes
 constexpr double kPartialRate = 1.28;  // times the copy rate's time, to write and to add up
-constexpr double kBringRow = 7;        // 32 pieces that threads bring, not measured
+constexpr double kBringRow = 20;       // 32 pieces that threads bring
 
 double predict(const Problem& problem, const Device& device, const WeightParams& p,
                WeightTile tile) {

@@ -30,6 +30,9 @@ constexpr double kTurnedMultiply = 1.15;  // times what the tensor core takes
 constexpr double kTurnRow = 400;          // of the warps that turn, for a row
 constexpr double kTurnOctet = 250;        // and for eight channels of each
 constexpr double kTurnedL2Bytes = 30;     // a cycle
+constexpr double kTurnedBusy = 1.17;      // what took longer than is counted
+constexpr double kTurnedOdd = 1.13;       // and where rows of the result are no whole 16 bytes
+constexpr double kTurnedOddPairs = 1.35;  // the same of pairs of rows
 
 struct Choice {
   int row;  // of kTiles
@@ -194,8 +197,11 @@ double predict(const Problem& problem, const Device& device, const TurnedParams&
   const double waves = std::ceil(double(blocks_of(p)) / device.sm_count);
   const double steps = std::ceil(double(steps_of(p)) / p.walkers);
   const double extra = (steps / p.steps + 1) * p.reach / p.group_rows;  // of first rows
-  const double busy_us =
-      waves * (kWeightByte * weight_bytes(p) + (steps * kTurnedGroups + extra) * rows) / kClock;
+  const int64_t row = problem.direction == Direction::fwd ? problem.w.out : problem.w.in;
+  const double odd = row % 8 == 0 ? 1 : p.group_rows > 1 ? kTurnedOddPairs : kTurnedOdd;
+  const double busy_us = kTurnedBusy * odd * waves *
+                         (kWeightByte * weight_bytes(p) + (steps * kTurnedGroups + extra) * rows) /
+                         kClock;
   const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
   return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
 }
@@ -278,8 +284,9 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
   for (int row = kTurnedRow; row < kTurnedRow + kStripCount && turned.empty(); ++row)
     for (const int group_rows : {1, 2}) {
       const int strip = kStrips[row - kTurnedRow];
-      if (problem.w.kernel > most_columns(strip) || (group_rows > 1 && problem.h.dilation > 1))
-        continue;
+      if (problem.w.kernel > most_columns(strip)) continue;
+      // Two rows of y read one more row of x than one does: of a kernel of one row, none in common.
+      if (group_rows > 1 && (problem.h.dilation > 1 || problem.h.kernel == 1)) continue;
       TurnedParams p;
       Choice choice = {row, strip, group_rows, 0, INT32_MAX};
       shape(problem, choice, p);
