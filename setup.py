@@ -29,7 +29,8 @@ CUDA_ROOMS = {
     "depthwise_gather.cu depthwise_grad_weight.cu",
     "cuda/fold": "fold_plan.cpp fold_launch.cpp fold_kernel.cu fold_kernel_shifted.cu "
     "fold_kernel_words.cu",
-    "cuda/slide": "slide_plan.cpp slide_launch.cpp slide_kernel_f16.cu slide_kernel_bf16.cu slide_turned.cu",
+    "cuda/slide": "slide_plan.cpp slide_launch.cpp slide_kernel_f16.cu slide_kernel_bf16.cu "
+    "slide_turned.cu",
     "cuda/narrow": "narrow_plan.cpp narrow_launch.cpp narrow_kernel.cu narrow_kernel_words.cu",
     "cuda/fan": "fan_plan.cpp fan_launch.cpp fan_kernel.cu",
     "cuda/hopper": "hopper_plan.cpp hopper_shape.cpp hopper_maps.cpp hopper_launch.cpp "
