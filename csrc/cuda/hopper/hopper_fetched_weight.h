@@ -170,9 +170,10 @@ CONVT2D_HOST_DEVICE constexpr int taps_of_thread(FetchedWeightTile tile) {
 constexpr int kHelpers = 96, kMostAskers = kHelpers / 32 + 1;
 CONVT2D_HOST_DEVICE constexpr int consumers(FetchedWeightTile tile) { return 128 * tile.groups; }
 CONVT2D_HOST_DEVICE constexpr int threads(FetchedWeightTile tile) { return consumers(tile) + 128; }
-// The three may bring x as well as turn it, where those who multiply spare the registers.
+// The three may bring x as well as turn it, in a tile whose columns leave them time: where there are twice as many, turning
+// is what is waited for, and took a quarter longer with that beside it.
 CONVT2D_HOST_DEVICE constexpr bool may_bring_x(FetchedWeightTile tile) {
-  return turns_squares(tile) && !tile.pairs && tile.instructions * tile.groups < 9;
+  return turns_squares(tile) && !tile.pairs && tile.width == 64 && tile.groups == 2;
 }
 // Of a thread; together no more than the block starts with, or it waits for ever.
 CONVT2D_HOST_DEVICE constexpr int consumer_registers(FetchedWeightTile tile) {
