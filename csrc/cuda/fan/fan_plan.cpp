@@ -34,7 +34,7 @@ constexpr double kL2Bytes = 24;       // a cycle, of a multiprocessor
 constexpr double kBusy = 1.15;        // what nothing above accounts for
 constexpr double kMemoryRate = 0.85;  // of the copy rate
 constexpr double kBeside = 0.1;       // of the lesser of work and bytes
-constexpr double kTorn = 300;  // bytes, where tiles meet in a row of y that is no whole sectors
+constexpr double kTorn = 185;  // bytes, where tiles meet in a row of y that is no whole sectors
 
 struct Choice {
   int row;  // of kTiles
@@ -186,7 +186,7 @@ void set_walkers(const Device& device, const std::vector<double>& cycles, Gather
 // What a block took over what is counted: the more, the more its weights and pixels are waited for.
 double over_counted(const Problem& problem, const GatherParams& p, Tile tile) {
   if (problem.h.stride * problem.w.stride > 1)
-    return p.resident ? 1.5 : p.slices == kMostSlices ? 2.05 : 1.8;
+    return p.resident ? 1.5 : p.slices == kMostSlices || p.x_stages > 5 ? 2.1 : 1.78;
   return channels(tile) == 32 ? 0.95 : channels(tile) == 64 && !p.resident ? 1.2 : 1.45;
 }
 
