@@ -19,7 +19,8 @@ namespace convt2d::cuda::hopper {
 namespace {
 
 // Fitted to 4964 times on the H200 (kernel_bench sweep of bench/layers.json, NCHW in fp16, tf32 and strict fp32, NHWC in
-// tf32; 2026-11-23): chosen plans are 1.1 % slower than the best that was tried.
+// tf32; 2026-11-23): chosen plans are 1.1 % slower than the best that was tried. What is `counted` was not fitted: tiles
+// with it took 1.0 to 1.4 times what comes out.
 constexpr double kClock = 1700;        // cycles a microsecond
 constexpr double kLaunch = 5.5;        // us
 constexpr double kBlock = 13800;       // cycles, of a block beside its K tiles
@@ -28,16 +29,16 @@ constexpr double kFetchedHalf = 61;    // a slice of the first operand, 16-bit n
 constexpr double kFetchedWord = 39.5;  // or words
 constexpr double kFetchedPixel = 12;   // the same of channels-last
 constexpr double kBringPiece = 20;     // 32 pieces of x that threads bring
-constexpr double kFetchedOctets = 26;  // octets, not measured
-constexpr double kLeastCycles = 24;  // of the tensor core, for a slice of few columns, not measured
-constexpr double kTapTable = 45;     // more, where every tap has a table
+constexpr double kFetchedOctets = 26;  // octets (counted)
+constexpr double kLeastCycles = 24;    // of the tensor core, for a slice of few columns (counted)
+constexpr double kTapTable = 45;       // more, where every tap has a table
 constexpr double kFetchedRowWord =
-    21;                            // a word of a kernel row, of a slice, times the stride (derived)
-constexpr double kListed = 24;     // 32 entries of tables by taps, for who asks (derived)
+    21;                            // a word of a kernel row, of a slice, times the stride (counted)
+constexpr double kListed = 24;     // 32 entries of tables by taps, for who asks (counted)
 constexpr double kStrict = 1.107;  // strict fp32, over what its multiplications take
 constexpr double kCopy = 250;      // a copy of odd rows, for who asks
 constexpr double kShift = 13.4;    // a channel of x that is shifted, for three warps
-constexpr double kShiftTwo = 5;    // where they start at multiples of 8 bytes (derived)
+constexpr double kShiftTwo = 5;    // where they start at multiples of 8 bytes (counted)
 constexpr double kBring = 39.1;    // 32 pieces of brought rows, the same
 constexpr double kBringLast = 180;        // the same of channels-last rows
 constexpr double kClear = 260;            // what is beside 64 channels of such a row, the same
