@@ -42,7 +42,8 @@ constexpr Costs kWords = {9.26, 8590, 272,   158,  1.25,  5.92, 23.6,  0.921,
 constexpr Costs kStrict = {7.46, 5000, 0, 0,    3.09, 5.37,  20.2, 1.25,
                            0,    57,   0, 48.6, 0.86, 0.233, 0.75, 0.332};
 
-// Of shifted tiles what shifts is taken to cost what turns words, what stores flat tiles likewise: they took 1.2 to 1.5 times that.
+// Of shifted tiles what shifts is taken to cost what turns words, what stores flat tiles likewise: they took 1.2 to 1.5
+// times that.
 constexpr Costs kShifted = {
     kHalves.launch,   kHalves.block,    kHalves.item,        kHalves.tile,
     kHalves.multiply, kHalves.stored,   kHalves.spot,        kHalves.tap,
