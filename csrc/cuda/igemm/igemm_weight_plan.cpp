@@ -26,6 +26,7 @@ constexpr double kTensorTime = 1.6;  // of what the rates of Device say: 16 bits
 constexpr double kGroupTime = 1.6;   // where four warps multiply together,
 constexpr double kWordTime = 0.6;    // words
 constexpr double kOverlap = 0.46;    // of what is less busy that is not hidden
+constexpr double kNeighbours = 0.7;  // of a K tile where long rows of taps read neighbours, 16 bits
 constexpr double kFetch = 1.07;      // us, the first load of a K tile to visible in shared memory
 constexpr double kBatch = 0.33;      // us, every further batch of loads
 constexpr double kInstruction = 0.0013;  // us, of one producer
@@ -160,7 +161,11 @@ double predict(const Problem& problem, const Device& device, const WeightParams&
   const double producer_us =
       std::max(operand_us(x_carried, x_parcels, 32.0 * p.x_producers),
                operand_us(y_carried, y_parcels, 32.0 * (p.producers - p.x_producers)));
-  const double tile_us = std::max(busy_us, producer_us) + kOverlap * std::min(busy_us, producer_us);
+  const bool neighbours =
+      half && problem.x_layout == Layout::nhwc && problem.w.stride == 1 && problem.w.kernel > 4;
+  const double tile_us =
+      (neighbours ? kNeighbours : 1) *
+      (std::max(busy_us, producer_us) + kOverlap * std::min(busy_us, producer_us));
 
   const double kernel_us = waves * (kBlock + std::ceil(tiles / p.split) * tile_us);
   const double partial = static_cast<double>(workspace_bytes(problem, p));
