@@ -122,6 +122,18 @@ FEW_COLUMNS = tuple(  # products of a pixel that a tile has, rows that are whole
     and case.in_channels <= 128
     and case.size[1] % 8 == 0
 )
+FANNED = tuple(  # columns that fill a tile, rows that are whole vectors
+    case.name
+    for case in CASES
+    if case.kernel in ((3, 3), (4, 4))
+    and case.stride in ((1, 1), (2, 2))
+    and case.dilation == (1, 1)
+    and case.groups == 1
+    and case.in_channels % 8 == 0
+    and case.in_channels >= 32
+    and case.out_channels > 32
+    and case.size[1] % 4 == 0
+)
 FEW_VECTORS = tuple(name for name in FEW_COLUMNS if BY_NAME[name].in_channels % 8 == 0)
 ODD_ROWS = tuple(  # of x or of dY, whose planes add up to whole vectors
     case.name
@@ -150,6 +162,7 @@ MUST_SERVE = (
     ("slide", SLID, ("forward",), ("f16", "bf16"), ("nchw",), ("h200", "h100")),
     ("narrow", FEW_COLUMNS, ("forward",), TENSOR_CORES, ("nchw",), ("h200", "h100")),
     ("narrow", FEW_VECTORS, ("forward",), TENSOR_CORES, ("nhwc",), ("h200", "h100")),
+    ("fan", FANNED, ("forward",), ("tf32",), ("nchw",), ("h200", "h100")),
     ("rows", WRITTEN, ("forward",), ("f16", "bf16"), ("nchw",), ("h200", "h100")),
     ("hopper", VECTORS, ("grad_weight",), ("f16", "bf16", "tf32"), ("nhwc",), ("h200", "h100")),
     ("hopper", ODD_ROWS, ("grad_weight",), TENSOR_CORES, ("nchw",), ("h200", "h100")),
@@ -512,6 +525,22 @@ def test_hopper_pairs_taps_with_few_output_channels_in_a_grad_weight():
             assert chosen(text) == "hopper" and re.search(words, text.splitlines()[1]), text
         assert ", pairs, " not in explain(many, "grad_weight", dtype, "nchw", "h200", "hopper")
     assert "pairs, dY fetched" in explain(last, "grad_weight", "tf32", "nhwc", "h200", "hopper")
+
+
+@needs_cuda_room
+def test_operands_are_fetched_or_turned_where_that_is_faster():
+    decoder = Case("decoder", 8, 128, 96, (120, 160), (2, 2), (2, 2))
+    odd = Case("odd_rows", 8, 64, 64, (256, 512), (3, 3))
+    long = Case("long", 48, 64, 128, (128, 192), (3, 5))
+    few = Case("few", 8, 64, 20, (120, 128), (2, 2), (2, 2))
+    for case, direction, dtype, layout, family, words in (
+        (decoder, "grad_input", "f32", "nchw", "hopper", "rows copied and fetched"),
+        (odd, "grad_input", "f16", "nchw", "slide", "turned rows"),
+        (long, "forward", "tf32", "nchw", "fan", "1 x 1 phases"),
+        (few, "grad_weight", "f16", "nhwc", "hopper", "pairs, dY fetched"),
+    ):
+        text = explain(case, direction, dtype, layout, "h200")
+        assert chosen(text) == family and words in text.splitlines()[1], text
 
 
 @needs_cuda_room
