@@ -135,9 +135,9 @@ void set_tensors(const Problem& problem, const Args& args, Params& params) {
   params.weight_w = static_cast<int32_t>(args.w.stride[3]);
 }
 
-// Those and the strides of the others; wide loads of weights where their strides allow them.
+// Those and the strides of the others.
 template <class Params>
-void set_operands(const Problem& problem, const Args& args, Params& params) {
+void set_strided_tensors(const Problem& problem, const Args& args, Params& params) {
   set_tensors(problem, args, params);
   const bool forward = problem.direction == Direction::fwd;
   const TensorRef& source = forward ? args.x : args.y;
@@ -146,6 +146,13 @@ void set_operands(const Problem& problem, const Args& args, Params& params) {
     params.source_stride[i] = static_cast<int32_t>(source.stride[i]);
     params.destination_stride[i] = static_cast<int32_t>(destination.stride[i]);
   }
+}
+
+// And wide loads of weights where their strides allow them.
+template <class Params>
+void set_operands(const Problem& problem, const Args& args, Params& params) {
+  set_strided_tensors(problem, args, params);
+  const bool forward = problem.direction == Direction::fwd;
   const int64_t vector = 16 / element_size(problem.dtype);
   params.weight_vectors = args.w.stride[1] == 1 && !forward && params.reduce % vector == 0 &&
                           args.w.stride[0] % vector == 0 && args.w.stride[2] % vector == 0 &&

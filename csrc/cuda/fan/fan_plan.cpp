@@ -345,11 +345,7 @@ Decision plan(const Problem& problem, const Device& device) {
 GatherParams params_of(const Problem& problem, const Plan& plan, const Args& args) {
   GatherParams p;
   shape(problem, choice_of(plan), p);
-  set_tensors(problem, args, p);
-  for (int i = 0; i < 4; ++i) {
-    p.source_stride[i] = static_cast<int32_t>(args.x.stride[i]);
-    p.destination_stride[i] = static_cast<int32_t>(args.y.stride[i]);
-  }
+  set_strided_tensors(problem, args, p);
   return p;
 }
 
