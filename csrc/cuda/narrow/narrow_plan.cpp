@@ -16,7 +16,8 @@ constexpr double kClock = 1700;  // cycles a microsecond
 
 // What things cost, in cycles where nothing else is said: launch and memory are slide's constants or between those and fold's,
 // the others are counted by hand, and kBusy is what was measured of that (13 cells within 0.86 to 1.15 of the prediction).
-constexpr double kLaunch = 14;   // us
+constexpr double kLaunch = 9.5;  // us
+constexpr double kWide = 4.5;    // more, with more than 16 columns: by 22 times (2026-11-23)
 constexpr double kWeight = 0.5;  // of a resident weight, at the start of a block
 constexpr double kStart = 1500;  // of an item: until the first row is there
 constexpr double kRow = 900;  // of a row of a warpgroup, beside what follows: barriers, and waiting
@@ -147,7 +148,8 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double weights = kWeight * p.shifts * p.reduce_padded * tile.width / (kThreads / 32.0);
   const double busy_us = kBusy * (weights + std::ceil(double(p.items) / p.walkers) * item) / kClock;
   const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
-  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
+  const double launch_us = kLaunch + (tile.width > 16 ? kWide : 0);
+  return launch_us + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
 }
 
 std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
