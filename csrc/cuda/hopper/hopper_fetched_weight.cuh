@@ -228,23 +228,41 @@ __device__ __forceinline__ void fetch_by_tap(uint32_t (&word)[4], uint32_t from,
   }
 }
 
-// Planes, words: which numbers of words j and j + 1 of a kernel row are tap 2 j's of two neighbouring pixels, if the first
+// Words: which numbers of words j and j + 1 of a kernel row are tap 2 j's of two neighbouring pixels, if the first
 // tap's is the `odd` one of word 0. Tap 2 j + 1's are in word j + 1 and the one behind it, or before it.
 struct RowWords {
   bool odd;
   uint32_t even_tap, odd_tap;
-  __device__ __forceinline__ RowWords(bool odd, int stride) : odd(odd) {
-    const int next = odd + stride;
+  // Of a warpgroup's first tap; tiles and rows of x start with an even pixel.
+  __device__ __forceinline__ RowWords(const FetchedWeightParams& p, const FetchedWeightScope& at,
+                                      const FetchedCell& first)
+      : odd((at.kernel_w + first.tap_w - p.pad_w) % 2 != 0) {
+    const int next = odd + p.stride_w;
     even_tap = (odd ? 0x32 : 0x10) | (next == 1 ? 0x3200 : next == 2 ? 0x5400 : 0x7600);
     odd_tap = (odd ? 0x10 : 0x76) | (next == 1 ? 0x1000 : next == 2 ? 0x3200 : 0x5400);
   }
 };
+// Of the words of a kernel row, what each tap's instruction wants.
 template <int ROW>
-__device__ __forceinline__ void fetch_words(
+__device__ __forceinline__ void deal_words(
+    uint32_t (&word)[kFetchedWeightTiles[ROW].instructions][4], int w,
+    const uint32_t (&of_row)[row_words(kFetchedWeightTiles[ROW])], const RowWords& how) {
+#pragma unroll
+  for (int i = 0; i < kFetchedWeightTiles[ROW].instructions; ++i) {
+    const int j = i / 2;
+    if (i % 2 == 0) {
+      word[i][w] = __byte_perm(of_row[j], of_row[j + 1], how.even_tap);
+    } else {
+      word[i][w] = __byte_perm(of_row[j + 1], how.odd ? of_row[j + 2] : of_row[j], how.odd_tap);
+    }
+  }
+}
+// Planes: a table tells where each of a row's words is.
+template <int ROW>
+__device__ __forceinline__ void fetch_listed_words(
     uint32_t (&word)[kFetchedWeightTiles[ROW].instructions][4], uint32_t from, uint32_t second,
-    uint32_t table, int slice, const RowWords& row_words_are) {
-  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
-  constexpr int kWords = row_words(tile);
+    uint32_t table, int slice, const RowWords& how) {
+  constexpr int kWords = row_words(kFetchedWeightTiles[ROW]);
   uint32_t offset[2 * kWords];
   const uint32_t listed = table + (slice * 4 + threadIdx.x % 4) * 2 * kWords * 4;
 #pragma unroll
@@ -259,15 +277,26 @@ __device__ __forceinline__ void fetch_words(
 #pragma unroll
     for (int i = 0; i < kWords; ++i)
       of_row[i] = load_shared_4((w % 2 ? from + second : from) + offset[w / 2 * kWords + i]);
+    deal_words<ROW>(word, w, of_row, how);
+  }
+}
+// Rows: they follow each other, from the word on that holds the first tap's number of a pixel.
+template <int ROW>
+__device__ __forceinline__ void fetch_row_words(
+    uint32_t (&word)[kFetchedWeightTiles[ROW].instructions][4], uint32_t from, uint32_t second,
+    uint32_t table, int slice, const RowWords& how) {
+  constexpr int kWords = row_words(kFetchedWeightTiles[ROW]);
+  const uint32_t listed = table + (slice * 16 + threadIdx.x % 4 * 2) * 4;
 #pragma unroll
-    for (int i = 0; i < tile.instructions; ++i) {
-      const int j = i / 2;
-      if (i % 2 == 0) {
-        word[i][w] = __byte_perm(of_row[j], of_row[j + 1], row_words_are.even_tap);
-      } else {
-        const uint32_t other = row_words_are.odd ? of_row[j + 2] : of_row[j];
-        word[i][w] = __byte_perm(of_row[j + 1], other, row_words_are.odd_tap);
-      }
+  for (int half = 0; half < 2; ++half) {
+    const uint32_t first = from + load_shared_4(listed + half * 32) & ~3u;
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      uint32_t of_row[kWords];
+#pragma unroll
+      for (int i = 0; i < kWords; ++i)
+        of_row[i] = load_shared_4((row ? first + second : first) + i * 4);
+      deal_words<ROW>(word, half * 2 + row, of_row, how);
     }
   }
 }
@@ -375,6 +404,7 @@ __device__ __forceinline__ void multiply_tiles(const FetchedWeightParams& p,
     leads[i] = leads_at<ROW>(p, cell);
     apart[i] = lanes_of<ROW>(p, at, i);
   }
+  const RowWords words(p, at, fetched_cell<ROW>(p, 0));
   const uint64_t layout = swizzled_layout(kKRow, 8 * kKRow);
   for (int k = at.begin; k < at.end; ++k, ring.advance()) {
     barrier_wait(ring.full(), ring.parity);
@@ -397,6 +427,11 @@ __device__ __forceinline__ void multiply_tiles(const FetchedWeightParams& p,
         uint32_t word[kAtOnce][tile.instructions][4];
 #pragma unroll
         for (int s = 0; s < kAtOnce; ++s) {
+          if constexpr (tile.in_words) {
+            fetch_row_words<ROW>(word[s], from[0], lanes[0].second, table_of(ring), first + s,
+                                 words);
+            continue;
+          }
           uint32_t offset[4];
           find_slice<T>(offset, table_of(ring), first + s);
 #pragma unroll
@@ -448,8 +483,7 @@ __device__ __forceinline__ void multiply_planes(const FetchedWeightParams& p,
   }
   const FetchedCell first_cell = fetched_cell<ROW>(p, 0);
   const uint32_t leads = leads_at<ROW>(p, first_cell);
-  // Of a warpgroup's first tap; tiles and rows of x start with an even pixel.
-  const RowWords words((at.kernel_w + first_cell.tap_w - p.pad_w) % 2 != 0, p.stride_w);
+  const RowWords words(p, at, first_cell);
   int left = p.image_tiles - at.begin % p.image_tiles;  // tiles of the image
   const uint64_t layout = swizzled_layout(kKRow, 8 * kKRow);
   uint32_t listed = 0, lead = 0, second = 0;
@@ -469,8 +503,8 @@ __device__ __forceinline__ void multiply_planes(const FetchedWeightParams& p,
 #pragma unroll
     for (int s = 0; s < kAtOnce; ++s) {
       if constexpr (tile.planes == Planes::words) {
-        fetch_words<ROW>(word[s], lead + start[0], second + apart[0].second, listed + tables[0][0],
-                         slice + s, words);
+        fetch_listed_words<ROW>(word[s], lead + start[0], second + apart[0].second,
+                                listed + tables[0][0], slice + s, words);
       } else {
 #pragma unroll
         for (int i = 0; i < tile.instructions; ++i)

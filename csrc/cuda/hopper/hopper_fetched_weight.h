@@ -30,6 +30,9 @@
 // memory at a time (`brought`): in shared memory channels and rows lie as far apart as in memory, but for multiples of 16
 // bytes. What comes from beside a row is cleared by the three warps.
 //
+// Where two neighbouring numbers of dY's rows are words for all of a warpgroup's lanes alike (`in_words`), a thread fetches
+// each once for the taps of a kernel row, instead of each number for each tap.
+//
 // Or tiles are runs, and a copy brings those pixels of dY that lie in memory from a tile's first to its last one, whatever
 // rows they are (`planes`, of 16-bit numbers): `residues` copies of one such line. What lies beside a row is another row
 // then, so tables that come with a tile stand for each tap, and for what does not exist there are 16 bytes at the end of a
@@ -77,8 +80,17 @@ struct FetchedWeightTile {
   bool pairs = false;
   bool turned = false, octets = false;  // 16 bits, channels-last
   Planes planes = Planes::none;
+  bool in_words = false;  // rows of 16-bit numbers, fetched as words like those of planes
 };
+constexpr FetchedWeightTile words_tile(int width, int instructions, int groups) {
+  FetchedWeightTile tile{width, instructions, false, false, groups};
+  tile.in_words = true;
+  return tile;
+}
 constexpr FetchedWeightTile kFetchedWeightTiles[] = {
+    words_tile(128, 2, 2),
+    words_tile(64, 4, 2),
+    words_tile(64, 3, 3),
     {128, 2, false, false, 2, false, false, false, Planes::words},
     {64, 3, false, false, 3, false, false, false, Planes::words},
     {128, 2, false, false, 2, false, false, false, Planes::numbers},
@@ -113,12 +125,12 @@ constexpr FetchedWeightTile kFetchedWeightTiles[] = {
     {64, 2, false, true, 3, true, true, true},
     {32, 2, false, true, 3, true, true, true},
 };
-// How many they are, in this order.
-constexpr int kHalfPlanesTiles = 4, kPlaneTiles = 8, kStrictPlaneTiles = 5, kChannelsLastTiles = 8,
+// How many they are, in this order; the first are for 16 bits alone.
+constexpr int kHalfPlaneTiles = 7, kPlaneTiles = 8, kStrictPlaneTiles = 5, kChannelsLastTiles = 8,
               kTurnedWeightTiles = 8;
 constexpr int kFetchedWeightTileCount =
     sizeof(kFetchedWeightTiles) / sizeof(kFetchedWeightTiles[0]);
-constexpr int kFirstPlane = kHalfPlanesTiles, kFirstStrictPlane = kFirstPlane + kPlaneTiles,
+constexpr int kFirstPlane = kHalfPlaneTiles, kFirstStrictPlane = kFirstPlane + kPlaneTiles,
               kFirstChannelsLast = kFirstStrictPlane + kStrictPlaneTiles,
               kFirstTurnedWeight = kFirstChannelsLast + kChannelsLastTiles;
 static_assert(kFirstTurnedWeight + kTurnedWeightTiles == kFetchedWeightTileCount);
@@ -152,10 +164,14 @@ CONVT2D_HOST_DEVICE constexpr int cells(FetchedWeightTile tile) {
 // Slices of which a thread holds the first operand. By planes, those that a tile's last slices do not fill are left out.
 CONVT2D_HOST_DEVICE constexpr int slices_at_once(FetchedWeightTile tile) {
   const int all = tile.instructions > 2 ? kKSlices / 2 : kKSlices;
-  return tile.planes == Planes::none ? all : all / 2;
+  return tile.planes != Planes::none || (tile.in_words && tile.groups == 3) ? all / 2 : all;
 }
 CONVT2D_HOST_DEVICE constexpr bool by_planes(FetchedWeightTile tile) {
   return tile.planes != Planes::none;
+}
+// A warpgroup's instructions are neighbouring taps of a kernel row.
+CONVT2D_HOST_DEVICE constexpr bool by_words(FetchedWeightTile tile) {
+  return tile.in_words || tile.planes == Planes::words;
 }
 // Words of a kernel row that hold what a warpgroup's taps want of two neighbouring pixels of x.
 CONVT2D_HOST_DEVICE constexpr int row_words(FetchedWeightTile tile) {

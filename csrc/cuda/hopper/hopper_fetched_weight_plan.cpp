@@ -174,6 +174,7 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
     if (tile.pairs && !whole_rows(by_planes(tile) ? h.out * w.out : w.out, problem))
       return "pairs are of rows, or planes, that are whole vectors";
     p.brought = choice.brought;
+    if (p.brought && tile.in_words) return "brought rows are not fetched as words";
     p.odd_rows = by_planes(tile) || (!whole_rows(w.out, problem) && !p.brought);
     if (p.odd_rows) {
       if (!planes_add_up(h.out * w.out, p.columns, problem, p.residues, p.residue_shift))
@@ -204,9 +205,11 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   // Neighbouring channels of planes lie an odd number of 16 bytes apart, in different banks, as lines of chunks.
   const int64_t chunk = int64_t{1} << p.chunk_shift;
   const int64_t chunks = ceil_div(chunk - 1 + span * p.columns, chunk);
-  const int64_t patch = linear(tile)         ? chunks | (tile.octets ? 0 : 1)
-                        : tile.channels_last ? span
-                                             : (ceil_div(vector - 1 + span, vector) | 1) * vector;
+  const int64_t beyond = tile.in_words ? 2 : 0;  // of a last word
+  const int64_t patch = linear(tile) ? chunks | (tile.octets ? 0 : 1)
+                        : tile.channels_last
+                            ? span
+                            : (ceil_div(vector - 1 + span + beyond, vector) | 1) * vector;
   if (!p.brought && !by_planes(tile) &&
       (patch > kMostSpan || (!p.odd_rows && (lines - 1) * step + 1 > kMostSpan)))
     return "a tile is too long for the copy engine";
@@ -249,13 +252,14 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
     p.taps_inside = 1;
     if (conflicts(p, tile) >= tap_by_tap) p.taps_inside = 0;
   }
+  if (by_words(tile)) {
+    if ((choice.runs && w.in % 2 != 0) || w.out % 2 != 0) return "rows are not whole words";
+    if (w.stride > 2 || w.dilation > 1) return "a word does not hold two taps";
+    const bool alone = choice.unit_h == 1 && !by_planes(tile);  // taps beyond the row are none
+    if (choice.y_blocks > 1 || (!alone && choice.unit_w % tile.instructions != 0))
+      return "a warpgroup's taps are not of one kernel row";
+  }
   if (by_planes(tile)) {
-    if (tile.planes == Planes::words) {
-      if (w.in % 2 != 0 || w.out % 2 != 0) return "rows are not whole words";
-      if (w.stride > 2 || w.dilation > 1) return "a word does not hold two taps";
-      if (choice.y_blocks > 1 || choice.unit_w % tile.instructions != 0)
-        return "a warpgroup's taps are not of one kernel row";
-    }
     // From one pixel to the next dY's goes forth, from one row to the next too.
     if (h.stride * w.out < w.stride * w.in) return "rows of dY are shorter than those of x";
     p.last_slices = static_cast<int32_t>(ceil_div((h.in * w.in - 1) % pixels + 1, kKSlice / size));
@@ -303,13 +307,15 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
   const double trips =
       by_planes(tile) ? 36
                       : (tile.octets || !half ? 16 : 32) * (linear(tile) ? conflicts(p, tile) : 1);
-  const double loads = tile.planes == Planes::words ? slices * tile.groups * row_words(tile) * 20
-                                                    : instructions * trips;
+  const double loads = tile.in_words
+                           ? slices * tile.groups * (row_words(tile) * 16 * p.stride_w + 8)
+                       : by_words(tile) ? slices * tile.groups * row_words(tile) * 20
+                                        : instructions * trips;
   const double shared = loads + instructions * products * tile.width / 4.0 + stage / 128 +
                         (turns_squares(tile) ? 2.0 * x_bytes(tile) / 128 : 0);
   const bool pixels = tile.channels_last && !tile.pairs;
   const double by_tap = by_planes(tile) ? kTapTable * taps_of_thread(tile) : 0;
-  const double fetch = tile.planes == Planes::words
+  const double fetch = by_words(tile)
                            ? slices * tile.groups * kFetchedRowWord * p.stride_w * row_words(tile)
                            : instructions * (tile.octets ? std::max(kFetchedOctets, trips)
                                              : pixels    ? kFetchedPixel
@@ -393,7 +399,8 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
     const bool odd =
         (!tile.channels_last || tile.pairs) &&
         !whole_rows(problem.w.out * (tile.channels_last ? problem.group_out() : 1), problem);
-    if (by_planes(tile) && (!odd || element_size(problem.dtype) != 2)) continue;
+    const bool half = element_size(problem.dtype) == 2;
+    if ((by_planes(tile) && !odd) || (row < kFirstPlane && !half)) continue;
     for (const auto [y_blocks, unit_h, unit_w] : units(problem, tile))
       for (int way = by_planes(tile) ? 1 : 0; way < (by_planes(tile) ? 2 : odd ? 4 : 2); ++way) {
         Choice choice{row, y_blocks, unit_h, unit_w, way % 2 != 0, way >= 2, 2, 1};
@@ -444,7 +451,7 @@ Plan plan_of(const Problem& problem, const Device& device, const Choice& c) {
               (c.brought         ? "brought and "
                : by_planes(tile) ? "by planes and "
                                  : "") +
-              "fetched, " +
+              "fetched, " + (tile.in_words ? "in words, " : "") +
               (p.shifted       ? "x shifted, "
                : p.x_piece > 0 ? "x brought, "
                                : "") +
