@@ -33,13 +33,17 @@ constexpr double kFetchedOctets = 26;  // octets (counted)
 constexpr double kLeastCycles = 24;    // of the tensor core, for a slice of few columns (counted)
 constexpr double kTapTable = 45;       // more, where every tap has a table
 constexpr double kFetchedRowWord =
-    21;                            // a word of a kernel row, of a slice, times the stride (counted)
-constexpr double kListed = 24;     // 32 entries of tables by taps, for who asks (counted)
-constexpr double kStrict = 1.107;  // strict fp32, over what its multiplications take
-constexpr double kCopy = 250;      // a copy of odd rows, for who asks
-constexpr double kShift = 13.4;    // a channel of x that is shifted, for three warps
-constexpr double kShiftTwo = 5;    // where they start at multiples of 8 bytes (counted)
-constexpr double kBring = 39.1;    // 32 pieces of brought rows, the same
+    21;  // a word of a kernel row, of a slice, times the stride (counted)
+constexpr double kRowWord =
+    10.5;  // the same of rows, by 155 times (2026-11-23); what it is dealt out to, a tap
+constexpr double kRowTap = 12.5;
+constexpr double kRowStep = 0.8;          // more of both, with each step of the stride
+constexpr double kListed = 24;            // 32 entries of tables by taps, for who asks (counted)
+constexpr double kStrict = 1.107;         // strict fp32, over what its multiplications take
+constexpr double kCopy = 250;             // a copy of odd rows, for who asks
+constexpr double kShift = 13.4;           // a channel of x that is shifted, for three warps
+constexpr double kShiftTwo = 5;           // where they start at multiples of 8 bytes (counted)
+constexpr double kBring = 39.1;           // 32 pieces of brought rows, the same
 constexpr double kBringLast = 180;        // the same of channels-last rows
 constexpr double kClear = 260;            // what is beside 64 channels of such a row, the same
 constexpr int kFewCopies = 4;             // of odd rows: one thread asks
@@ -315,7 +319,10 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
                         (turns_squares(tile) ? 2.0 * x_bytes(tile) / 128 : 0);
   const bool pixels = tile.channels_last && !tile.pairs;
   const double by_tap = by_planes(tile) ? kTapTable * taps_of_thread(tile) : 0;
-  const double fetch = by_words(tile)
+  const double row_words_dealt = (kRowWord * row_words(tile) + kRowTap * tile.instructions) *
+                                 (1 + kRowStep * (p.stride_w - 1));
+  const double fetch = tile.in_words ? slices * tile.groups * row_words_dealt
+                       : by_words(tile)
                            ? slices * tile.groups * kFetchedRowWord * p.stride_w * row_words(tile)
                            : instructions * (tile.octets ? std::max(kFetchedOctets, trips)
                                              : pixels    ? kFetchedPixel
