@@ -35,22 +35,23 @@ constexpr double kTapTable = 45;       // more, where every tap has a table
 constexpr double kFetchedRowWord =
     21;  // a word of a kernel row, of a slice, times the stride (counted)
 constexpr double kRowWord =
-    10.5;  // the same of rows, by 155 times (2026-11-23); what it is dealt out to, a tap
-constexpr double kRowTap = 12.5;
-constexpr double kRowStep = 0.8;          // more of both, with each step of the stride
-constexpr double kListed = 24;            // 32 entries of tables by taps, for who asks (counted)
-constexpr double kStrict = 1.107;         // strict fp32, over what its multiplications take
-constexpr double kCopy = 250;             // a copy of odd rows, for who asks
-constexpr double kShift = 13.4;           // a channel of x that is shifted, for three warps
-constexpr double kShiftTwo = 5;           // where they start at multiples of 8 bytes (counted)
-constexpr double kBring = 39.1;           // 32 pieces of brought rows, the same
-constexpr double kBringLast = 180;        // the same of channels-last rows
-constexpr double kClear = 260;            // what is beside 64 channels of such a row, the same
-constexpr int kFewCopies = 4;             // of odd rows: one thread asks
-constexpr double kL2Bytes = 38.7;         // a cycle
-constexpr double kRest = 0.14;            // of what is less busy that is not hidden
-constexpr double kMemoryRate = 0.95;      // of the copy rate
-constexpr double kBeside = 0.031;         // of the lesser of work and bytes
+    11.5;  // the same of rows, by 155 times (2026-11-23); what it is dealt out to, a tap
+constexpr double kRowTap = 13.5;
+constexpr double kRowStep = 0.8;      // more of both, with each step of the stride
+constexpr double kListed = 24;        // 32 entries of tables by taps, for who asks (counted)
+constexpr double kStrict = 1.107;     // strict fp32, over what its multiplications take
+constexpr double kCopy = 250;         // a copy of odd rows, for who asks
+constexpr double kShift = 13.4;       // a channel of x that is shifted, for three warps
+constexpr double kShiftTwo = 5;       // where they start at multiples of 8 bytes (counted)
+constexpr double kBring = 39.1;       // 32 pieces of brought rows, the same
+constexpr double kBringLast = 180;    // the same of channels-last rows
+constexpr double kClear = 260;        // what is beside 64 channels of such a row, the same
+constexpr int kFewCopies = 4;         // of odd rows: one thread asks
+constexpr double kL2Bytes = 38.7;     // a cycle
+constexpr double kL2Wide = 1.2;       // more, where 16-bit blocks are 128 x 256 channels of one tap
+constexpr double kRest = 0.14;        // of what is less busy that is not hidden
+constexpr double kMemoryRate = 0.95;  // of the copy rate
+constexpr double kBeside = 0.031;     // of the lesser of work and bytes
 constexpr double kPartialRate = 1.96;     // times the copy rate's time, to write and to add up
 constexpr double kScatteredRate = 0.473;  // the same of dW's numbers, each in a sector of its own
 
@@ -311,8 +312,7 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
   const double trips =
       by_planes(tile) ? 36
                       : (tile.octets || !half ? 16 : 32) * (linear(tile) ? conflicts(p, tile) : 1);
-  const double loads = tile.in_words
-                           ? slices * tile.groups * (row_words(tile) * 16 * p.stride_w + 8)
+  const double loads = tile.in_words    ? slices * tile.groups * (row_words(tile) * 16 + 8)
                        : by_words(tile) ? slices * tile.groups * row_words(tile) * 20
                                         : instructions * trips;
   const double shared = loads + instructions * products * tile.width / 4.0 + stage / 128 +
@@ -330,7 +330,7 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
                                                          : std::max(kFetchedWord, trips));
   const double l2 =
       (copied_bytes(p, tile) + (p.brought ? p.y_bytes : 0) + (p.x_piece > 0 ? x_bytes(tile) : 0)) /
-      kL2Bytes;
+      (half && tile.width == 256 && p.y_blocks > 1 ? kL2Wide * kL2Bytes : kL2Bytes);
   double ask =
       kCopy * (std::ceil(double(odd_copies(p)) / p.askers) + (p.shifted ? p.x_residues : 0));
   if (by_planes(tile) && p.stages % p.image_tiles != 0) ask += kListed * (8 + p.tables_bytes / 128);
