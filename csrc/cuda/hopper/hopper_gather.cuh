@@ -8,6 +8,7 @@
 // store together; while they store, the producers fill the next tile's buffers.
 #pragma once
 
+#include "cuda/hopper/hopper_copied.cuh"
 #include "cuda/hopper/hopper_fetched.cuh"
 
 namespace convt2d::cuda::hopper {
@@ -34,18 +35,6 @@ __device__ __forceinline__ void add_slices(Sums<ROW>& sum, int slot, uint64_t we
         Multiply::add(sum[o][slot], x, w);
       }
     }
-  }
-}
-
-// Calls `visit` with the number of slices that a chunk has as a type.
-template <class Visit>
-__device__ __forceinline__ void visit_slices(int slices, Visit&& visit) {
-  if (slices == 4) {
-    visit(std::integral_constant<int, 4>());
-  } else if (slices == 2) {
-    visit(std::integral_constant<int, 2>());
-  } else {
-    visit(std::integral_constant<int, 1>());
   }
 }
 
@@ -331,6 +320,10 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
   }
   __syncthreads();
   build_kernel(p, at, tile, taps, reinterpret_cast<int*>(smem + map.kernel));
+  if constexpr (by_steps(tile))
+    build_steps(p, at, tile, reinterpret_cast<const int*>(smem + map.shifts),
+                reinterpret_cast<const int*>(smem + map.firsts),
+                reinterpret_cast<uint2*>(smem + map.offsets));
   const bool one = threadIdx.x * 2 < weight_rows(tile);
   const ColumnInfo *const first = columns + (one ? threadIdx.x * 2 : 0), *const second = first + 1;
   places.pairs = __syncthreads_and(first->offset < 0 ? second->offset < 0
@@ -363,7 +356,9 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
     produce<M, ROW>(p, at, map, maps, places);
   } else {
     more_registers<consumer_registers(tile)>();
-    if constexpr (tile.fetched && tile.strict) {
+    if constexpr (by_steps(tile)) {
+      consume_copied<M, ROW>(p, maps, known);
+    } else if constexpr (tile.fetched && tile.strict) {
       consume_strict<M, ROW>(p, maps, known);
     } else if constexpr (tile.fetched) {
       consume_fetched<M, ROW>(p, maps, known);
