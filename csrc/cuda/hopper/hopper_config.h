@@ -314,6 +314,7 @@ struct GatherParams {
   int32_t weight_low;      // strict: as source_low
   int32_t part_bytes;      // of a stage
   int32_t blocks_at_once;  // copied columns: blocks that are one box; 0: each is one of its own
+  int32_t lead;            // by_steps(): see GatherChoice
 };
 
 // What the copy engine is told (hopper_maps.cpp).
@@ -402,6 +403,9 @@ CONVT2D_HOST_DEVICE constexpr int staging_bytes(TileRow tile, int element_bytes)
 constexpr int kBarriers = 5;  // kinds of them, a stage each
 constexpr int kKnown = kBarriers * kMaxStages * 8, kKnownBytes = 320;
 
+// by_steps(): behind the table, how many tiles each of the groups that lead has begun.
+constexpr int kLeadersBytes = 8;
+
 // Where turned rows go that nobody wants: one a lane.
 constexpr int kDumpBytes = 32 * kHalfBytes;
 
@@ -433,7 +437,7 @@ CONVT2D_HOST_DEVICE SharedMap shared_map(const GatherParams& p, TileRow tile) {
   at += straight(tile) ? (p.planes_apart + 1) * 4 : 0;
   at = (at + 15) / 16 * 16;
   map.offsets = at;
-  at += by_steps(tile)  ? p.max_products * 8
+  at += by_steps(tile)  ? p.max_products * 8 + kLeadersBytes
         : tile.bordered ? p.period * (chunk_bytes(p) / p.element_bytes) * 4 *
                               (1 + (p.brought_pieces > 0) + p.one_chunk)
                         : 0;

@@ -38,11 +38,12 @@ struct Operands {
   uint32_t source[kTiles[ROW].operands], weights;  // in the first buffer
 };
 
-// All products of a tile.
+// All products of a tile. Tells `follower` which tile it is once some of them are issued, if that is not 0.
 template <class M, int ROW, int SLICES>
 __device__ __forceinline__ void multiply_tile(const GatherParams& p, const Loop& loop,
                                               uint32_t steps, const Operands<ROW>& operands,
-                                              Reader& source, Reader& weight, Sums<ROW>& sum) {
+                                              Reader& source, Reader& weight, uint32_t follower,
+                                              uint32_t tile_number, Sums<ROW>& sum) {
   constexpr TileRow tile = kTiles[ROW];
   using Multiply = Wgmma<typename M::Element, tile.width, tile.columns_copied>;
   const uint32_t weight_slice = p.weight_slice >> 4, end = steps + loop.products * 8;
@@ -53,8 +54,9 @@ __device__ __forceinline__ void multiply_tile(const GatherParams& p, const Loop&
   clear<ROW>(sum);
   uint32_t now[2], from = steps;
   load_shared_8(from, now);
+  const int all = p.chunks * loop.products, told = follower ? max(all - p.lead, 0) + 1 : 0;
 #pragma unroll 1
-  for (int left = p.chunks * loop.products; left > 0; --left) {
+  for (int left = all; left > 0; --left) {
     // Buffers whose last multiplication was issued in the step before.
     uint32_t done_source = 0, done_weight = 0;
     if (now[0] & kNextBuffer) {
@@ -86,6 +88,7 @@ __device__ __forceinline__ void multiply_tile(const GatherParams& p, const Loop&
     wgmma_wait<1>();
     give_back(done_source);
     give_back(done_weight);
+    if (left == told) raise_number(follower, tile_number);
   }
   wgmma_wait<0>();
   give_back(source.open);
@@ -119,12 +122,21 @@ __device__ __forceinline__ void consume_copied(const GatherParams& p, const Tens
 
   const uint32_t steps = shared_address(smem + known.map.offsets);
   Reader source{loop.barriers}, weight{loop.barriers + 2 * Reader::kToEmpty};
+  // The first groups lead.
+  constexpr int kLeaders = consumer_groups(tile) / 2;
+  const uint32_t leader = steps + p.max_products * 8 + group % kLeaders * 4;
+  const bool ordered = p.lead > 0 && loop.products > 0, leads = ordered && group < kLeaders;
+  const uint32_t follower = leads && threadIdx.x % 128 == 0 ? leader : 0;
+  uint32_t tile_number = 0;
   TileWalk walk(p, known.at);
 #pragma unroll 1
   for (int now = known.at.walker; now < tiles; now += known.at.walkers, walk.advance(p)) {
+    ++tile_number;
+    if (ordered && !leads) wait_for_number(leader, tile_number);
     Sums<ROW> sum;
     visit_slices(1 << p.slice_shift, [&](auto count) {
-      multiply_tile<M, ROW, decltype(count)::value>(p, loop, steps, operands, source, weight, sum);
+      multiply_tile<M, ROW, decltype(count)::value>(p, loop, steps, operands, source, weight,
+                                                    follower, tile_number, sum);
     });
     store_sums<M, ROW>(p, known, sum, walk.origin(p));
   }

@@ -1,5 +1,6 @@
 // The hopper kernel of forward and grad_input. hopper_config.h draws the tiling, hopper_stage.cuh is
-// the producers' side, hopper_store.cuh the epilogue; consumers that fetch pixels are in hopper_fetched.cuh.
+// the producers' side, hopper_store.cuh the epilogue; consumers that fetch pixels are in hopper_fetched.cuh, those of
+// copied channels in hopper_copied.cuh.
 //
 // A persistent block walks tiles of positions for one combination of (group, column tile, phases).
 // Producers and consumers hand buffers to each other through barriers in shared memory: `full` when the
@@ -22,7 +23,7 @@ __device__ __forceinline__ void add_slices(Sums<ROW>& sum, int slot, uint64_t we
                                            uint32_t source_step) {
   using Multiply =
       std::conditional_t<kTiles[ROW].flat, WgmmaTurned<typename M::Element, kTiles[ROW].width>,
-                         Wgmma<typename M::Element, kTiles[ROW].width, kTiles[ROW].columns_copied>>;
+                         Wgmma<typename M::Element, kTiles[ROW].width>>;
 #pragma unroll
   for (int slice = 0; slice < COUNT; ++slice) {
     const uint64_t w = advance(weights, slice * weight_step);
@@ -320,10 +321,13 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
   }
   __syncthreads();
   build_kernel(p, at, tile, taps, reinterpret_cast<int*>(smem + map.kernel));
-  if constexpr (by_steps(tile))
+  if constexpr (by_steps(tile)) {
+    uint2* const steps = reinterpret_cast<uint2*>(smem + map.offsets);
     build_steps(p, at, tile, reinterpret_cast<const int*>(smem + map.shifts),
-                reinterpret_cast<const int*>(smem + map.firsts),
-                reinterpret_cast<uint2*>(smem + map.offsets));
+                reinterpret_cast<const int*>(smem + map.firsts), steps);
+    if (threadIdx.x == 0)
+      steps[p.max_products] = make_uint2(0, 0);  // tiles that leaders have begun
+  }
   const bool one = threadIdx.x * 2 < weight_rows(tile);
   const ColumnInfo *const first = columns + (one ? threadIdx.x * 2 : 0), *const second = first + 1;
   places.pairs = __syncthreads_and(first->offset < 0 ? second->offset < 0

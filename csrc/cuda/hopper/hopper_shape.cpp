@@ -437,6 +437,7 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
     return "a tile is too long for the copy engine";
 
   params.operand_columns = choice.operand_columns;
+  params.lead = choice.lead;
   const int positions = operand_positions(tile);
   const int operands = block_positions(tile) / positions;
   if (choice.operand_columns == 0) {
