@@ -97,11 +97,11 @@ constexpr double kAsked = 1500;       // from asking for a buffer to its first b
 constexpr double kArriving = 50;      // bytes a cycle from there on
 constexpr double kTurnOfTile =
     900;  // from the last product of a tile to the first one of the next, stores aside
-constexpr double kStoring = 110;       // instructions of a warp that stores
-constexpr double kLoneVector = 9;      // and for each 16 bytes of a thread
-constexpr double kVector = 22;         // with bias
-constexpr double kStepsSector = 0.16;  // as kSectorStored
-constexpr double kHidden = 0.5;  // of storing, by what others multiply meanwhile that are ahead
+constexpr double kStoring = 110;        // instructions of a warp that stores
+constexpr double kLoneVector = 9;       // and for each 16 bytes of a thread
+constexpr double kVector = 22;          // with bias
+constexpr double kStepsSector = 0.16;   // as kSectorStored
+constexpr double kHidden = 0.4;         // of what leads, by which storing takes less
 constexpr double kStepsBeside = 0.02;   // of the lesser of what memory and L2 take
 constexpr double kStepsOverlap = 0.95;  // as kOverlap
 
@@ -320,7 +320,7 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
     const double chunk = steps_chunk(p, tile, products, pieces, parts),
                  store = steps_store(problem, p, tile, sectors / scatter_of(problem, p));
     return {p.chunks * chunk + store -
-                kHidden * std::min(store, p.lead * chunk / std::max(products, 1.0)),
+                kHidden * std::min(2 * store, p.lead * chunk / std::max(products, 1.0)),
             source_sectors + weight_sectors, p.weight_stages ? 0 : all};
   }
   const double store = std::max(sums * each, sectors * kSectorStored);
@@ -547,12 +547,14 @@ std::vector<GatherChoice> best_shapes(const Problem& problem, const Device& devi
   return best;
 }
 
-// Groups that lead need buffers of their own beside those that are on their way; in a long tile storing is little.
-constexpr int kLead = 2, kLeadStages = 4, kLeadProducts = 20;
-bool may_lead(const GatherParams& p, TileRow tile) {
-  return counted(p, tile) && p.source_stages >= kLeadStages &&
-         (p.weight_stages == 0 || p.weight_stages >= kLeadStages) &&
-         p.chunks * p.max_products <= kLeadProducts;
+// How many products the first groups may lead by, by a simulation: each takes a buffer from those that are on their way,
+// and hides storing for half the time of a product.
+int lead_of(const GatherParams& p, TileRow tile) {
+  constexpr int kStages = 4, kMoreStages = 6, kMostProducts = 32;
+  const int stages = p.weight_stages ? std::min(p.source_stages, p.weight_stages) : p.source_stages,
+            products = p.chunks * p.max_products;
+  if (!counted(p, tile) || stages < kStages || products > kMostProducts) return 0;
+  return stages >= kMoreStages || products <= kStages ? 2 : 1;
 }
 
 }  // namespace
@@ -633,8 +635,7 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
               set_buffers(choice, params);
               if (shared_map(params, tile).total > device.smem_optin) continue;
               columns_copied |= tile.columns_copied;
-              for (int lead : {0, kLead}) {
-                if (lead > 0 && !may_lead(params, tile)) break;
+              for (int lead = 0, most = lead_of(params, tile); lead <= most; ++lead) {
                 choice.lead = params.lead = lead;
                 GatherCandidate candidate{choice,
                                           {},
@@ -689,7 +690,8 @@ Plan plan_of(const GatherCandidate& candidate) {
                               : "") +
       (c.weight_stages ? "weights " + std::to_string(c.part_products) + " products x " +
                              std::to_string(c.weight_stages) + " stages"
-                       : "weights resident");
+                       : "weights resident") +
+      (c.lead ? ", half " + std::to_string(c.lead) + " products ahead" : "");
   if (candidate.walkers[1] > 0) {  // phases have numbers of their own
     plan.note += ", blocks " + std::to_string(candidate.walkers[0]);
     for (int i = 1; i < kMaxShares && candidate.walkers[i] > 0; ++i)
