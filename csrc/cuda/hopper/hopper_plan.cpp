@@ -91,10 +91,12 @@ constexpr double kBeside = 0.000872;   // of the lesser of work and bytes
 constexpr double kWeights = 2.29;      // filling a buffer with weights, over one with pixels
 
 // Tiles that walk a table of steps (hopper_copied.cuh): cycles of one multiprocessor, by counting; not fitted yet.
-constexpr double kStep = 420;         // 70 instructions of a warp, from product to product
-constexpr double kSharedBytes = 128;  // a cycle, to the tensor core and from the copy engine
-constexpr double kAsked = 1500;       // from asking for a buffer to its first byte
-constexpr double kArriving = 50;      // bytes a cycle from there on
+constexpr double kStep = 420;          // 70 instructions of a warp, from product to product
+constexpr double kSharedBytes = 128;   // a cycle, to the tensor core and from the copy engine
+constexpr double kAsked = 1500;        // from asking for a buffer to its first byte
+constexpr double kArriving = 50;       // bytes a cycle from there on
+constexpr double kStepsRow = 2.1;      // of the copy engine, a row; by earlier fits, as
+constexpr double kStepsByte = 0.0032;  // a byte
 constexpr double kTurnOfTile =
     900;  // from the last product of a tile to the first one of the next, stores aside
 constexpr double kStoring = 110;        // instructions of a warp that stores
@@ -211,7 +213,8 @@ double steps_chunk(const GatherParams& p, TileRow tile, double products, double 
                    double parts) {
   const double operands = consumer_groups(tile) * tile.operands, slices = p.slices,
                part = double(p.part_products) * weight_rows(tile) * chunk_bytes(p),
-               weights = p.weight_stages ? products * weight_rows(tile) * chunk_bytes(p) : 0;
+               weights = p.weight_stages ? products * weight_rows(tile) * chunk_bytes(p) : 0,
+               row = tile.columns_copied ? column_row(p) : chunk_bytes(p);
   const auto arriving = [](double buffers, double bytes, int stages) {
     return buffers * (kAsked + bytes / kArriving) / std::max(1, stages - 1);
   };
@@ -221,6 +224,8 @@ double steps_chunk(const GatherParams& p, TileRow tile, double products, double 
        weights) /
           kSharedBytes,
       products * kStep,
+      (pieces * p.patch_pixels + weights / row) * kStepsRow +
+          (pieces * p.patch_bytes + weights) * kStepsByte,
       arriving(pieces, p.patch_bytes, p.source_stages),
       p.weight_stages ? arriving(parts, part, p.weight_stages) : 0,
   };
