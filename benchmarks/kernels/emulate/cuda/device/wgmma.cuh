@@ -36,6 +36,7 @@ inline void wgmma_fence() {}
 inline void wgmma_commit() { issued().emplace_back(); }
 template <int OPEN>
 void wgmma_wait() {
+  emulate::give_way();
   while (issued().size() > OPEN + 1) {
     for (const auto& multiply : issued().front()) multiply();
     issued().pop_front();
