@@ -6,7 +6,8 @@
 // Producers and consumers hand buffers to each other through barriers in shared memory: `full` when the
 // producers have filled one, `empty` when the tensor cores have read it. The consumer groups work on
 // a part of a tile each. Nothing makes them take turns, so they tend to multiply together and then to
-// store together; while they store, the producers fill the next tile's buffers.
+// store together; while they store, the producers fill the next tile's buffers. (Of copied channels, half of them may
+// lead.)
 #pragma once
 
 #include "cuda/hopper/hopper_copied.cuh"
