@@ -228,14 +228,18 @@ bool check(const Family& family, const std::string& label, const Problem& proble
   std::vector<const Plan*> tried;
   // Of other plans `split` and detail tell numbers, not ways.
   const bool gathers = problem.direction != Direction::grad_weight,
-             igemm_gathers = gathers && std::string(family.name) == "igemm";
+             igemm_gathers = gathers && std::string(family.name) == "igemm",
+             hopper_gathers = gathers && std::string(family.name) == "hopper";
   std::set<std::vector<int>> ways;
   for (const Plan& plan : plans) {
     std::vector<int> shared(std::begin(plan.detail) + 8, std::end(plan.detail));
     shared.push_back(plan.row);
     const bool other_split = ways.insert({plan.row, gathers ? plan.split : 0}).second;
     const bool other_way = igemm_gathers && ways.insert(shared).second;
-    if (other_split || other_way) tried.push_back(&plan);
+    // Of hopper's, also how far half of the consumers are ahead.
+    const bool other_lead =
+        hopper_gathers && ways.insert({plan.row, -1, cuda::hopper::choice_of(plan).lead}).second;
+    if (other_split || other_way || other_lead) tried.push_back(&plan);
   }
   std::mt19937 random(7);
   for (int i = 0; i < 4 && !plans.empty(); ++i) tried.push_back(&plans[random() % plans.size()]);

@@ -29,6 +29,21 @@ __device__ __forceinline__ void barrier_wait(uint32_t address, uint32_t parity) 
 #endif
 }
 
+// A number in shared memory that grows, and waiting until it is as large: for who goes first, since it orders nothing else.
+__device__ __forceinline__ void raise_number(uint32_t address, uint32_t number) {
+  asm volatile("st.volatile.shared.b32 [%0], %1;" ::"r"(address), "r"(number) : "memory");
+}
+__device__ __forceinline__ void wait_for_number(uint32_t address, uint32_t number) {
+  asm volatile(
+      "{ .reg .pred less;\n\t"
+      ".reg .b32 now;\n\t"
+      "again: ld.volatile.shared.b32 now, [%0];\n\t"
+      "setp.lt.u32 less, now, %1;\n\t"
+      "@less bra again; }" ::"r"(address),
+      "r"(number)
+      : "memory");
+}
+
 // All `threads` threads that name the same barrier (1 to 15; 0 is __syncthreads).
 __device__ __forceinline__ void barrier_among(int name, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");

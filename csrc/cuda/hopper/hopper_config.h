@@ -122,16 +122,18 @@ constexpr TileRow kTiles[] = {
     {false, true, 32, 2, 1},
     {false, true, 64, 2, 1},
     {false, true, 128, 1, 1},
+    {false, true, 256, 1, 1},
     {false, true, 32, 2, 1, true},
     {false, true, 64, 2, 1, true},
     {false, true, 128, 1, 1, true},
+    {false, true, 256, 1, 1, true},
 };
 // How many they are, in this order: strict fp32 (of which the last are fetched), what else threads feed (of which the
 // last are channel rows), rows of pixels that are turned or flat, fetched ones (of which the first are for 16 bits),
 // copied channels with fetched weights, copied channels (of which the last have copied columns).
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 constexpr int kStrictTiles = 9, kStrictFetchedTiles = 3, kTurnedTiles = 4, kFetchedTiles = 4,
-              kFetchedHalfTiles = 2, kLentTiles = 2, kCopiedTiles = 8, kColumnTiles = 3;
+              kFetchedHalfTiles = 2, kLentTiles = 2, kCopiedTiles = 10, kColumnTiles = 4;
 constexpr int kFirstLent = kTileCount - kCopiedTiles - kLentTiles,
               kFirstFetched = kFirstLent - kFetchedTiles,
               kFirstTurned = kFirstFetched - kTurnedTiles;
@@ -154,11 +156,19 @@ CONVT2D_HOST_DEVICE constexpr bool straight(TileRow tile) { return tile.copied &
 CONVT2D_HOST_DEVICE constexpr bool by_channel(TileRow tile) {
   return straight(tile) && !tile.flat && !tile.fetched;
 }
+// Both operands of such a tile are multiplied from shared memory, by a table of its products (hopper_copied.cuh).
+CONVT2D_HOST_DEVICE constexpr bool by_steps(TileRow tile) {
+  return by_channel(tile) && !tile.weights_fetched;
+}
+
+// Tiles for many channels alone: both operands and the result are whole vectors of them, which the copy engine brings.
+CONVT2D_HOST_DEVICE constexpr bool wide(TileRow tile) { return tile.width > 128; }
 
 // Warpgroups with 128 sums a thread and as many that move data, which takes registers too; or, since the copy
-// engine needs but one thread, more of them with 64 sums, so that while one stores others multiply.
+// engine needs but one thread, more of them with 64 sums, so that while one stores others multiply. Of wide tiles
+// they are two again: 64 positions x 256 columns want 10 bytes of shared memory for 128 products, 64 x 128 want 12.
 CONVT2D_HOST_DEVICE constexpr int consumer_groups(TileRow tile) {
-  return tile.copied && !tile.weights_fetched && !tile.strict ? 4 : 2;
+  return tile.copied && !tile.weights_fetched && !tile.strict && !wide(tile) ? 4 : 2;
 }
 CONVT2D_HOST_DEVICE constexpr int producer_groups(TileRow tile) { return tile.copied ? 1 : 2; }
 CONVT2D_HOST_DEVICE constexpr int consumers(TileRow tile) { return 128 * consumer_groups(tile); }
@@ -168,10 +178,10 @@ CONVT2D_HOST_DEVICE constexpr int threads(TileRow tile) {
 }
 // Of a thread; they add up to what the block starts with, a multiple of 8 for each thread.
 CONVT2D_HOST_DEVICE constexpr int consumer_registers(TileRow tile) {
-  return !tile.copied ? 160 : tile.weights_fetched || tile.strict ? 216 : 104;
+  return !tile.copied ? 160 : consumer_groups(tile) == 2 ? 216 : 104;
 }
 CONVT2D_HOST_DEVICE constexpr int producer_registers(TileRow tile) {
-  return !tile.copied ? 96 : tile.weights_fetched || tile.strict ? 72 : 64;
+  return !tile.copied ? 96 : consumer_groups(tile) == 2 ? 72 : 64;
 }
 
 // A consumer that fetches pixels has registers for those of two instructions, in strict fp32 of four, so
@@ -304,6 +314,7 @@ struct GatherParams {
   int32_t weight_low;      // strict: as source_low
   int32_t part_bytes;      // of a stage
   int32_t blocks_at_once;  // copied columns: blocks that are one box; 0: each is one of its own
+  int32_t lead;            // by_steps(): see GatherChoice
 };
 
 // What the copy engine is told (hopper_maps.cpp).
@@ -392,6 +403,9 @@ CONVT2D_HOST_DEVICE constexpr int staging_bytes(TileRow tile, int element_bytes)
 constexpr int kBarriers = 5;  // kinds of them, a stage each
 constexpr int kKnown = kBarriers * kMaxStages * 8, kKnownBytes = 320;
 
+// by_steps(): behind the table, how many tiles each of the groups that lead has begun.
+constexpr int kLeadersBytes = 8;
+
 // Where turned rows go that nobody wants: one a lane.
 constexpr int kDumpBytes = 32 * kHalfBytes;
 
@@ -423,9 +437,10 @@ CONVT2D_HOST_DEVICE SharedMap shared_map(const GatherParams& p, TileRow tile) {
   at += straight(tile) ? (p.planes_apart + 1) * 4 : 0;
   at = (at + 15) / 16 * 16;
   map.offsets = at;
-  at += tile.bordered ? p.period * (chunk_bytes(p) / p.element_bytes) * 4 *
-                            (1 + (p.brought_pieces > 0) + p.one_chunk)
-                      : 0;
+  at += by_steps(tile)  ? p.max_products * 8 + kLeadersBytes
+        : tile.bordered ? p.period * (chunk_bytes(p) / p.element_bytes) * 4 *
+                              (1 + (p.brought_pieces > 0) + p.one_chunk)
+                        : 0;
   map.kernel = at;
   at += p.kernel_taps * 4;
   at = (at + 15) / 16 * 16;

@@ -25,6 +25,18 @@ struct Known {
 };
 static_assert(sizeof(Known) <= kKnownBytes, "SharedMap has no more room");
 
+// Calls `visit` with the number of slices that a chunk has as a type.
+template <class Visit>
+__device__ __forceinline__ void visit_slices(int slices, Visit&& visit) {
+  if (slices == 4) {
+    visit(std::integral_constant<int, 4>());
+  } else if (slices == 2) {
+    visit(std::integral_constant<int, 2>());
+  } else {
+    visit(std::integral_constant<int, 1>());
+  }
+}
+
 // Weights that stay, before anybody multiplies.
 template <class M, int ROW>
 __device__ __forceinline__ void bring_resident_weights(const GatherParams& p,

@@ -1,13 +1,16 @@
 // The hopper kernel of forward and grad_input. hopper_config.h draws the tiling, hopper_stage.cuh is
-// the producers' side, hopper_store.cuh the epilogue; consumers that fetch pixels are in hopper_fetched.cuh.
+// the producers' side, hopper_store.cuh the epilogue; consumers that fetch pixels are in hopper_fetched.cuh, those of
+// copied channels in hopper_copied.cuh.
 //
 // A persistent block walks tiles of positions for one combination of (group, column tile, phases).
 // Producers and consumers hand buffers to each other through barriers in shared memory: `full` when the
 // producers have filled one, `empty` when the tensor cores have read it. The consumer groups work on
 // a part of a tile each. Nothing makes them take turns, so they tend to multiply together and then to
-// store together; while they store, the producers fill the next tile's buffers.
+// store together; while they store, the producers fill the next tile's buffers. (Of copied channels, half of them may
+// lead.)
 #pragma once
 
+#include "cuda/hopper/hopper_copied.cuh"
 #include "cuda/hopper/hopper_fetched.cuh"
 
 namespace convt2d::cuda::hopper {
@@ -21,7 +24,7 @@ __device__ __forceinline__ void add_slices(Sums<ROW>& sum, int slot, uint64_t we
                                            uint32_t source_step) {
   using Multiply =
       std::conditional_t<kTiles[ROW].flat, WgmmaTurned<typename M::Element, kTiles[ROW].width>,
-                         Wgmma<typename M::Element, kTiles[ROW].width, kTiles[ROW].columns_copied>>;
+                         Wgmma<typename M::Element, kTiles[ROW].width>>;
 #pragma unroll
   for (int slice = 0; slice < COUNT; ++slice) {
     const uint64_t w = advance(weights, slice * weight_step);
@@ -34,18 +37,6 @@ __device__ __forceinline__ void add_slices(Sums<ROW>& sum, int slot, uint64_t we
         Multiply::add(sum[o][slot], x, w);
       }
     }
-  }
-}
-
-// Calls `visit` with the number of slices that a chunk has as a type.
-template <class Visit>
-__device__ __forceinline__ void visit_slices(int slices, Visit&& visit) {
-  if (slices == 4) {
-    visit(std::integral_constant<int, 4>());
-  } else if (slices == 2) {
-    visit(std::integral_constant<int, 2>());
-  } else {
-    visit(std::integral_constant<int, 1>());
   }
 }
 
@@ -331,6 +322,13 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
   }
   __syncthreads();
   build_kernel(p, at, tile, taps, reinterpret_cast<int*>(smem + map.kernel));
+  if constexpr (by_steps(tile)) {
+    uint2* const steps = reinterpret_cast<uint2*>(smem + map.offsets);
+    build_steps(p, at, tile, reinterpret_cast<const int*>(smem + map.shifts),
+                reinterpret_cast<const int*>(smem + map.firsts), steps);
+    if (threadIdx.x == 0)
+      steps[p.max_products] = make_uint2(0, 0);  // tiles that leaders have begun
+  }
   const bool one = threadIdx.x * 2 < weight_rows(tile);
   const ColumnInfo *const first = columns + (one ? threadIdx.x * 2 : 0), *const second = first + 1;
   places.pairs = __syncthreads_and(first->offset < 0 ? second->offset < 0
@@ -363,7 +361,9 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
     produce<M, ROW>(p, at, map, maps, places);
   } else {
     more_registers<consumer_registers(tile)>();
-    if constexpr (tile.fetched && tile.strict) {
+    if constexpr (by_steps(tile)) {
+      consume_copied<M, ROW>(p, maps, known);
+    } else if constexpr (tile.fetched && tile.strict) {
       consume_strict<M, ROW>(p, maps, known);
     } else if constexpr (tile.fetched) {
       consume_fetched<M, ROW>(p, maps, known);

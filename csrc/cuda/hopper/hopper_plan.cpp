@@ -85,9 +85,27 @@ constexpr double kEngineStalls = 0.579;  // as kStalls
 constexpr double kFetchedStalls = 0.47;  // the same where consumers fetch pixels
 constexpr double kNhwcStalls = 0.514;    // the same where it brings rows of channels
 constexpr double kL2 = 1.3;              // bytes that L2 delivers, over what a copy moves
-constexpr double kNhwcL2 = 1.78;         // the same of rows of channels in grad_input
-constexpr double kBeside = 0.000872;     // of the lesser of work and bytes
-constexpr double kWeights = 2.29;        // filling a buffer with weights, over one with pixels
+constexpr double kStepsL2 = 1.8;       // the same where a table of steps is walked, as what follows
+constexpr double kStepsInputL2 = 2.4;  // in grad_input
+constexpr double kBeside = 0.000872;   // of the lesser of work and bytes
+constexpr double kWeights = 2.29;      // filling a buffer with weights, over one with pixels
+
+// Tiles that walk a table of steps (hopper_copied.cuh): cycles of one multiprocessor, by counting; not fitted yet.
+constexpr double kStep = 420;          // 70 instructions of a warp, from product to product
+constexpr double kSharedBytes = 128;   // a cycle, to the tensor core and from the copy engine
+constexpr double kAsked = 1500;        // from asking for a buffer to its first byte
+constexpr double kArriving = 50;       // bytes a cycle from there on
+constexpr double kStepsRow = 2.1;      // of the copy engine, a row; by earlier fits, as
+constexpr double kStepsByte = 0.0032;  // a byte
+constexpr double kTurnOfTile =
+    900;  // from the last product of a tile to the first one of the next, stores aside
+constexpr double kStoring = 110;        // instructions of a warp that stores
+constexpr double kLoneVector = 9;       // and for each 16 bytes of a thread
+constexpr double kVector = 22;          // with bias
+constexpr double kStepsSector = 0.16;   // as kSectorStored
+constexpr double kHidden = 0.4;         // of what leads, by which storing takes less
+constexpr double kStepsBeside = 0.02;   // of the lesser of what memory and L2 take
+constexpr double kStepsOverlap = 0.95;  // as kOverlap
 
 // What brings a buffer: parcels, how many of them a thread has on their way, and cycles each.
 struct Load {
@@ -177,10 +195,54 @@ double fetched_multiply(const GatherParams& p, TileRow tile, bool half) {
          (p.one_chunk && p.column_tiles > 1 ? kFetchedAgain : 1);
 }
 
-// What a tile costs whose phases have so many products: cycles, sectors of L2, and filling a buffer with weights.
+// What a tile costs whose phases have so many products: cycles, sectors of L2, and cycles before the first one, in which
+// weights come that stay.
 struct TileCost {
-  double cycles, sectors, weight_fill;
+  double cycles, sectors, prologue;
 };
+
+// Whether what follows is about a plan: threads that bring weights all the time, and outputs that go one by one, take
+// longer than all of it.
+bool counted(const GatherParams& p, TileRow tile) {
+  return by_steps(tile) && p.store_mode != kSingles && (!p.weight_stages || copied(p.weight_mode));
+}
+
+// A chunk of a tile that walks a table of steps: multiplying, reading and writing shared memory, issuing, and what must
+// arrive meanwhile.
+double steps_chunk(const GatherParams& p, TileRow tile, double products, double pieces,
+                   double parts) {
+  const double operands = consumer_groups(tile) * tile.operands, slices = p.slices,
+               part = double(p.part_products) * weight_rows(tile) * chunk_bytes(p),
+               weights = p.weight_stages ? products * weight_rows(tile) * chunk_bytes(p) : 0,
+               row = tile.columns_copied ? column_row(p) : chunk_bytes(p);
+  const auto arriving = [](double buffers, double bytes, int stages) {
+    return buffers * (kAsked + bytes / kArriving) / std::max(1, stages - 1);
+  };
+  const double work[] = {
+      products * slices * operands * tile.width / 2,
+      (products * slices * operands * (64 + tile.width) * kSliceBytes + pieces * p.patch_bytes +
+       weights) /
+          kSharedBytes,
+      products * kStep,
+      (pieces * p.patch_pixels + weights / row) * kStepsRow +
+          (pieces * p.patch_bytes + weights) * kStepsByte,
+      arriving(pieces, p.patch_bytes, p.source_stages),
+      p.weight_stages ? arriving(parts, part, p.weight_stages) : 0,
+  };
+  double greatest = 0, all = 0;
+  for (double each : work) greatest = std::max(greatest, each), all += each;
+  return greatest + (1 - kStepsOverlap) * (all - greatest);
+}
+
+// And storing it, of which so many sectors are on their way to L2.
+double steps_store(const Problem& problem, const GatherParams& p, TileRow tile, double sectors) {
+  const double sums = tile.width / 2.0 * tile.operands,
+               vectors = sums * element_size(problem.dtype) / 16;
+  const bool lone = problem.direction == Direction::grad_input;
+  const double code = kStoring + vectors * (lone ? kLoneVector : kVector);
+  // Four schedulers have a warp of each group.
+  return kTurnOfTile + std::max(consumer_groups(tile) * code, sectors * kStepsSector);
+}
 
 TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, double products) {
   const bool forward = problem.direction == Direction::fwd;
@@ -257,6 +319,15 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
                                           (half && forward && tile.slots == 2 ? kPairs : 1);
   const double sectors =
       sums * 256 * size / 32 * (1 + kRagged * 32 / run_bytes) * scatter_of(problem, p);
+  if (counted(p, tile)) {
+    const double all = copied(p.weight_mode) ? kAsked + p.chunks * p.part_bytes / kArriving
+                                             : 2 * p.chunks * weight_fill * kNhwcStalls;
+    const double chunk = steps_chunk(p, tile, products, pieces, parts),
+                 store = steps_store(problem, p, tile, sectors / scatter_of(problem, p));
+    return {p.chunks * chunk + store -
+                kHidden * std::min(2 * store, p.lead * chunk / std::max(products, 1.0)),
+            source_sectors + weight_sectors, p.weight_stages ? 0 : all};
+  }
   const double store = std::max(sums * each, sectors * kSectorStored);
 
   const double busiest = std::max({mma, produce, store});
@@ -276,7 +347,7 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
                                                                          : 1;
   return {shallow * wide * narrow * deep * rows *
               (busiest + (1 - overlap) * (mma + produce + store - busiest)),
-          source_sectors + weight_sectors, weight_fill};
+          source_sectors + weight_sectors, p.weight_stages ? 0 : 2 * p.chunks * weight_fill};
 }
 
 // Blocks for each combination of a group of channels and phases, so that the grid fills the device once: phases get them
@@ -335,20 +406,22 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
   const double waves = std::ceil(blocks_of(p) / double(device.sm_count));
   double cycles = 0, sectors = 0, prologue = 0;
   for (size_t s = 0; s < costs.size(); ++s) {
-    cycles = std::max(cycles, std::ceil(tiles / p.walkers[s]) * (costs[s].cycles + kTile));
+    cycles = std::max(cycles, std::ceil(tiles / p.walkers[s]) *
+                                  (costs[s].cycles + (counted(p, tile) ? 0 : kTile)));
     sectors += costs[s].sectors / costs.size();
-    prologue = std::max(prologue, p.weight_stages ? 0 : 2 * p.chunks * costs[s].weight_fill);
+    prologue = std::max(prologue, costs[s].prologue);
   }
   const bool by_pixels = !tile.copied && p.source_mode != kVectors;
   // An odd number of phases side by side in NCHW goes to memory one number at a time.
   const bool odd =
       !tile.channel_rows && !channels_last(problem) && p.w.slots > 1 && p.w.slots % 2 == 1;
   const double slow = (half && by_pixels && !forward ? kPlanes : 1) * (odd ? kOdd : 1);
-  const double busy_us = (by_channel(tile) ? kNhwcStalls
-                          : tile.fetched   ? kFetchedStalls
-                          : tile.strict    ? kStrictStalls
-                          : tile.copied    ? kEngineStalls
-                                           : kStalls) *
+  const double busy_us = (counted(p, tile)   ? 1
+                          : by_channel(tile) ? kNhwcStalls
+                          : tile.fetched     ? kFetchedStalls
+                          : tile.strict      ? kStrictStalls
+                          : tile.copied      ? kEngineStalls
+                                             : kStalls) *
                          slow * waves * (cycles + prologue) / kClock;
 
   // Pixels of a plane that no tap reads stay where they are.
@@ -359,10 +432,13 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
       (forward ? 0 : source_bytes * (1 - std::min(products / p.planes_apart, 1.0)));
   const double l2_bytes = bytes * scatter_of(problem, p) + combos * tiles * sectors * 32;
   const double memory_us = bytes / (0.88 * device.copy_bytes_per_us);
-  const double l2_us =
-      l2_bytes / ((by_channel(tile) && !forward ? kNhwcL2 : kL2) * device.copy_bytes_per_us);
+  const double l2_us = l2_bytes / ((!by_steps(tile) ? kL2
+                                    : forward       ? kStepsL2
+                                                    : kStepsInputL2) *
+                                   device.copy_bytes_per_us);
   // Neither hides behind the other altogether; and of plans that move the same bytes the less busy one is better.
-  const double bytes_us = std::max(memory_us, l2_us);
+  const double bytes_us =
+      std::max(memory_us, l2_us) + (by_steps(tile) ? kStepsBeside * std::min(memory_us, l2_us) : 0);
   return kLaunch + std::max(busy_us, bytes_us) + kBeside * std::min(busy_us, bytes_us);
 }
 
@@ -460,6 +536,12 @@ std::vector<GatherChoice> best_shapes(const Problem& problem, const Device& devi
       reason = "a tile needs more shared memory than a block has";
       continue;
     }
+    if (by_steps(tile)) {  // with buffers as they will be
+      choice.slice_shift = 2;
+      choice.source_stages = 4;
+      params.chunks = static_cast<int32_t>(ceil_div(int64_t{params.chunks}, int64_t{4}));
+      set_buffers(choice, params);
+    }
     ranked.push_back({predict(problem, device, params, tile), choice});
   }
   const size_t count = std::min(kShapes, ranked.size());
@@ -468,6 +550,16 @@ std::vector<GatherChoice> best_shapes(const Problem& problem, const Device& devi
   std::vector<GatherChoice> best;
   for (size_t i = 0; i < count; ++i) best.push_back(ranked[i].second);
   return best;
+}
+
+// How many products the first groups may lead by, by a simulation: each takes a buffer from those that are on their way,
+// and hides storing for half the time of a product.
+int lead_of(const GatherParams& p, TileRow tile) {
+  constexpr int kStages = 4, kMoreStages = 6, kMostProducts = 32;
+  const int stages = p.weight_stages ? std::min(p.source_stages, p.weight_stages) : p.source_stages,
+            products = p.chunks * p.max_products;
+  if (!counted(p, tile) || stages < kStages || products > kMostProducts) return 0;
+  return stages >= kMoreStages || products <= kStages ? 2 : 1;
 }
 
 }  // namespace
@@ -548,13 +640,17 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
               set_buffers(choice, params);
               if (shared_map(params, tile).total > device.smem_optin) continue;
               columns_copied |= tile.columns_copied;
-              GatherCandidate candidate{choice,
-                                        {},
-                                        predict(problem, device, params, tile),
-                                        params.slices,
-                                        params.brought_pieces > 0};
-              std::copy(std::begin(params.walkers), std::end(params.walkers), candidate.walkers);
-              found.push_back(candidate);
+              for (int lead = 0, most = lead_of(params, tile); lead <= most; ++lead) {
+                choice.lead = params.lead = lead;
+                GatherCandidate candidate{choice,
+                                          {},
+                                          predict(problem, device, params, tile),
+                                          params.slices,
+                                          params.brought_pieces > 0};
+                std::copy(std::begin(params.walkers), std::end(params.walkers), candidate.walkers);
+                found.push_back(candidate);
+              }
+              choice.lead = params.lead = 0;
             }
           }
         }
@@ -573,7 +669,7 @@ Plan plan_of(const GatherCandidate& candidate) {
   const int detail[] = {c.tile_n,
                         c.tile_h,
                         c.tile_w,
-                        c.operand_columns,
+                        c.lead * 256 + c.operand_columns,
                         c.stack_h * 256 + c.stack_w,
                         c.slice_shift * 256 + c.source_stages,
                         c.weight_stages * 65536 + c.part_products};
@@ -599,7 +695,8 @@ Plan plan_of(const GatherCandidate& candidate) {
                               : "") +
       (c.weight_stages ? "weights " + std::to_string(c.part_products) + " products x " +
                              std::to_string(c.weight_stages) + " stages"
-                       : "weights resident");
+                       : "weights resident") +
+      (c.lead ? ", half " + std::to_string(c.lead) + " products ahead" : "");
   if (candidate.walkers[1] > 0) {  // phases have numbers of their own
     plan.note += ", blocks " + std::to_string(candidate.walkers[0]);
     for (int i = 1; i < kMaxShares && candidate.walkers[i] > 0; ++i)
@@ -610,8 +707,8 @@ Plan plan_of(const GatherCandidate& candidate) {
 
 GatherChoice choice_of(const Plan& plan) {
   const int32_t* d = plan.detail;
-  return {plan.row, d[4] / 256, d[4] % 256, d[0],         d[1],        d[2],
-          d[3],     d[5] / 256, d[5] % 256, d[6] / 65536, d[6] % 65536};
+  return {plan.row,   d[4] / 256, d[4] % 256, d[0],         d[1],         d[2],
+          d[3] % 256, d[5] / 256, d[5] % 256, d[6] / 65536, d[6] % 65536, d[3] / 256};
 }
 
 void set_walkers(const Plan& plan, GatherParams& params) {

@@ -437,6 +437,7 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
     return "a tile is too long for the copy engine";
 
   params.operand_columns = choice.operand_columns;
+  params.lead = choice.lead;
   const int positions = operand_positions(tile);
   const int operands = block_positions(tile) / positions;
   if (choice.operand_columns == 0) {
@@ -474,6 +475,8 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
                       : static_cast<int32_t>(ceil_div(params.depth, static_cast<int64_t>(slice)
                                                                         << choice.slice_shift));
   params.whole_weight_mode = whole_weight_mode(problem, tile, params, vector);
+  if (wide(tile) && !copied(params.whole_weight_mode))
+    return "the copy engine cannot bring the weights of 256 columns";
   const bool kernels = params.whole_weight_mode == kTurnedKernels;
   params.kernel_taps = kernels || params.whole_weight_mode == kTurnedRuns ? params.taps : 0;
   params.kernel_taps_magic = magic_of(std::max(params.kernel_taps, 1));

@@ -18,6 +18,9 @@ struct GatherChoice {
   int source_stages;
   int weight_stages;  // 0: all weights stay in shared memory
   int part_products;  // products a weight stage holds
+  // Products that half of the consumer groups are ahead of the others where a tile starts, so that not all of them store
+  // at a time.
+  int lead;
 };
 
 // The same problem with one image: where rows do not reach beyond their own image and all images lie one after the other,

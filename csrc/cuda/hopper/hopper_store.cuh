@@ -126,6 +126,47 @@ __device__ __forceinline__ float store_vectors(const GatherParams& p, const Sums
   return nan;
 }
 
+// The same of one phase without bias. No branch: what is looked up and added otherwise takes as long as the rest, and no
+// instruction of a run waits for the one before.
+template <class M, int ROW>
+__device__ __forceinline__ float store_lone_vectors(const GatherParams& p, const Sums<ROW>& sum,
+                                                    const ColumnInfo* columns, const int2* to) {
+  using T = typename M::Element;
+  constexpr TileRow tile = kTiles[ROW];
+  constexpr int kRun = 8 / int(sizeof(T)), kRuns = tile.width / 8 / kRun,
+                kPositions = tile.operands * 2;
+  int offset[kRuns];
+#pragma unroll
+  for (int v = 0; v < kRuns; ++v) offset[v] = columns[v * kRun * 8].offset;
+  float nan = 0.f;
+#pragma unroll
+  for (int row = 0; row < kPositions; ++row) {
+    T* const base = static_cast<T*>(p.destination) + to[row].x;
+    float of_row = 0.f;
+    uint32_t of_pairs = 0;
+#pragma unroll
+    for (int v = 0; v < kRuns; ++v) {
+      float value[2 * kRun];
+#pragma unroll
+      for (int i = 0; i < 2 * kRun; ++i)
+        value[i] = sum[row / 2][0][(v * kRun + i / 2) * 4 + row % 2 * 2 + i % 2];
+      uint32_t word[4];
+      pack_run<T>(value, word);
+      store_words_if<4>(to[row].x | offset[v], base + offset[v], word[0], word[1], word[2],
+                        word[3]);
+      if constexpr (sizeof(T) == 4) {
+        watch(of_row, value);
+      } else {
+#pragma unroll
+        for (uint32_t pair : word) of_pairs = add_zero_times_pair<T>(pair, of_pairs);
+      }
+    }
+    if constexpr (sizeof(T) == 2) of_row = add_pair<T>(of_pairs);
+    nan = add_zero_times_if(to[row].x, of_row, nan);
+  }
+  return nan;
+}
+
 // Word j of lane i of four, `APART` from each other, trades places with word i of lane j.
 template <int APART = 1>
 __device__ __forceinline__ void trade(uint32_t (&word)[4]) {
@@ -353,6 +394,9 @@ __device__ __forceinline__ void store_pixel_rows(const GatherParams& p, const Sc
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int first_position = warp / 4 * (tile.operands * 64) + warp % 4 * 16 + (lane >> 2);
   const ColumnInfo* const columns = tables.columns + (lane & 3) * 2;
+  // Where the tile is wide enough for runs.
+  constexpr bool kLone =
+      by_steps(tile) && !tile.columns_copied && tile.width * int(sizeof(typename M::Element)) >= 64;
   float nan;
   if (tile.fetched && p.store_mode == kFours) {
     nan = store_fours<M, ROW>(p, at, sum, tables, origin);
@@ -365,6 +409,10 @@ __device__ __forceinline__ void store_pixel_rows(const GatherParams& p, const Sc
           position_of(origin, tables.positions[first_position + row / 2 * 64 + row % 2 * 8]));
     if constexpr (tile.columns_copied && !tile.flat) {
       nan = store_traded_runs<M, ROW>(p, sum, columns, to);
+    } else if constexpr (wide(tile)) {  // grad_input
+      nan = store_lone_vectors<M, ROW>(p, sum, columns, to);
+    } else if (kLone && p.store_mode == kDealt && !p.bias && stacked(p, tile) == 1) {
+      if constexpr (kLone) nan = store_lone_vectors<M, ROW>(p, sum, columns, to);
     } else if (!tile.flat && p.store_mode == kDealt) {
       nan = store_vectors<M, ROW>(p, sum, columns, to);
     } else if constexpr (tile.fetched) {

@@ -1,7 +1,11 @@
-// cuda/device/wgmma.cuh on a CPU: each thread multiplies what its registers hold, at once.
+// cuda/device/wgmma.cuh on a CPU: each thread multiplies what its registers hold, at once; two operands in shared memory
+// as late as its waits allow, so that what is overwritten too early shows.
 #pragma once
 
+#include <deque>
+#include <functional>
 #include <type_traits>
+#include <vector>
 
 #define CONVT2D_HAS_WGMMA 1
 
@@ -20,10 +24,24 @@ inline uint64_t operand(uint64_t layout, uint32_t address) {
   return layout | (address >> 4 & 0x3fff);
 }
 inline uint64_t advance(uint64_t operand, uint32_t by) { return operand + by; }
+// What each thread has issued: batches, of which the last one is not committed.
+using Batch = std::vector<std::function<void()>>;
+inline std::deque<Batch>& issued() {
+  static std::deque<Batch> of_thread[640];
+  std::deque<Batch>& mine = of_thread[threadIdx.x];
+  if (mine.empty()) mine.emplace_back();
+  return mine;
+}
 inline void wgmma_fence() {}
-inline void wgmma_commit() {}
+inline void wgmma_commit() { issued().emplace_back(); }
 template <int OPEN>
-void wgmma_wait() {}
+void wgmma_wait() {
+  emulate::give_way();
+  while (issued().size() > OPEN + 1) {
+    for (const auto& multiply : issued().front()) multiply();
+    issued().pop_front();
+  }
+}
 template <int INSTRUCTIONS, int COUNT>
 void clear(float (&sum)[INSTRUCTIONS][COUNT]) {
   std::memset(sum, 0, sizeof sum);
@@ -80,6 +98,10 @@ void read_column(uint64_t descriptor, int n, float* out) {
 template <class T, int WIDTH, bool TURNED = false>
 struct Wgmma {
   static void add(float (&sum)[WIDTH / 2], uint64_t a, uint64_t b) {
+    issued().back().push_back([&sum, a, b] { multiply(sum, a, b); });
+    emulate::give_way();
+  }
+  static void multiply(float (&sum)[WIDTH / 2], uint64_t a, uint64_t b) {
     constexpr int kDepth = 32 / sizeof(T);
     const int thread = threadIdx.x % 128, row = 16 * (thread / 32) + thread % 32 / 4;
     float rows[2][kDepth], column[kDepth];
@@ -95,7 +117,6 @@ struct Wgmma {
         for (int half = 0; half < 2; ++half)
           for (int k = 0; k < kDepth; ++k) sum[4 * i + 2 * half + j] += rows[half][k] * column[k];
       }
-    emulate::give_way();
   }
 };
 
@@ -174,7 +195,8 @@ struct WgmmaPartial {
   static void add(float (&sum)[WIDTH / 2], const A& a, uint64_t b, bool keep) {
     if (!keep) std::memset(sum, 0, sizeof sum);
     if constexpr (std::is_same_v<A, uint64_t>) {
-      Wgmma<float, WIDTH>::add(sum, a, b);
+      Wgmma<float, WIDTH>::multiply(sum, a, b);
+      emulate::give_way();
     } else {
       WgmmaFetched<float, WIDTH>::add(sum, a, b);
     }
