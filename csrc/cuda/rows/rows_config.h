@@ -5,6 +5,10 @@
 // reads and all weights lie in its shared memory, in units of 16 bytes: neighbouring input channels of one pixel, or of
 // one tap and output channel. A step is the product of such units. The steps of a pair of phases (h, w) follow each other,
 // and weights lie in the order of steps.
+//
+// Of channels-last tensors a block takes all groups and channels, so that what it writes of a row of y is one run of memory,
+// and every warp works on its own: an item is 16 or 32 positions of a row, all phases of w or, where pixels of y are whole
+// sectors, one of them. Blocks stay, and walk tiles.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +25,13 @@ constexpr int kChunk = 32;       // positions of a warp on tensor cores
 constexpr int kPlainChunk = 64;  // and on multiply-add units, where a thread has
 constexpr int kPlainChannels = 8, kPlainPositions = 4;
 constexpr int kBlocks = 2;  // for which an SM must have registers
+
+constexpr int kPanel = 8;  // channels of y that an instruction takes where positions are its rows,
+constexpr int kPositions = 16;    // and these
+constexpr int kMostPanels = 4;    // of a warp at once
+constexpr int kMostRowTiles = 2;  // times the positions of an instruction, of an item
+constexpr int kWarps = kThreads / 32;
+constexpr int kPixelBlocks = 2;  // for which an SM must have registers
 
 constexpr int kMostTaps = 16, kMostPhases = 16;  // of an axis
 constexpr int kMostPairs = 64;                   // of phases of both axes
@@ -45,7 +56,12 @@ struct Params {
   AxisTaps h, w;
   int16_t first_step[kMostPairs + 1];  // of a pair of phases
   int32_t batch, groups, reduce, columns;
-  int32_t units;  // of a pixel
+  int64_t x_channel, x_pixel;  // strides
+  int32_t units;               // of a pixel and group
+  int32_t row_units;           // of a pixel in a row of the patch
+  int32_t panels;              // of eight channels, of a block; of a group
+  int32_t group_panels;
+  FastDivide divide_panels, divide_group_panels;
   int32_t column_tiles, tiles_h, tiles_w;
   int32_t tile_rows, tile_width;    // positions
   int32_t patch_rows, patch_width;  // pixels
@@ -55,6 +71,22 @@ struct Params {
   // Places in shared memory: weights; pixels; outputs of a row, once or twice; where a step's pixels are, less the
   // position's place; bias.
   int32_t weights_at, patch_at, staging_at, steps_at, bias_at, shared_bytes;
+
+  // Of channels-last tensors.
+  int32_t tiles, walkers;  // of positions, and the blocks that walk them
+  int32_t row_tiles;       // of an item: 16 positions each
+  int32_t single;          // 1: an item has one phase of w
+  int32_t panels_at_once;
+  int32_t whole_units;     // 1: a group's channels are whole units
+  int32_t patch_pixels;    // of a row, of which a buffer has patch_width
+  int32_t position_pitch;  // of a position's outputs in a warp's buffer
+  int32_t warp_bytes;      // of that buffer
+  // 16 bytes of outputs that lie side by side in it, and how far the next ones are from them in memory, in outputs.
+  int32_t segment_pitch;
+  FastDivide divide_segment, divide_row_units, divide_row_pieces, divide_chunks;
+  // The bias as it repeats in memory, which are so many times 16 bytes.
+  int32_t same_at;
+  FastDivide divide_same;
 };
 
 }  // namespace convt2d::cuda::rows

@@ -39,8 +39,27 @@ constexpr double kAlone = 0.6;    // how fast a block is that has its multiproce
 constexpr double kMemoryRate = 0.72;
 constexpr double kBeside = 0.15;  // of the lesser of work and bytes
 
+// The same of channels-last tensors, by hand: no H200 has seen it.
+constexpr double kPixelLaunch = 5;
+constexpr double kFetch = 0.4;         // us for a unit of weights of each thread
+constexpr double kPixelItem = 90;      // instructions of a warp, beside
+constexpr double kPixelMultiply = 50;  // those of a pair of phases, a group and panels,
+constexpr double kPixelStep = 7;       // of two steps of it, beside what loads and multiplies,
+constexpr double kPixelSum = 3.5;      // and of two sums of each lane, to the buffer;
+constexpr double kPixelPiece = 14;     // of 16 bytes of each lane, to memory,
+constexpr double kPixelUnit = 35;      // and of a unit of pixels of each lane
+constexpr double kPixelUsed = 0.7;     // of the instructions that a multiprocessor could start
+constexpr double kPixelProduct =
+    1.6;  // cycles of a multiprocessor for an instruction of 16 x 8 sums
+// Cycles that a warp waits: for pixels; between the start and the end of a multiplication, and for two steps of it; for 16
+// bytes of each lane on their way.
+constexpr double kPixelFill = 2500, kPixelWait = 150, kPixelStepWait = 80, kPixelPieceWait = 25;
+// Of the copy rate: rows of whole sectors, others, and pixels that are parts of lines, one by one.
+constexpr double kSectorRate = 0.85, kOddRate = 0.75, kPartRate = 0.6;
+
+// `buffers` of planes, the others of pixels; see Params.
 struct Choice {
-  int tile_rows, tile_width, buffers;
+  int tile_rows, tile_width, buffers, row_tiles, single;
 };
 
 int chunk_of(const Problem& problem) { return is_strict(problem) ? kPlainChunk : kChunk; }
@@ -73,6 +92,40 @@ std::string set_axis(const Axis& axis, AxisTaps& taps) {
   for (int tap = 0; tap < axis.kernel; ++tap)
     if (taps.phase[tap] >= 0) taps.offset[tap] = static_cast<int16_t>(offset[tap] - first);
   return {};
+}
+
+// What a block of channels-last tensors has beside planes.
+void set_pixels(const Problem& problem, const Choice& choice, Params& p) {
+  const int64_t size = element_size(problem.dtype), pixel_bytes = problem.out_channels * size;
+  const int64_t panels = ceil_div(p.columns, kPanel), turns = ceil_div(panels, kMostPanels);
+  p.row_tiles = choice.row_tiles;
+  p.single = choice.single;
+  p.panels_at_once = static_cast<int32_t>(ceil_div(panels, turns));
+  p.group_panels = static_cast<int32_t>(p.panels_at_once * turns);
+  p.panels = p.groups * p.group_panels;
+  p.row_units = p.groups * p.units;
+  p.x_channel = 1;
+  p.x_pixel = problem.in_channels;
+  p.whole_units = p.reduce * size % kUnit == 0;
+  p.tiles =
+      static_cast<int32_t>(std::min<int64_t>(int64_t{p.batch} * p.tiles_h * p.tiles_w, INT32_MAX));
+  // Neighbouring units of a pixel and their next are written at once: to different banks.
+  p.patch_pixels = p.patch_width;
+  while (p.row_units > 1 && p.patch_width % 8 != std::max(1, 8 / p.row_units)) ++p.patch_width;
+  // The positions of an instruction too, where outputs are whole pieces, which then may lie apart.
+  const int64_t segment = (p.single ? 1 : problem.w.stride) * pixel_bytes;
+  const bool pieces = pixel_bytes % kUnit == 0;
+  p.position_pitch = static_cast<int32_t>(std::min<int64_t>(segment, INT32_MAX / 64));
+  const int banks = static_cast<int>(size / 2);  // of 16 bytes, that one has
+  while (pieces && p.position_pitch / kUnit % (2 * banks) != banks) p.position_pitch += kUnit;
+  p.warp_bytes = p.row_tiles * kPositions * p.position_pitch + kUnit;
+  p.warp_bytes = static_cast<int32_t>(round_up(p.warp_bytes, kUnit));
+  p.segment_pitch = static_cast<int32_t>(problem.w.stride * problem.out_channels);
+  p.divide_segment = FastDivide(pieces ? segment / kUnit : int64_t{1} << 30);
+  p.divide_row_units = FastDivide(p.row_units);
+  p.divide_row_pieces = FastDivide(int64_t{p.patch_pixels} * p.row_units);
+  p.divide_chunks = FastDivide(p.tile_width / (p.row_tiles * kPositions));
+  p.divide_same = FastDivide(pixel_bytes / gcd(pixel_bytes, kUnit));
 }
 
 // Everything that follows from the problem and the choice, pointers aside. Returns why it cannot be done, or an empty
@@ -108,17 +161,41 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
   p.patch_rows = p.tile_rows + p.h.reach;
   p.patch_width = p.tile_width + p.w.reach;
   p.divide_units = FastDivide(p.units);
-  // Rows of outputs that begin anywhere within 16 bytes; with an odd stride, what lanes store at once is in 32 banks.
-  p.staging_pitch = static_cast<int32_t>(
-      round_up((p.tile_width * problem.w.stride + vector) * element_size(problem.dtype), 128) + 48);
+  const bool pixels = is_pixels(problem);
+  if (pixels) {
+    set_pixels(problem, choice, p);
+  } else {
+    p.panels = p.group_panels = kChannels / kPanel;
+    p.row_units = p.units;
+    p.x_channel = problem.h.in * problem.w.in;
+    p.x_pixel = 1;
+    // Rows of outputs that begin anywhere within 16 bytes; with an odd stride, what lanes store at once is in 32 banks.
+    p.staging_pitch = static_cast<int32_t>(
+        round_up((p.tile_width * problem.w.stride + vector) * element_size(problem.dtype), 128) +
+        48);
+  }
+  p.divide_panels = FastDivide(p.panels);
+  p.divide_group_panels = FastDivide(p.group_panels);
   SharedPlaces places{0};
-  p.weights_at = places.take(steps * kChannels * kUnit, kUnit);
-  p.patch_at = places.take(int64_t{p.patch_rows} * p.units * p.patch_width * kUnit, kUnit);
-  p.staging_at = places.take(int64_t{p.buffers} * kChannels * p.staging_pitch, kUnit);
+  p.weights_at = places.take(steps * p.panels * kPanel * kUnit, kUnit);
+  p.patch_at = places.take(int64_t{p.patch_rows} * p.row_units * p.patch_width * kUnit, kUnit);
+  p.staging_at = places.take(
+      pixels ? int64_t{kWarps} * p.warp_bytes : int64_t{p.buffers} * kChannels * p.staging_pitch,
+      kUnit);
   p.steps_at = places.take(steps * 4, 4);
-  p.bias_at = places.take(kChannels * 4, 4);
+  p.bias_at = places.take(p.panels * kPanel * 4, kUnit);
+  if (pixels) p.same_at = places.take(int64_t{p.divide_same.divisor} * kUnit, kUnit);
   p.shared_bytes = static_cast<int32_t>(places.end);
   return {};
+}
+
+int resident_blocks(const Device& device, const Params& p, int most) {
+  return std::min(most, std::max(1, device.smem_per_sm / (p.shared_bytes + 1024)));
+}
+
+// Blocks that walk tiles, of which each stays as long as there are any.
+int walkers_of(const Device& device, const Params& p) {
+  return std::min(p.tiles, device.sm_count * resident_blocks(device, p, kPixelBlocks));
 }
 
 double predict(const Problem& problem, const Device& device, const Params& p) {
@@ -133,8 +210,7 @@ double predict(const Problem& problem, const Device& device, const Params& p) {
       double(p.tile_rows) * p.h.phases * (kRow + kChannels * pieces / 32 * kPiece) +
       (p.buffers == 1 ? p.tile_rows * full_rows * kMeeting : 0) +
       double(p.patch_rows) * p.units * p.patch_width / 32 * kUnits + steps * 20 + 4 * kRow;
-  const double resident =
-      std::min<double>(kBlocks, std::max(1, device.smem_per_sm / (p.shared_bytes + 1024)));
+  const double resident = resident_blocks(device, p, kBlocks);
   const double cycles = instructions / (4 * cost.used * (resident < 2 ? kAlone : 1));
   // A last round of few blocks takes as long as a block beside another.
   const double blocks = double(blocks_of(p)) / device.sm_count;
@@ -144,19 +220,99 @@ double predict(const Problem& problem, const Device& device, const Params& p) {
   return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
 }
 
+double predict_pixels(const Problem& problem, const Device& device, const Params& p) {
+  const double size = double(element_size(problem.dtype)), row_tiles = p.row_tiles,
+               at_once = p.panels_at_once, chunks = p.divide_chunks.divisor;
+  const double multiplies = double(p.groups) * p.group_panels / p.panels_at_once;  // of a pair
+  const double run = row_tiles * kPositions * p.w.stride * double(problem.out_channels) * size;
+  const double sums = row_tiles * at_once * 2;  // pairs of each lane
+  // Of a row of positions: instructions, wavefronts of shared memory and products of the whole block, and how long it takes
+  // a warp.
+  double issued = 0, wavefronts = 0, products = 0, wait = 0;
+  for (int h = 0; h < p.h.phases; ++h) {
+    const double turns = std::ceil(chunks * p.tile_rows / kWarps) / p.tile_rows;
+    const double pieces = run / kUnit / 32;
+    issued += chunks * (kPixelItem + pieces * kPixelPiece);
+    wavefronts += chunks * pieces * 4;
+    double waits = pieces * kPixelPieceWait + kPixelWait;
+    for (int w = 0; p.h.taps[h] > 0 && w < p.w.phases; ++w) {
+      const int pair = h * p.w.phases + w;
+      const double steps = (p.first_step[pair + 1] - p.first_step[pair]) / 2;
+      issued += chunks * multiplies *
+                (kPixelMultiply + sums * kPixelSum +
+                 steps * (kPixelStep + row_tiles + at_once / 2 + row_tiles * at_once));
+      wavefronts += chunks * multiplies * (sums * size / 2 + steps * (row_tiles * 4 + at_once * 2));
+      products += chunks * multiplies * steps * row_tiles * at_once;
+      waits += multiplies * (kPixelWait + steps * (kPixelStepWait + 8 * row_tiles * at_once)) +
+               (p.single ? kPixelWait : 0);
+      if (p.single) issued += chunks * kPixelItem;
+    }
+    wait += turns * waits;
+  }
+  const double units = double(p.patch_rows) * p.patch_pixels * p.row_units / 32;
+  issued = issued * p.tile_rows + units * kPixelUnit;
+  wavefronts = wavefronts * p.tile_rows + units * 8;
+  products *= p.tile_rows;
+  wait = wait * p.tile_rows + kPixelFill + units / kWarps * kPixelUnit;
+  const double tiles = p.tiles, rounds = std::ceil(tiles / p.walkers);
+  const double a_multiprocessor = rounds * std::ceil(double(p.walkers) / device.sm_count);
+  const double cycles = std::max(a_multiprocessor * std::max({issued / (4 * kPixelUsed), wavefronts,
+                                                              products * kPixelProduct}),
+                                 rounds * wait);
+  const double busy_us = cycles / kClock;
+  const double pixel = double(problem.out_channels) * size;
+  const double rate = p.single && int(pixel) % 128 != 0          ? kPartRate
+                      : int64_t(pixel) * problem.w.out % 32 == 0 ? kSectorRate
+                                                                 : kOddRate;
+  const double memory_us = tensor_bytes(problem) / (rate * device.copy_bytes_per_us);
+  const double weights = double(problem.h.kernel * problem.w.kernel) * p.units * p.panels * kPanel;
+  return kPixelLaunch + std::ceil(weights / kThreads) * kFetch + std::max(busy_us, memory_us) +
+         kBeside * std::min(busy_us, memory_us);
+}
+
 std::string refuse(const Problem& problem, const Device& device) {
   if (problem.direction != Direction::fwd) return "forward only";
   if (problem.dtype == DType::f64) return "no double precision";
-  if (problem.x_layout != Layout::nchw || problem.y_layout != Layout::nchw)
-    return "x and y are not both contiguous NCHW";
+  if (problem.x_layout != problem.y_layout || problem.x_layout == Layout::strided)
+    return "x and y are not both contiguous NCHW or channels last";
+  if (is_pixels(problem) && is_strict(problem)) return "strict fp32 in NCHW only";
   if (!device.has_wgmma) return "was measured on sm_90a alone";
   if (problem.wide_index) return "offsets need 64 bits";
   Params params;
-  return shape(problem, {1, chunk_of(problem), 1}, params);
+  return shape(problem, {1, chunk_of(problem), 1, 1, 0}, params);
+}
+
+std::vector<Candidate<Choice>> pixel_candidates(const Problem& problem, const Device& device,
+                                                std::string& reason) {
+  std::vector<Candidate<Choice>> found;
+  const int64_t most_rows = positions(problem.h), most_width = positions(problem.w);
+  const bool sectors = problem.out_channels * element_size(problem.dtype) % 32 == 0;
+  for (int row_tiles = 1; row_tiles <= kMostRowTiles; ++row_tiles) {
+    std::vector<int> widths;
+    for (int64_t tiles = 1; tiles <= most_width; tiles *= 2)
+      add_once(widths, round_up(ceil_div(most_width, tiles), row_tiles * kPositions));
+    for (const int width : widths)
+      for (const int rows : {1, 2, 4, 8, 16})
+        for (int single = 0; single <= (sectors && problem.w.stride > 1 ? 1 : 0); ++single) {
+          if (rows > 1 && rows / 2 >= most_rows) continue;
+          const Choice choice = {rows, width, 1, row_tiles, single};
+          Params params;
+          shape(problem, choice, params);
+          if (params.shared_bytes > device.smem_optin) {
+            reason = "operands of " + std::to_string(params.shared_bytes) + " bytes do not fit";
+            continue;
+          }
+          if (params.tiles == INT32_MAX) continue;
+          params.walkers = walkers_of(device, params);
+          found.push_back({choice, predict_pixels(problem, device, params)});
+        }
+  }
+  return found;
 }
 
 std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
                                           std::string& reason) {
+  if (is_pixels(problem)) return pixel_candidates(problem, device, reason);
   std::vector<Candidate<Choice>> found;
   const int64_t most_rows = positions(problem.h), most_width = positions(problem.w);
   std::vector<int> widths;
@@ -167,30 +323,46 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
       for (const int buffers : {1, 2}) {
         if (rows > 1 && rows / 2 >= most_rows) continue;
         Params params;
-        shape(problem, {rows, width, buffers}, params);
+        shape(problem, {rows, width, buffers, 0, 0}, params);
         if (params.shared_bytes > device.smem_optin) {
           reason = "operands of " + std::to_string(params.shared_bytes) + " bytes do not fit";
           continue;
         }
         if (blocks_of(params) > INT32_MAX) continue;
-        found.push_back({{rows, width, buffers}, predict(problem, device, params)});
+        found.push_back({{rows, width, buffers, 0, 0}, predict(problem, device, params)});
       }
   return found;
 }
 
-Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
+// `detail` has the numbers of a Choice, and how many blocks walk.
+Choice choice_of(const Plan& plan) {
+  return {plan.row, plan.detail[0], plan.detail[1], plan.detail[2], plan.detail[3]};
+}
+
+Plan plan_of(const Problem& problem, const Device& device, const Candidate<Choice>& candidate) {
+  const Choice& choice = candidate.choice;
   Params params;
-  shape(problem, candidate.choice, params);
+  shape(problem, choice, params);
   Plan plan;
-  plan.row = candidate.choice.tile_rows;
+  plan.row = choice.tile_rows;
   plan.split = 1;
-  plan.detail[0] = candidate.choice.tile_width;
-  plan.detail[1] = candidate.choice.buffers;
+  plan.detail[0] = choice.tile_width;
+  plan.detail[1] = choice.buffers;
+  plan.detail[2] = choice.row_tiles;
+  plan.detail[3] = choice.single;
   plan.predicted_us = candidate.predicted_us;
-  char note[96];
-  std::snprintf(note, sizeof note, "%d x %d positions, %d buffers, %d bytes, %lld blocks", plan.row,
-                plan.detail[0], plan.detail[1], params.shared_bytes,
-                static_cast<long long>(blocks_of(params)));
+  char note[128];
+  if (is_pixels(problem)) {
+    plan.detail[4] = walkers_of(device, params);
+    std::snprintf(note, sizeof note, "%d x %d positions, warps of %d%s, %d bytes, %d of %d blocks",
+                  plan.row, choice.tile_width, choice.row_tiles * kPositions,
+                  choice.single ? " and a phase" : "", params.shared_bytes, plan.detail[4],
+                  params.tiles);
+  } else {
+    std::snprintf(note, sizeof note, "%d x %d positions, %d buffers, %d bytes, %lld blocks",
+                  plan.row, choice.tile_width, choice.buffers, params.shared_bytes,
+                  static_cast<long long>(blocks_of(params)));
+  }
   plan.note = note;
   return plan;
 }
@@ -202,16 +374,23 @@ void launch(const Problem& problem, const Plan& plan, const Args& args) {
 }  // namespace
 
 std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
-  return all_plans(problem, device, reason, refuse, candidates, plan_of);
+  return all_plans(problem, device, reason, refuse, candidates,
+                   [&](const Problem& of, const Candidate<Choice>& candidate) {
+                     return plan_of(of, device, candidate);
+                   });
 }
 
 Decision plan(const Problem& problem, const Device& device) {
-  return best_plan(problem, device, refuse, candidates, plan_of);
+  return best_plan(problem, device, refuse, candidates,
+                   [&](const Problem& of, const Candidate<Choice>& candidate) {
+                     return plan_of(of, device, candidate);
+                   });
 }
 
 Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   Params params;
-  shape(problem, {plan.row, plan.detail[0], plan.detail[1]}, params);
+  shape(problem, choice_of(plan), params);
+  params.walkers = plan.detail[4];
   params.source = args.x.data;
   params.destination = args.y.data;
   params.weight = args.w.data;
@@ -221,7 +400,8 @@ Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
 }
 
 int64_t blocks_of(const Params& p) {
-  return int64_t{p.batch} * p.groups * p.tiles_h * p.tiles_w * p.column_tiles;
+  return p.walkers ? p.walkers
+                   : int64_t{p.batch} * p.groups * p.tiles_h * p.tiles_w * p.column_tiles;
 }
 
 }  // namespace rows

@@ -1,0 +1,210 @@
+// What both kernels of rows do: weights to shared memory in the order of steps, runs of outputs from there to memory, and
+// sums in ordinary arithmetic.
+#pragma once
+
+#include "cuda/device/async_copy.cuh"
+#include "cuda/device/memory.cuh"
+#include "cuda/device/mma.cuh"
+#include "cuda/device/numeric.cuh"
+#include "cuda/rows/rows_config.h"
+
+namespace convt2d::cuda::rows {
+
+// Strict fp32 on the ordinary units; the other ways to multiply are those of mma.cuh.
+struct PlainF32 {
+  using Element = float;
+  static __device__ __forceinline__ uint32_t round(uint32_t bits) { return bits; }
+};
+template <class M>
+constexpr bool kPlain = false;
+template <>
+constexpr bool kPlain<PlainF32> = true;
+
+template <class T>
+constexpr int kVector = kUnit / int(sizeof(T));
+
+template <class T>
+__device__ __forceinline__ uint32_t bits_of(const T* from) {
+  if constexpr (sizeof(T) == 2) {
+    return __ldg(reinterpret_cast<const unsigned short*>(from));
+  } else {
+    return __ldg(reinterpret_cast<const uint32_t*>(from));
+  }
+}
+
+// NaN from then on if a number is not finite.
+template <class T>
+__device__ __forceinline__ uint32_t watch(uint32_t word, uint32_t nan) {
+  if constexpr (sizeof(T) == 2) {
+    return add_zero_times_pair<T>(word, nan);
+  } else {
+    return __float_as_uint(fmaf(__uint_as_float(word), 0.f, __uint_as_float(nan)));
+  }
+}
+template <class T>
+__device__ __forceinline__ bool saw_nan(uint32_t nan) {
+  const float value = sizeof(T) == 2 ? add_pair<T>(nan) : __uint_as_float(nan);
+  return value != value;
+}
+
+// A unit of neighbouring channels to shared memory.
+template <class M>
+__device__ __forceinline__ void store_unit(const uint32_t* bits, uint32_t to, uint32_t& nan) {
+  using T = typename M::Element;
+  uint32_t word[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if constexpr (sizeof(T) == 2) {
+      word[i] = bits[2 * i] | bits[2 * i + 1] << 16;
+    } else {
+      word[i] = M::round(bits[i]);
+    }
+    nan = watch<T>(word[i], nan);
+  }
+  store_shared_16(to, word);
+}
+
+// Weights of a block, from this channel of this group on, in the order of steps, and where the pixels of a step are. Tells
+// whether one is not finite.
+template <class M>
+__device__ __forceinline__ bool fill_steps(const Params& p, int first_group, int first_column,
+                                           uint32_t shared) {
+  using T = typename M::Element;
+  constexpr int kVec = kVector<T>;
+  const T* const weight = static_cast<const T*>(p.weight);
+  const int taps = p.h.kernel * p.w.kernel, rows = p.panels * kPanel;
+  uint32_t nan = 0;
+#pragma unroll 1
+  for (int i = threadIdx.x; i < taps * p.units * rows; i += kThreads) {
+    const int of_tap = p.divide_panels.quotient(i / kPanel), row = i - of_tap * rows;
+    const int tap = p.divide_units.quotient(of_tap), unit = of_tap - tap * p.units;
+    const int tap_h = tap / p.w.kernel, tap_w = tap - tap_h * p.w.kernel;
+    const int phase_h = p.h.phase[tap_h], phase_w = p.w.phase[tap_w];
+    if (phase_h < 0 || phase_w < 0) continue;
+    const int step = p.first_step[phase_h * p.w.phases + phase_w] +
+                     (p.h.rank[tap_h] * p.w.taps[phase_w] + p.w.rank[tap_w]) * p.units + unit;
+    const int group = p.divide_group_panels.quotient(row / kPanel);
+    const int column = first_column + row - group * p.group_panels * kPanel;
+    const int first = unit * kVec, left = column < p.columns ? p.reduce - first : 0;
+    const T* const from =
+        weight + (int64_t{first_group + group} * p.reduce + first) * p.weight_stride[0] +
+        column * p.weight_stride[1] + tap_h * p.weight_stride[2] + tap_w * p.weight_stride[3];
+    uint32_t bits[kVec];
+#pragma unroll
+    for (int c = 0; c < kVec; ++c) bits[c] = c < left ? bits_of(from + c * p.weight_stride[0]) : 0;
+    store_unit<M>(bits, shared + p.weights_at + (step * rows + row) * kUnit, nan);
+    if (row == 0)
+      store_shared_4(
+          shared + p.steps_at + step * 4,
+          ((p.h.offset[tap_h] * p.row_units + unit) * p.patch_width + p.w.offset[tap_w]) * kUnit);
+  }
+  if constexpr (!kPlain<M>) {
+    // Tensor cores take steps two by two: where a pair of phases has an odd number, one of zeros.
+    for (int pair = 0; pair < p.h.phases * p.w.phases; ++pair) {
+      const int last = p.first_step[pair + 1] - 1;
+      const int steps = p.h.taps[pair / p.w.phases] * p.w.taps[pair % p.w.phases] * p.units;
+      if (steps % 2 == 0) continue;
+#pragma unroll 1
+      for (int row = threadIdx.x; row < rows; row += kThreads)
+        store_shared_16(shared + p.weights_at + (last * rows + row) * kUnit, {0, 0, 0, 0});
+      if (threadIdx.x == 0) store_shared_4(shared + p.steps_at + last * 4, 0);
+    }
+  }
+  return saw_nan<T>(nan);
+}
+
+// A run of outputs to memory: `first` to `end` in numbers from the start of 16 bytes on, of which the whole ones are stored
+// as such. `read` gets those of a piece, and `read_one` a number; `place` tells where a piece is in memory. Lanes begin
+// `beside` pieces early, at a multiple of 128 bytes, so that a sector is not written in pieces.
+template <class T, int LANES, class Read, class ReadOne, class Where>
+__device__ __forceinline__ void store_run(int first, int end, int beside, int lane, Read&& read,
+                                          ReadOne&& read_one, Where&& place) {
+  constexpr int kVec = kVector<T>, kAtOnce = 4;
+  const int first_whole = first ? 1 : 0, end_whole = max(first_whole, end / kVec);
+  for (int base = lane - beside; base < end_whole; base += kAtOnce * LANES) {
+    const auto visit = [&](auto&& use) {
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int piece = base + i * LANES;
+        if (piece >= first_whole && piece < end_whole) use(i, piece);
+      }
+    };
+    uint32_t word[kAtOnce][4];
+    visit([&](int i, int piece) { read(piece, word[i]); });
+    visit([&](int i, int piece) {
+      store_words(place(piece), word[i][0], word[i][1], word[i][2], word[i][3]);
+    });
+  }
+  const auto store_one = [&](int i) {
+    T* const to = place(i / kVec) + i % kVec;
+    if constexpr (sizeof(T) == 2) {
+      *reinterpret_cast<unsigned short*>(to) = read_one(i);
+    } else {
+      *reinterpret_cast<uint32_t*>(to) = read_one(i);
+    }
+  };
+  const int left = first + lane, right = end_whole * kVec + lane;
+  if (left < min(first_whole * kVec, end)) store_one(left);
+  if (right < end) store_one(right);
+}
+
+template <class T>
+__device__ __forceinline__ uint32_t load_bits(uint32_t shared) {
+  if constexpr (sizeof(T) == 2) {
+    return load_shared<unsigned short>(shared);
+  } else {
+    return load_shared_4(shared);
+  }
+}
+
+// An output in ordinary arithmetic, from global memory. Slow, and rare.
+template <class T>
+__device__ __noinline__ float plain_output(const Params& p, int n, int group, int column, int row,
+                                           int output) {
+  const T* const x = static_cast<const T*>(p.source) +
+                     int64_t{n} * p.groups * p.reduce * p.h.in * p.w.in +
+                     int64_t{group} * p.reduce * p.x_channel;
+  const T* const w = static_cast<const T*>(p.weight) +
+                     int64_t{group} * p.reduce * p.weight_stride[0] + column * p.weight_stride[1];
+  float sum = 0;
+#pragma unroll 1
+  for (int tap_h = 0; tap_h < p.h.kernel; ++tap_h) {
+    const int y_h = row + p.h.near_pad - tap_h * p.h.dilation;
+    if (y_h < 0 || y_h % p.h.stride || y_h / p.h.stride >= p.h.in) continue;
+    for (int tap_w = 0; tap_w < p.w.kernel; ++tap_w) {
+      const int y_w = output + p.w.near_pad - tap_w * p.w.dilation;
+      if (y_w < 0 || y_w % p.w.stride || y_w / p.w.stride >= p.w.in) continue;
+      const T* const pixel =
+          x + (int64_t{y_h / p.h.stride} * p.w.in + y_w / p.w.stride) * p.x_pixel;
+#pragma unroll 1
+      for (int c = 0; c < p.reduce; ++c)
+        sum = fmaf(load(pixel + c * p.x_channel),
+                   load(w + c * p.weight_stride[0] + tap_h * p.weight_stride[2] +
+                        tap_w * p.weight_stride[3]),
+                   sum);
+    }
+  }
+  return sum + (p.bias ? load(static_cast<const T*>(p.bias) + group * p.columns + column) : 0.f);
+}
+
+// Zeros beside x were multiplied too, and 0 * inf is NaN: what came out NaN is summed again.
+template <class T>
+__device__ __forceinline__ void repair_output(const Params& p, uint32_t place, int n, int group,
+                                              int column, int row, int output) {
+  float value;
+  if constexpr (sizeof(T) == 2) {
+    const unsigned short bits = load_shared<unsigned short>(place);
+    value = Numeric<T>::widen(*reinterpret_cast<const T*>(&bits));
+  } else {
+    value = load_shared<float>(place);
+  }
+  if (value == value) return;
+  const T again = Numeric<T>::narrow(plain_output<T>(p, n, group, column, row, output));
+  if constexpr (sizeof(T) == 2) {
+    store_shared_2(place, *reinterpret_cast<const unsigned short*>(&again));
+  } else {
+    store_shared_4(place, __float_as_uint(again));
+  }
+}
+
+}  // namespace convt2d::cuda::rows
