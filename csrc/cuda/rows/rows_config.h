@@ -47,6 +47,15 @@ struct AxisTaps {
   int8_t taps[kMostPhases];   // of a phase
 };
 
+// 16 bytes of outputs, of which a warp stores those of a run: so many lie side by side in shared memory. The way from one
+// to the 32nd after it, in bytes, and what has to be added where the next ones begin.
+struct Pieces {
+  FastDivide together;
+  int32_t turn;  // 32 modulo `together`
+  int32_t shared_way, memory_way;
+  int32_t shared_gap, memory_gap;
+};
+
 struct Params {
   const void* source;
   const void* weight;
@@ -81,12 +90,9 @@ struct Params {
   int32_t patch_pixels;    // of a row, of which a buffer has patch_width
   int32_t position_pitch;  // of a position's outputs in a warp's buffer
   int32_t warp_bytes;      // of that buffer
-  // 16 bytes of outputs that lie side by side in it, and how far the next ones are from them in memory, in outputs.
-  int32_t segment_pitch;
-  FastDivide divide_segment, divide_row_units, divide_row_pieces, divide_chunks;
-  // The bias as it repeats in memory, which are so many times 16 bytes.
+  Pieces outputs, same;    // in such a buffer, and the bias as it repeats in memory
   int32_t same_at;
-  FastDivide divide_same;
+  FastDivide divide_row_units, divide_row_pieces, divide_chunks;
 };
 
 }  // namespace convt2d::cuda::rows

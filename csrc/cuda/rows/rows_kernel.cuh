@@ -235,37 +235,74 @@ __device__ __forceinline__ void compute_row(const Params& p, const Place& at, ui
   }
 }
 
-// From a buffer to memory, or where no tap reaches, the bias.
+// A channel of a block's row: the 16 bytes in which it begins, its outputs in numbers from there on, and the first and
+// last of whole 16 bytes.
+struct Stretch {
+  int64_t element;
+  int first, end;
+  int first_whole, end_whole;
+};
+template <class T>
+__device__ __forceinline__ Stretch stretch_of(const Params& p, const Place& at, int64_t element,
+                                              int channel) {
+  element += int64_t{channel} * (p.h.out * p.w.out);
+  Stretch result;
+  result.first = int(element) & (kVector<T> - 1);
+  result.element = element - result.first;
+  result.end = result.first + outputs_of(p, at);
+  result.first_whole = result.first ? 1 : 0;
+  result.end_whole = max(result.first_whole, result.end / kVector<T>);
+  return result;
+}
+
+// From a buffer to memory, or where no tap reaches, the bias: whole 16 bytes, and up to 7 outputs at both ends.
 template <class T, bool EMPTY>
 __device__ __forceinline__ void store_row(const Params& p, const Place& at, uint32_t shared,
                                           uint32_t staging, int64_t element) {
   constexpr int kVec = kVector<T>, kLanes = kThreads / kChannels;
-  const int channel = threadIdx.x / kLanes;
+  T* const y = static_cast<T*>(p.destination);
+  const int channel = threadIdx.x / kLanes, lane = threadIdx.x % kLanes;
   if (channel >= at.channels) return;
-  element += int64_t{channel} * (p.h.out * p.w.out);
-  const int first = int(element) & (kVec - 1);
-  T* const to = static_cast<T*>(p.destination) + element - first;
+  const Stretch stretch = stretch_of<T>(p, at, element, channel);
+  T* const to = y + stretch.element;
   const uint32_t from = staging + channel * p.staging_pitch;
   const float bias = bias_of(p, shared, channel);
   uint32_t same = __float_as_uint(bias);
   if constexpr (sizeof(T) == 2) same = pack<T>(bias, bias);
-  const auto read = [&](int piece, uint32_t (&word)[4]) {
+  const auto store_end = [&](int i) {
     if constexpr (EMPTY) {
-      word[0] = word[1] = word[2] = word[3] = same;
+      to[i] = Numeric<T>::narrow(bias);
+    } else if constexpr (sizeof(T) == 2) {
+      reinterpret_cast<unsigned short*>(to)[i] = load_shared<unsigned short>(from + i * 2);
     } else {
-      load_shared_16(from + piece * kUnit, word);
+      to[i] = load_shared<float>(from + i * 4);
     }
   };
-  const auto read_one = [&](int i) {
+  // Lanes begin at a multiple of 128 bytes, so that a sector is not written in pieces.
+  constexpr int kAtOnce = 4;
+  const int beside = int(stretch.element / kVec) & (128 / kUnit - 1);
+  for (int first = lane - beside; first < stretch.end_whole; first += kAtOnce * kLanes) {
+    const auto visit = [&](auto&& use) {
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int piece = first + i * kLanes;
+        if (piece >= stretch.first_whole && piece < stretch.end_whole) use(i, piece);
+      }
+    };
+    uint32_t word[kAtOnce][4];
     if constexpr (EMPTY) {
-      return same;
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) word[i][0] = word[i][1] = word[i][2] = word[i][3] = same;
     } else {
-      return load_bits<T>(from + i * int(sizeof(T)));
+      visit([&](int i, int piece) { load_shared_16(from + piece * kUnit, word[i]); });
     }
-  };
-  store_run<T, kLanes>(first, first + outputs_of(p, at),
-                       int((element - first) / kVec) & (128 / kUnit - 1), threadIdx.x % kLanes,
-                       read, read_one, [&](int piece) { return to + piece * kVec; });
+    visit([&](int i, int piece) {
+      store_words(to + piece * kVec, word[i][0], word[i][1], word[i][2], word[i][3]);
+    });
+  }
+  const int left = stretch.first + lane, right = stretch.end_whole * kVec + lane;
+  if (left < min(stretch.first_whole * kVec, stretch.end)) store_end(left);
+  if (right < stretch.end) store_end(right);
 }
 
 template <class T>

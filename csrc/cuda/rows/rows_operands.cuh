@@ -99,62 +99,19 @@ __device__ __forceinline__ bool fill_steps(const Params& p, int first_group, int
           ((p.h.offset[tap_h] * p.row_units + unit) * p.patch_width + p.w.offset[tap_w]) * kUnit);
   }
   if constexpr (!kPlain<M>) {
-    // Tensor cores take steps two by two: where a pair of phases has an odd number, one of zeros.
+    // Tensor cores take steps two by two: where a pair of phases has fewer than that, zeros.
     for (int pair = 0; pair < p.h.phases * p.w.phases; ++pair) {
-      const int last = p.first_step[pair + 1] - 1;
-      const int steps = p.h.taps[pair / p.w.phases] * p.w.taps[pair % p.w.phases] * p.units;
-      if (steps % 2 == 0) continue;
+      const int taps_here = p.h.taps[pair / p.w.phases] * p.w.taps[pair % p.w.phases];
+      for (int step = p.first_step[pair] + taps_here * p.units; step < p.first_step[pair + 1];
+           ++step) {
 #pragma unroll 1
-      for (int row = threadIdx.x; row < rows; row += kThreads)
-        store_shared_16(shared + p.weights_at + (last * rows + row) * kUnit, {0, 0, 0, 0});
-      if (threadIdx.x == 0) store_shared_4(shared + p.steps_at + last * 4, 0);
+        for (int row = threadIdx.x; row < rows; row += kThreads)
+          store_shared_16(shared + p.weights_at + (step * rows + row) * kUnit, {0, 0, 0, 0});
+        if (threadIdx.x == 0) store_shared_4(shared + p.steps_at + step * 4, 0);
+      }
     }
   }
   return saw_nan<T>(nan);
-}
-
-// A run of outputs to memory: `first` to `end` in numbers from the start of 16 bytes on, of which the whole ones are stored
-// as such. `read` gets those of a piece, and `read_one` a number; `place` tells where a piece is in memory. Lanes begin
-// `beside` pieces early, at a multiple of 128 bytes, so that a sector is not written in pieces.
-template <class T, int LANES, class Read, class ReadOne, class Where>
-__device__ __forceinline__ void store_run(int first, int end, int beside, int lane, Read&& read,
-                                          ReadOne&& read_one, Where&& place) {
-  constexpr int kVec = kVector<T>, kAtOnce = 4;
-  const int first_whole = first ? 1 : 0, end_whole = max(first_whole, end / kVec);
-  for (int base = lane - beside; base < end_whole; base += kAtOnce * LANES) {
-    const auto visit = [&](auto&& use) {
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        const int piece = base + i * LANES;
-        if (piece >= first_whole && piece < end_whole) use(i, piece);
-      }
-    };
-    uint32_t word[kAtOnce][4];
-    visit([&](int i, int piece) { read(piece, word[i]); });
-    visit([&](int i, int piece) {
-      store_words(place(piece), word[i][0], word[i][1], word[i][2], word[i][3]);
-    });
-  }
-  const auto store_one = [&](int i) {
-    T* const to = place(i / kVec) + i % kVec;
-    if constexpr (sizeof(T) == 2) {
-      *reinterpret_cast<unsigned short*>(to) = read_one(i);
-    } else {
-      *reinterpret_cast<uint32_t*>(to) = read_one(i);
-    }
-  };
-  const int left = first + lane, right = end_whole * kVec + lane;
-  if (left < min(first_whole * kVec, end)) store_one(left);
-  if (right < end) store_one(right);
-}
-
-template <class T>
-__device__ __forceinline__ uint32_t load_bits(uint32_t shared) {
-  if constexpr (sizeof(T) == 2) {
-    return load_shared<unsigned short>(shared);
-  } else {
-    return load_shared_4(shared);
-  }
 }
 
 // An output in ordinary arithmetic, from global memory. Slow, and rare.

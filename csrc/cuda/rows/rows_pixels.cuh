@@ -34,7 +34,7 @@ __device__ __forceinline__ void fill_bias(const Params& p, uint32_t shared) {
     store_shared_4(shared + p.bias_at + i * 4, __float_as_uint(value));
   }
   const int channels = p.groups * p.columns;
-  for (int i = threadIdx.x; i < int(p.divide_same.divisor) * kVector<T>; i += kThreads) {
+  for (int i = threadIdx.x; i < int(p.same.together.divisor) * kVector<T>; i += kThreads) {
     const uint32_t bits = bias ? bits_of(bias + i % channels) : 0, to = shared + p.same_at;
     if constexpr (sizeof(T) == 2) {
       store_shared_2(to + i * 2, static_cast<unsigned short>(bits));
@@ -139,8 +139,9 @@ __device__ __forceinline__ void multiply_pixels(const Params& p, uint32_t shared
   weights += (first + lane / 8 % 2) * step_bytes + (lane / 16 * kPanel + lane % 8) * kUnit;
   pixels += lane % 16 * kUnit;
   uint32_t table = shared + p.steps_at + (first + lane / 16) * 4, place = load_shared_4(table);
+  int step = first;
 #pragma unroll 1
-  for (int step = first; step < end; step += 2) {
+  do {
     const uint32_t from = pixels + place;
     table += 2 * 4;
     place = load_shared_4(table);  // behind the last step there is something, which nobody uses
@@ -161,7 +162,8 @@ __device__ __forceinline__ void multiply_pixels(const Params& p, uint32_t shared
       for (int i = 0; i < TILES; ++i)
         M::mma(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
     weights += 2 * step_bytes;
-  }
+    step += 2;
+  } while (step < end);
   to += lane / 4 * p.position_pitch + lane % 4 * 2 * int(sizeof(T));
   const int left = channels - lane % 4 * 2;
   const auto store_all = [&](auto pairs) {
@@ -238,47 +240,60 @@ __device__ __noinline__ void repair_item(const Params& p, Item item, uint32_t st
   }
 }
 
-// Where no tap reaches, the bias: `count` outputs from `element` on.
 template <class T>
-__device__ __forceinline__ void store_same(const Params& p, uint32_t shared, int element,
-                                           int count) {
-  constexpr int kVec = kVector<T>;
-  const int first = element % kVec, piece = element / kVec;
-  T* const to = static_cast<T*>(p.destination) + (element - first);
-  const int before = piece - int(p.divide_same.quotient(piece) * p.divide_same.divisor);
-  const auto from = [&](int i) {
-    const uint32_t all = before + i;
-    const uint32_t at = all - p.divide_same.quotient(all) * p.divide_same.divisor;
-    return shared + p.same_at + at * kUnit;
-  };
-  store_run<T, 32>(
-      first, first + count, piece & (128 / kUnit - 1), threadIdx.x % 32,
-      [&](int i, uint32_t (&word)[4]) { load_shared_16(from(i), word); },
-      [&](int i) { return load_bits<T>(from(i / kVec) + i % kVec * int(sizeof(T))); },
-      [&](int i) { return to + i * kVec; });
+__device__ __forceinline__ void store_number(T* to, uint32_t from) {
+  if constexpr (sizeof(T) == 2) {
+    *reinterpret_cast<unsigned short*>(to) = load_shared<unsigned short>(from);
+  } else {
+    *reinterpret_cast<uint32_t*>(to) = load_shared_4(from);
+  }
 }
 
-// From the buffer to memory: `count` outputs, of which the first is `element`.
+// `count` outputs to memory, of which the first is `element`: whole 16 bytes, and up to 7 outputs at both ends. The piece
+// that the first one is in is number `number` of those at `buffer`.
 template <class T>
-__device__ __forceinline__ void store_item(const Params& p, uint32_t staging, int element,
-                                           int count) {
-  constexpr int kVec = kVector<T>;
-  const int first = element % kVec, piece = element / kVec;
-  T* const to = static_cast<T*>(p.destination) + (element - first);
-  // Segments lie apart in the buffer, and may in memory.
-  const auto segment = [&](int i) { return int(p.divide_segment.quotient(i)); };
-  const auto from = [&](int i) {
-    const int of = segment(i);
-    return staging + of * p.position_pitch + (i - of * int(p.divide_segment.divisor)) * kUnit;
+__device__ __forceinline__ void store_pieces(const Params& p, const Pieces& pieces, uint32_t buffer,
+                                             int number, int element, int count) {
+  constexpr int kVec = kVector<T>, kAtOnce = 4;
+  const int lane = threadIdx.x % 32, first = element % kVec, end = first + count;
+  const int first_whole = first ? 1 : 0, end_whole = max(first_whole, end / kVec);
+  const int together = pieces.together.divisor;
+  char* const run = static_cast<char*>(p.destination) + int64_t{element - first} * sizeof(T);
+  // Lanes begin at a multiple of 128 bytes, up to seven pieces early, so that a sector is not written in pieces.
+  constexpr int kLine = 128 / kUnit;
+  int piece = lane - element / kVec % kLine, within = number + piece;
+  const int apart = int(pieces.together.quotient(within + kLine * together)) - kLine;
+  within -= apart * together;
+  uint32_t from = buffer + within * kUnit + apart * (together * kUnit + pieces.shared_gap);
+  char* to = run + piece * kUnit + int64_t{apart} * pieces.memory_gap;
+  while (piece < end_whole) {
+    uint32_t word[kAtOnce][4];
+    char* place[kAtOnce];
+    const int base = piece;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i, piece += 32) {
+      place[i] = to;
+      if (piece >= first_whole && piece < end_whole) load_shared_16(from, word[i]);
+      within += pieces.turn;
+      const bool next = within >= together;
+      if (next) within -= together;
+      from += pieces.shared_way + (next ? pieces.shared_gap : 0);
+      to += pieces.memory_way + (next ? pieces.memory_gap : 0);
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+      if (base + i * 32 >= first_whole && base + i * 32 < end_whole)
+        store_words(place[i], word[i][0], word[i][1], word[i][2], word[i][3]);
+  }
+  // Only outputs that are no whole pieces have ends, and those lie side by side in memory.
+  const auto store_end = [&](int i) {
+    const int at = number + i / kVec, over = pieces.together.quotient(at);
+    store_number(reinterpret_cast<T*>(run) + i,
+                 buffer + at * kUnit + over * pieces.shared_gap + i % kVec * int(sizeof(T)));
   };
-  store_run<T, 32>(
-      first, first + count, piece & (128 / kUnit - 1), threadIdx.x % 32,
-      [&](int i, uint32_t (&word)[4]) { load_shared_16(from(i), word); },
-      [&](int i) { return load_bits<T>(from(i / kVec) + i % kVec * int(sizeof(T))); },
-      [&](int i) {
-        const int of = segment(i);
-        return to + of * p.segment_pitch + (i - of * int(p.divide_segment.divisor)) * kVec;
-      });
+  const int left = first + lane, right = end_whole * kVec + lane;
+  if (left < min(first_whole * kVec, end)) store_end(left);
+  if (right < end) store_end(right);
 }
 
 // A warp's part of a tile. Items of a phase of h cost alike, so that these are dealt out one after the other.
@@ -306,7 +321,9 @@ __device__ __forceinline__ void compute_tile(const Params& p, const Tile& at, ui
       if (pixels <= 0) continue;
       int element = ((item.n * p.h.out + item.row) * p.w.out + output) * channels;
       if (empty) {
-        store_same<T>(p, shared, element, pixels * channels);
+        const int piece = element / kVector<T>, over = p.same.together.quotient(piece);
+        store_pieces<T>(p, p.same, shared + p.same_at, piece - over * int(p.same.together.divisor),
+                        element, pixels * channels);
         continue;
       }
       int count = pixels * channels;
@@ -345,7 +362,7 @@ __device__ __forceinline__ void compute_tile(const Params& p, const Tile& at, ui
         repair_item<T>(p, item, staging);
         __syncwarp();
       }
-      store_item<T>(p, buffer, element, count);
+      store_pieces<T>(p, p.outputs, buffer, 0, element, count);
       __syncwarp();
     }
     number -= items;

@@ -94,6 +94,19 @@ std::string set_axis(const Axis& axis, AxisTaps& taps) {
   return {};
 }
 
+// Pieces of which so many lie together, with a gap before the next ones in shared memory, and in global.
+Pieces pieces_of(int64_t together, int64_t shared_gap, int64_t memory_gap) {
+  const int64_t whole = 32 / together;
+  Pieces pieces;
+  pieces.together = FastDivide(together);
+  pieces.turn = static_cast<int32_t>(32 % together);
+  pieces.shared_gap = static_cast<int32_t>(shared_gap);
+  pieces.memory_gap = static_cast<int32_t>(memory_gap);
+  pieces.shared_way = static_cast<int32_t>(32 * kUnit + whole * shared_gap);
+  pieces.memory_way = static_cast<int32_t>(32 * kUnit + whole * memory_gap);
+  return pieces;
+}
+
 // What a block of channels-last tensors has beside planes.
 void set_pixels(const Problem& problem, const Choice& choice, Params& p) {
   const int64_t size = element_size(problem.dtype), pixel_bytes = problem.out_channels * size;
@@ -120,12 +133,14 @@ void set_pixels(const Problem& problem, const Choice& choice, Params& p) {
   while (pieces && p.position_pitch / kUnit % (2 * banks) != banks) p.position_pitch += kUnit;
   p.warp_bytes = p.row_tiles * kPositions * p.position_pitch + kUnit;
   p.warp_bytes = static_cast<int32_t>(round_up(p.warp_bytes, kUnit));
-  p.segment_pitch = static_cast<int32_t>(problem.w.stride * problem.out_channels);
-  p.divide_segment = FastDivide(pieces ? segment / kUnit : int64_t{1} << 30);
+  const int64_t memory_gap = p.single ? (problem.w.stride - 1) * pixel_bytes : 0;
+  p.outputs = pieces ? pieces_of(segment / kUnit, p.position_pitch - segment, memory_gap)
+                     : pieces_of(1 << 24, 0, 0);
+  const int64_t same = pixel_bytes / gcd(pixel_bytes, kUnit);
+  p.same = pieces_of(same, -same * kUnit, 0);
   p.divide_row_units = FastDivide(p.row_units);
   p.divide_row_pieces = FastDivide(int64_t{p.patch_pixels} * p.row_units);
   p.divide_chunks = FastDivide(p.tile_width / (p.row_tiles * kPositions));
-  p.divide_same = FastDivide(pixel_bytes / gcd(pixel_bytes, kUnit));
 }
 
 // Everything that follows from the problem and the choice, pointers aside. Returns why it cannot be done, or an empty
@@ -149,6 +164,8 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
         return "strict fp32 sums of " + std::to_string(taps * p.reduce) + " products, more than " +
                std::to_string(kMostPlainTerms) + ", want more than one running sum";
       steps += is_strict(problem) ? here : round_up(here, 2);
+      // Where pixels of y are written one after the other, sums have a step at least.
+      if (is_pixels(problem) && here == 0 && p.h.taps[h] > 0) steps += 2;
       if (steps > INT16_MAX) return "too many products in a sum";
       p.first_step[h * p.w.phases + w + 1] = static_cast<int16_t>(steps);
     }
@@ -184,7 +201,7 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
       kUnit);
   p.steps_at = places.take(steps * 4, 4);
   p.bias_at = places.take(p.panels * kPanel * 4, kUnit);
-  if (pixels) p.same_at = places.take(int64_t{p.divide_same.divisor} * kUnit, kUnit);
+  if (pixels) p.same_at = places.take(int64_t{p.same.together.divisor} * kUnit, kUnit);
   p.shared_bytes = static_cast<int32_t>(places.end);
   return {};
 }
