@@ -7,7 +7,7 @@
 // and weights lie in the order of steps.
 //
 // Of channels-last tensors a block takes all groups and channels, so that what it writes of a row of y is one run of memory,
-// and every warp works on its own: an item is 16 or 32 positions of a row, all phases of w or, where pixels of y are whole
+// and every warp works on its own: an item is 16 to 64 positions of a row, all phases of w or, where pixels of y are whole
 // sectors, one of them. Blocks stay, and walk tiles.
 #pragma once
 
@@ -27,9 +27,10 @@ constexpr int kPlainChannels = 8, kPlainPositions = 4;
 constexpr int kBlocks = 2;  // for which an SM must have registers
 
 constexpr int kPanel = 8;  // channels of y that an instruction takes where positions are its rows,
-constexpr int kPositions = 16;    // and these
-constexpr int kMostPanels = 4;    // of a warp at once
-constexpr int kMostRowTiles = 2;  // times the positions of an instruction, of an item
+constexpr int kPositions = 16;  // and these
+// Of a warp at once: panels, and times the positions of an instruction, for as many sums as there are registers.
+constexpr int kMostPanels = 4, kMostRowTiles = 4;
+constexpr int kMostTogether = 12;
 constexpr int kWarps = kThreads / 32;
 constexpr int kPixelBlocks = 2;  // for which an SM must have registers
 

@@ -253,15 +253,15 @@ __device__ __forceinline__ void store_number(T* to, uint32_t from) {
 // that the first one is in is number `number` of those at `buffer`.
 template <class T>
 __device__ __forceinline__ void store_pieces(const Params& p, const Pieces& pieces, uint32_t buffer,
-                                             int number, int element, int count) {
+                                             int number, uint32_t element, int count) {
   constexpr int kVec = kVector<T>, kAtOnce = 4;
-  const int lane = threadIdx.x % 32, first = element % kVec, end = first + count;
+  const int lane = threadIdx.x % 32, first = int(element % kVec), end = first + count;
   const int first_whole = first ? 1 : 0, end_whole = max(first_whole, end / kVec);
   const int together = pieces.together.divisor;
-  char* const run = static_cast<char*>(p.destination) + int64_t{element - first} * sizeof(T);
+  char* const run = static_cast<char*>(p.destination) + int64_t{element - first} * int(sizeof(T));
   // Lanes begin at a multiple of 128 bytes, up to seven pieces early, so that a sector is not written in pieces.
   constexpr int kLine = 128 / kUnit;
-  int piece = lane - element / kVec % kLine, within = number + piece;
+  int piece = lane - int(element / kVec % kLine), within = number + piece;
   const int apart = int(pieces.together.quotient(within + kLine * together)) - kLine;
   within -= apart * together;
   uint32_t from = buffer + within * kUnit + apart * (together * kUnit + pieces.shared_gap);
@@ -319,9 +319,9 @@ __device__ __forceinline__ void compute_tile(const Params& p, const Tile& at, ui
       const int output = position * p.w.stride;
       const int pixels = min(positions * p.w.stride, p.w.out - output);
       if (pixels <= 0) continue;
-      int element = ((item.n * p.h.out + item.row) * p.w.out + output) * channels;
+      uint32_t element = ((item.n * p.h.out + item.row) * p.w.out + output) * channels;
       if (empty) {
-        const int piece = element / kVector<T>, over = p.same.together.quotient(piece);
+        const int piece = int(element / kVector<T>), over = p.same.together.quotient(piece);
         store_pieces<T>(p, p.same, shared + p.same_at, piece - over * int(p.same.together.divisor),
                         element, pixels * channels);
         continue;
@@ -333,12 +333,13 @@ __device__ __forceinline__ void compute_tile(const Params& p, const Tile& at, ui
         count = (pixels - phase + p.w.stride - 1) / p.w.stride * channels;
         if (count <= 0) continue;
       }
-      const uint32_t staging = buffer + element % kVector<T> * int(sizeof(T));
+      const uint32_t staging = buffer + element % kVector<T> * uint32_t(sizeof(T));
       const uint32_t from =
           shared + p.patch_at + (r * p.row_units * p.patch_width + chunk * positions) * kUnit;
       const auto compute = [&](auto tiles, auto panels) {
-        compute_item<M, decltype(tiles)::value, decltype(panels)::value>(p, shared, item, phase_h,
-                                                                         from, staging);
+        constexpr int kTiles = decltype(tiles)::value, kPanels = decltype(panels)::value;
+        if constexpr (kTiles * kPanels <= kMostTogether)
+          compute_item<M, kTiles, kPanels>(p, shared, item, phase_h, from, staging);
       };
       const auto of_tiles = [&](auto tiles) {
         switch (p.panels_at_once) {
@@ -352,10 +353,15 @@ __device__ __forceinline__ void compute_tile(const Params& p, const Tile& at, ui
             return compute(tiles, std::integral_constant<int, kMostPanels>());
         }
       };
-      if (p.row_tiles == 1) {
-        of_tiles(std::integral_constant<int, 1>());
-      } else {
-        of_tiles(std::integral_constant<int, kMostRowTiles>());
+      switch (p.row_tiles) {
+        case 1:
+          of_tiles(std::integral_constant<int, 1>());
+          break;
+        case 2:
+          of_tiles(std::integral_constant<int, 2>());
+          break;
+        default:
+          of_tiles(std::integral_constant<int, kMostRowTiles>());
       }
       __syncwarp();
       if (repairs) {

@@ -39,21 +39,22 @@ constexpr double kAlone = 0.6;    // how fast a block is that has its multiproce
 constexpr double kMemoryRate = 0.72;
 constexpr double kBeside = 0.15;  // of the lesser of work and bytes
 
-// The same of channels-last tensors, by hand: no H200 has seen it.
+// The same of channels-last tensors, from the code: no H200 has measured it.
 constexpr double kPixelLaunch = 5;
 constexpr double kFetch = 0.4;         // us for a unit of weights of each thread
-constexpr double kPixelItem = 90;      // instructions of a warp, beside
-constexpr double kPixelMultiply = 50;  // those of a pair of phases, a group and panels,
-constexpr double kPixelStep = 7;       // of two steps of it, beside what loads and multiplies,
-constexpr double kPixelSum = 3.5;      // and of two sums of each lane, to the buffer;
-constexpr double kPixelPiece = 14;     // of 16 bytes of each lane, to memory,
+constexpr double kPixelItem = 130;     // instructions of a warp, its way to memory included, beside
+constexpr double kPixelMultiply = 65;  // those of a pair of phases, a group and panels,
+constexpr double kPixelStep = 8;       // of two steps of it, beside what loads and multiplies,
+constexpr double kPixelSum = 4.6;      // of two sums of each lane, to the buffer,
+constexpr double kOddSum = 6.7;        // where channels are odd;
+constexpr double kPixelPiece = 17;     // of 16 bytes of each lane, to memory,
 constexpr double kPixelUnit = 35;      // and of a unit of pixels of each lane
-constexpr double kPixelUsed = 0.7;     // of the instructions that a multiprocessor could start
-constexpr double kPixelProduct =
-    1.6;  // cycles of a multiprocessor for an instruction of 16 x 8 sums
-// Cycles that a warp waits: for pixels; between the start and the end of a multiplication, and for two steps of it; for 16
-// bytes of each lane on their way.
-constexpr double kPixelFill = 2500, kPixelWait = 150, kPixelStepWait = 80, kPixelPieceWait = 25;
+constexpr double kPixelUsed = 0.75;    // of the instructions that a multiprocessor could start
+constexpr double kPixelProduct = 1.6;  // its cycles for an instruction of 16 x 8 sums
+// Cycles that a warp waits: between the start and the end of a multiplication, and for two steps of it; for 16 bytes of each
+// lane on their way; and a block, for pixels, how much of it beside another one.
+constexpr double kPixelWait = 150, kPixelStepWait = 80, kPixelPieceWait = 25, kPixelFill = 2500;
+constexpr double kFillBeside = 0.3;
 // Of the copy rate: rows of whole sectors, others, and pixels that are parts of lines, one by one.
 constexpr double kSectorRate = 0.85, kOddRate = 0.75, kPartRate = 0.6;
 
@@ -110,7 +111,8 @@ Pieces pieces_of(int64_t together, int64_t shared_gap, int64_t memory_gap) {
 // What a block of channels-last tensors has beside planes.
 void set_pixels(const Problem& problem, const Choice& choice, Params& p) {
   const int64_t size = element_size(problem.dtype), pixel_bytes = problem.out_channels * size;
-  const int64_t panels = ceil_div(p.columns, kPanel), turns = ceil_div(panels, kMostPanels);
+  const int64_t panels = ceil_div(p.columns, kPanel),
+                turns = ceil_div(panels, std::min(kMostPanels, kMostTogether / choice.row_tiles));
   p.row_tiles = choice.row_tiles;
   p.single = choice.single;
   p.panels_at_once = static_cast<int32_t>(ceil_div(panels, turns));
@@ -256,7 +258,7 @@ double predict_pixels(const Problem& problem, const Device& device, const Params
       const int pair = h * p.w.phases + w;
       const double steps = (p.first_step[pair + 1] - p.first_step[pair]) / 2;
       issued += chunks * multiplies *
-                (kPixelMultiply + sums * kPixelSum +
+                (kPixelMultiply + sums * (p.columns % 2 ? kOddSum : kPixelSum) +
                  steps * (kPixelStep + row_tiles + at_once / 2 + row_tiles * at_once));
       wavefronts += chunks * multiplies * (sums * size / 2 + steps * (row_tiles * 4 + at_once * 2));
       products += chunks * multiplies * steps * row_tiles * at_once;
@@ -281,7 +283,9 @@ double predict_pixels(const Problem& problem, const Device& device, const Params
   const double rate = p.single && int(pixel) % 128 != 0          ? kPartRate
                       : int64_t(pixel) * problem.w.out % 32 == 0 ? kSectorRate
                                                                  : kOddRate;
-  const double memory_us = tensor_bytes(problem) / (rate * device.copy_bytes_per_us);
+  const double idle = resident_blocks(device, p, kPixelBlocks) > 1 ? kFillBeside : 1;
+  const double memory_us = tensor_bytes(problem) / (rate * device.copy_bytes_per_us) +
+                           rounds * kPixelFill * idle / kClock;
   const double weights = double(problem.h.kernel * problem.w.kernel) * p.units * p.panels * kPanel;
   return kPixelLaunch + std::ceil(weights / kThreads) * kFetch + std::max(busy_us, memory_us) +
          kBeside * std::min(busy_us, memory_us);
@@ -304,7 +308,7 @@ std::vector<Candidate<Choice>> pixel_candidates(const Problem& problem, const De
   std::vector<Candidate<Choice>> found;
   const int64_t most_rows = positions(problem.h), most_width = positions(problem.w);
   const bool sectors = problem.out_channels * element_size(problem.dtype) % 32 == 0;
-  for (int row_tiles = 1; row_tiles <= kMostRowTiles; ++row_tiles) {
+  for (int row_tiles = 1; row_tiles <= kMostRowTiles; row_tiles *= 2) {
     std::vector<int> widths;
     for (int64_t tiles = 1; tiles <= most_width; tiles *= 2)
       add_once(widths, round_up(ceil_div(most_width, tiles), row_tiles * kPositions));
