@@ -296,82 +296,81 @@ __device__ __forceinline__ void store_pieces(const Params& p, const Pieces& piec
   if (right < end) store_end(right);
 }
 
-// A warp's part of a tile. Items of a phase of h cost alike, so that these are dealt out one after the other.
+// An item by as many sums at once as the planner wants.
+template <class M>
+__device__ __forceinline__ void compute_item(const Params& p, uint32_t shared, const Item& item,
+                                             int phase_h, uint32_t pixels, uint32_t staging) {
+  const auto compute = [&](auto tiles, auto panels) {
+    constexpr int kTiles = decltype(tiles)::value, kPanels = decltype(panels)::value;
+    if constexpr (kTiles * kPanels <= kMostTogether)
+      compute_item<M, kTiles, kPanels>(p, shared, item, phase_h, pixels, staging);
+  };
+  const auto of_tiles = [&](auto tiles) {
+    switch (p.panels_at_once) {
+      case 1:
+        return compute(tiles, std::integral_constant<int, 1>());
+      case 2:
+        return compute(tiles, std::integral_constant<int, 2>());
+      case 3:
+        return compute(tiles, std::integral_constant<int, 3>());
+      default:
+        return compute(tiles, std::integral_constant<int, kMostPanels>());
+    }
+  };
+  switch (p.row_tiles) {
+    case 1:
+      return of_tiles(std::integral_constant<int, 1>());
+    case 2:
+      return of_tiles(std::integral_constant<int, 2>());
+    default:
+      return of_tiles(std::integral_constant<int, kMostRowTiles>());
+  }
+}
+
+// A warp's part of a tile: positions, and all rows of y and all outputs in them that they have, so that whoever computes
+// little, since a row has no taps, is not somebody else, and stores are spread over the time that products take.
 template <class M>
 __device__ __forceinline__ void compute_tile(const Params& p, const Tile& at, uint32_t shared,
                                              bool repairs) {
   using T = typename M::Element;
   const int positions = p.row_tiles * kPositions, channels = p.groups * p.columns;
-  const int chunks = p.divide_chunks.divisor;
+  const int chunks = p.divide_chunks.divisor, phases_at_once = p.single ? 1 : p.w.phases;
   const uint32_t buffer = shared + p.staging_at + threadIdx.x / 32 * p.warp_bytes;
-  int number = threadIdx.x / 32;
 #pragma unroll 1
-  for (int phase_h = 0; phase_h < p.h.phases; ++phase_h) {
-    const int rows = min(p.tile_rows, (p.h.out - phase_h + p.h.stride - 1) / p.h.stride - at.h);
-    const bool empty = p.h.taps[phase_h] == 0;
-    const int items = rows * chunks * (p.single && !empty ? p.w.phases : 1);
+  for (int i = threadIdx.x / 32; i < p.tile_rows * chunks; i += kWarps) {
+    const int r = p.divide_chunks.quotient(i), chunk = i - r * chunks;
+    const int first_row = (at.h + r) * p.h.stride, position = at.w + chunk * positions;
+    const int first_output = position * p.w.stride;
+    const int pixels = min(positions * p.w.stride, p.w.out - first_output);
+    if (pixels <= 0) continue;
+    const uint32_t from =
+        shared + p.patch_at + (r * p.row_units * p.patch_width + chunk * positions) * kUnit;
 #pragma unroll 1
-    for (; number < items; number += kWarps) {
-      const int line = p.divide_chunks.quotient(number), phase = line / rows;
-      const int r = line - phase * rows, chunk = number - line * chunks;
-      const int position = at.w + chunk * positions;
-      Item item = {at.n, (at.h + r) * p.h.stride + phase_h, position, 0, p.w.phases};
-      const int output = position * p.w.stride;
-      const int pixels = min(positions * p.w.stride, p.w.out - output);
-      if (pixels <= 0) continue;
-      uint32_t element = ((item.n * p.h.out + item.row) * p.w.out + output) * channels;
-      if (empty) {
-        const int piece = int(element / kVector<T>), over = p.same.together.quotient(piece);
+    for (int phase_h = 0; phase_h < p.h.phases && first_row + phase_h < p.h.out; ++phase_h) {
+      const int row = first_row + phase_h;
+      const uint32_t run = ((at.n * p.h.out + row) * p.w.out + first_output) * channels;
+      if (p.h.taps[phase_h] == 0) {
+        const int piece = int(run / kVector<T>), over = p.same.together.quotient(piece);
         store_pieces<T>(p, p.same, shared + p.same_at, piece - over * int(p.same.together.divisor),
-                        element, pixels * channels);
+                        run, pixels * channels);
         continue;
       }
-      int count = pixels * channels;
-      if (p.single) {
-        item.first_phase = phase, item.end_phase = phase + 1;
-        element += phase * channels;
-        count = (pixels - phase + p.w.stride - 1) / p.w.stride * channels;
-        if (count <= 0) continue;
-      }
-      const uint32_t staging = buffer + element % kVector<T> * uint32_t(sizeof(T));
-      const uint32_t from =
-          shared + p.patch_at + (r * p.row_units * p.patch_width + chunk * positions) * kUnit;
-      const auto compute = [&](auto tiles, auto panels) {
-        constexpr int kTiles = decltype(tiles)::value, kPanels = decltype(panels)::value;
-        if constexpr (kTiles * kPanels <= kMostTogether)
-          compute_item<M, kTiles, kPanels>(p, shared, item, phase_h, from, staging);
-      };
-      const auto of_tiles = [&](auto tiles) {
-        switch (p.panels_at_once) {
-          case 1:
-            return compute(tiles, std::integral_constant<int, 1>());
-          case 2:
-            return compute(tiles, std::integral_constant<int, 2>());
-          case 3:
-            return compute(tiles, std::integral_constant<int, 3>());
-          default:
-            return compute(tiles, std::integral_constant<int, kMostPanels>());
+#pragma unroll 1
+      for (int phase = 0; phase < min(p.w.phases, pixels); phase += phases_at_once) {
+        const uint32_t element = run + phase * channels;
+        const uint32_t staging = buffer + element % kVector<T> * uint32_t(sizeof(T));
+        const Item item = {at.n, row, position, phase, phase + phases_at_once};
+        compute_item<M>(p, shared, item, phase_h, from, staging);
+        __syncwarp();
+        if (repairs) {
+          repair_item<T>(p, item, staging);
+          __syncwarp();
         }
-      };
-      switch (p.row_tiles) {
-        case 1:
-          of_tiles(std::integral_constant<int, 1>());
-          break;
-        case 2:
-          of_tiles(std::integral_constant<int, 2>());
-          break;
-        default:
-          of_tiles(std::integral_constant<int, kMostRowTiles>());
-      }
-      __syncwarp();
-      if (repairs) {
-        repair_item<T>(p, item, staging);
+        const int count = p.single ? (pixels - phase + p.w.stride - 1) / p.w.stride : pixels;
+        store_pieces<T>(p, p.outputs, buffer, 0, element, count * channels);
         __syncwarp();
       }
-      store_pieces<T>(p, p.outputs, buffer, 0, element, count);
-      __syncwarp();
     }
-    number -= items;
   }
 }
 
