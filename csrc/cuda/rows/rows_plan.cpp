@@ -40,7 +40,7 @@ constexpr double kMemoryRate = 0.72;
 constexpr double kBeside = 0.15;  // of the lesser of work and bytes
 
 // The same of channels-last tensors, from the code: no H200 has measured it.
-constexpr double kPixelLaunch = 5;
+constexpr double kPixelLaunch = 9;
 constexpr double kFetch = 0.4;         // us for a unit of weights of each thread
 constexpr double kPixelItem = 130;     // instructions of a warp, its way to memory included, beside
 constexpr double kPixelMultiply = 65;  // those of a pair of phases, a group and panels,
@@ -275,17 +275,17 @@ double predict_pixels(const Problem& problem, const Device& device, const Params
   wait = wait * p.tile_rows + kPixelFill + units / kWarps * kPixelUnit;
   const double tiles = p.tiles, rounds = std::ceil(tiles / p.walkers);
   const double a_multiprocessor = rounds * std::ceil(double(p.walkers) / device.sm_count);
+  const bool alone = resident_blocks(device, p, kPixelBlocks) == 1;
   const double cycles = std::max(a_multiprocessor * std::max({issued / (4 * kPixelUsed), wavefronts,
                                                               products * kPixelProduct}),
                                  rounds * wait);
-  const double busy_us = cycles / kClock;
+  const double busy_us = cycles / (kClock * (alone ? kAlone : 1));
   const double pixel = double(problem.out_channels) * size;
   const double rate = p.single && int(pixel) % 128 != 0          ? kPartRate
                       : int64_t(pixel) * problem.w.out % 32 == 0 ? kSectorRate
                                                                  : kOddRate;
-  const double idle = resident_blocks(device, p, kPixelBlocks) > 1 ? kFillBeside : 1;
   const double memory_us = tensor_bytes(problem) / (rate * device.copy_bytes_per_us) +
-                           rounds * kPixelFill * idle / kClock;
+                           rounds * kPixelFill * (alone ? 1 : kFillBeside) / kClock;
   const double weights = double(problem.h.kernel * problem.w.kernel) * p.units * p.panels * kPanel;
   return kPixelLaunch + std::ceil(weights / kThreads) * kFetch + std::max(busy_us, memory_us) +
          kBeside * std::min(busy_us, memory_us);
