@@ -8,7 +8,7 @@
 //
 // Of channels-last tensors a block takes all groups and channels, so that what it writes of a row of y is one run of memory,
 // and every warp works on its own: an item is 16 to 64 positions of a row, all phases of w or, where pixels of y are whole
-// sectors, one of them. Blocks stay, and walk tiles.
+// sectors, one of them. Blocks stay, and walk tiles. Where weights are many, since phases are, a block has a part of these.
 #pragma once
 
 #include <cstdint>
@@ -34,18 +34,21 @@ constexpr int kMostTogether = 12;
 constexpr int kWarps = kThreads / 32;
 constexpr int kPixelBlocks = 2;  // for which an SM must have registers
 
-constexpr int kMostTaps = 16, kMostPhases = 16;  // of an axis
-constexpr int kMostPairs = 64;                   // of phases of both axes
+constexpr int kMostTaps = 64, kMostPhases = 32;            // of an axis
+constexpr int kMostPlaneTaps = 16, kMostPlanePhases = 16;  // the same in NCHW
+constexpr int kMostPairs = 64;                             // of phases of both axes, of a block
 
 struct AxisTaps {
   int32_t in, out, kernel, stride, near_pad, dilation;  // see Axis
   int32_t phases;
-  int32_t first_offset;       // of the source: what the first pixel of a tile is for
-  int32_t reach;              // from there to the last offset
-  int16_t offset[kMostTaps];  // less the first
-  int8_t phase[kMostTaps];    // that has this tap; -1: none
-  int8_t rank[kMostTaps];     // among the taps of that phase
-  int8_t taps[kMostPhases];   // of a phase
+  int32_t first_offset;           // of the source: what the first pixel of a tile is for
+  int32_t reach;                  // from there to the last offset
+  int16_t offset[kMostTaps];      // less the first
+  int8_t phase[kMostTaps];        // that has this tap; -1: none
+  int8_t rank[kMostTaps];         // among the taps of that phase
+  int8_t taps[kMostPhases];       // of a phase
+  int8_t order[kMostTaps];        // taps by their phases
+  int8_t begin[kMostPhases + 1];  // of a phase's taps there
 };
 
 // 16 bytes of outputs, of which a warp stores those of a run: so many lie side by side in shared memory. The way from one
@@ -64,7 +67,8 @@ struct Params {
   void* destination;
   int64_t weight_stride[4];
   AxisTaps h, w;
-  int16_t first_step[kMostPairs + 1];  // of a pair of phases
+  int32_t part_h, part_w;              // phases of a block
+  int16_t first_step[kMostPairs + 1];  // of a pair of them
   int32_t batch, groups, reduce, columns;
   int64_t x_channel, x_pixel;  // strides
   int32_t units;               // of a pixel and group
@@ -84,8 +88,9 @@ struct Params {
 
   // Of channels-last tensors.
   int32_t tiles, walkers;  // of positions, and the blocks that walk them
+  int32_t parts, parts_w;  // which phases may be shared out to
   int32_t row_tiles;       // of an item: 16 positions each
-  int32_t single;          // 1: an item has one phase of w
+  int32_t run_phases;      // of w, of what is stored at once
   int32_t panels_at_once;
   int32_t whole_units;     // 1: a group's channels are whole units
   int32_t patch_pixels;    // of a row, of which a buffer has patch_width

@@ -325,7 +325,7 @@ __global__ __launch_bounds__(kThreads,
   const uint32_t shared = shared_address(smem);
   const Place at = place_of(p);
   fill_bias<T>(p, at, shared);
-  const bool bad_weights = fill_steps<M>(p, at.group, at.column, shared);
+  const bool bad_weights = fill_steps<M>(p, at.group, at.column, {0, 0}, shared);
   const bool bad_pixels = fill_patch<M>(p, at, shared);
   const bool repairs = __syncthreads_or(bad_weights || bad_pixels);
   uint32_t staging = shared + p.staging_at;

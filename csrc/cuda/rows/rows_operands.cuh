@@ -64,24 +64,31 @@ __device__ __forceinline__ void store_unit(const uint32_t* bits, uint32_t to, ui
   store_shared_16(to, word);
 }
 
+// The first phases of a block.
+struct Part {
+  int h, w;
+};
+
 // Weights of a block, from this channel of this group on, in the order of steps, and where the pixels of a step are. Tells
 // whether one is not finite.
 template <class M>
 __device__ __forceinline__ bool fill_steps(const Params& p, int first_group, int first_column,
-                                           uint32_t shared) {
+                                           const Part& part, uint32_t shared) {
   using T = typename M::Element;
   constexpr int kVec = kVector<T>;
   const T* const weight = static_cast<const T*>(p.weight);
-  const int taps = p.h.kernel * p.w.kernel, rows = p.panels * kPanel;
+  const int first_h = p.h.begin[part.h], first_w = p.w.begin[part.w], rows = p.panels * kPanel;
+  const int taps_w = p.w.begin[part.w + p.part_w] - first_w;
+  const int taps = (p.h.begin[part.h + p.part_h] - first_h) * taps_w;
   uint32_t nan = 0;
 #pragma unroll 1
   for (int i = threadIdx.x; i < taps * p.units * rows; i += kThreads) {
     const int of_tap = p.divide_panels.quotient(i / kPanel), row = i - of_tap * rows;
     const int tap = p.divide_units.quotient(of_tap), unit = of_tap - tap * p.units;
-    const int tap_h = tap / p.w.kernel, tap_w = tap - tap_h * p.w.kernel;
+    const int of_h = tap / taps_w, tap_h = p.h.order[first_h + of_h];
+    const int tap_w = p.w.order[first_w + tap - of_h * taps_w];
     const int phase_h = p.h.phase[tap_h], phase_w = p.w.phase[tap_w];
-    if (phase_h < 0 || phase_w < 0) continue;
-    const int step = p.first_step[phase_h * p.w.phases + phase_w] +
+    const int step = p.first_step[(phase_h - part.h) * p.part_w + phase_w - part.w] +
                      (p.h.rank[tap_h] * p.w.taps[phase_w] + p.w.rank[tap_w]) * p.units + unit;
     const int group = p.divide_group_panels.quotient(row / kPanel);
     const int column = first_column + row - group * p.group_panels * kPanel;
@@ -100,8 +107,8 @@ __device__ __forceinline__ bool fill_steps(const Params& p, int first_group, int
   }
   if constexpr (!kPlain<M>) {
     // Tensor cores take steps two by two: where a pair of phases has fewer than that, zeros.
-    for (int pair = 0; pair < p.h.phases * p.w.phases; ++pair) {
-      const int taps_here = p.h.taps[pair / p.w.phases] * p.w.taps[pair % p.w.phases];
+    for (int pair = 0; pair < p.part_h * p.part_w; ++pair) {
+      const int taps_here = p.h.taps[part.h + pair / p.part_w] * p.w.taps[part.w + pair % p.part_w];
       for (int step = p.first_step[pair] + taps_here * p.units; step < p.first_step[pair + 1];
            ++step) {
 #pragma unroll 1

@@ -201,22 +201,21 @@ __device__ __forceinline__ void multiply_pixels(const Params& p, uint32_t shared
   }
 }
 
-// All channels of an item, to the warp's buffer. `pixels` is where the first position's are.
+// All channels of an item, to the warp's buffer. `pair` is its first one, `pixels` where the first position's are.
 template <class M, int TILES, int PANELS>
 __device__ __forceinline__ void compute_item(const Params& p, uint32_t shared, const Item& item,
-                                             int phase_h, uint32_t pixels, uint32_t staging) {
+                                             int pair, uint32_t pixels, uint32_t staging) {
   constexpr int kSize = int(sizeof(typename M::Element));
 #pragma unroll 1
-  for (int phase = item.first_phase; phase < item.end_phase; ++phase) {
+  for (int phase = item.first_phase; phase < item.end_phase; ++phase, ++pair) {
     uint32_t to = staging + (phase - item.first_phase) * p.groups * p.columns * kSize;
     uint32_t of_group = pixels, weights = shared + p.weights_at, bias = shared + p.bias_at;
 #pragma unroll 1
     for (int group = 0; group < p.groups; ++group) {
 #pragma unroll 1
       for (int panel = 0; panel < p.group_panels; panel += PANELS) {
-        multiply_pixels<M, TILES, PANELS>(p, shared, phase_h * p.w.phases + phase, of_group,
-                                          weights, bias, to + panel * kPanel * kSize,
-                                          p.columns - panel * kPanel);
+        multiply_pixels<M, TILES, PANELS>(p, shared, pair, of_group, weights, bias,
+                                          to + panel * kPanel * kSize, p.columns - panel * kPanel);
         weights += PANELS * kPanel * kUnit;
         bias += PANELS * kPanel * 4;
       }
@@ -299,11 +298,11 @@ __device__ __forceinline__ void store_pieces(const Params& p, const Pieces& piec
 // An item by as many sums at once as the planner wants.
 template <class M>
 __device__ __forceinline__ void compute_item(const Params& p, uint32_t shared, const Item& item,
-                                             int phase_h, uint32_t pixels, uint32_t staging) {
+                                             int pair, uint32_t pixels, uint32_t staging) {
   const auto compute = [&](auto tiles, auto panels) {
     constexpr int kTiles = decltype(tiles)::value, kPanels = decltype(panels)::value;
     if constexpr (kTiles * kPanels <= kMostTogether)
-      compute_item<M, kTiles, kPanels>(p, shared, item, phase_h, pixels, staging);
+      compute_item<M, kTiles, kPanels>(p, shared, item, pair, pixels, staging);
   };
   const auto of_tiles = [&](auto tiles) {
     switch (p.panels_at_once) {
@@ -330,44 +329,49 @@ __device__ __forceinline__ void compute_item(const Params& p, uint32_t shared, c
 // A warp's part of a tile: positions, and all rows of y and all outputs in them that they have, so that whoever computes
 // little, since a row has no taps, is not somebody else, and stores are spread over the time that products take.
 template <class M>
-__device__ __forceinline__ void compute_tile(const Params& p, const Tile& at, uint32_t shared,
-                                             bool repairs) {
+__device__ __forceinline__ void compute_tile(const Params& p, const Tile& at, const Part& part,
+                                             uint32_t shared, bool repairs) {
   using T = typename M::Element;
   const int positions = p.row_tiles * kPositions, channels = p.groups * p.columns;
-  const int chunks = p.divide_chunks.divisor, phases_at_once = p.single ? 1 : p.w.phases;
+  const int chunks = p.divide_chunks.divisor;
   const uint32_t buffer = shared + p.staging_at + threadIdx.x / 32 * p.warp_bytes;
 #pragma unroll 1
   for (int i = threadIdx.x / 32; i < p.tile_rows * chunks; i += kWarps) {
     const int r = p.divide_chunks.quotient(i), chunk = i - r * chunks;
     const int first_row = (at.h + r) * p.h.stride, position = at.w + chunk * positions;
     const int first_output = position * p.w.stride;
-    const int pixels = min(positions * p.w.stride, p.w.out - first_output);
-    if (pixels <= 0) continue;
+    const int outputs = min(positions * p.w.stride, p.w.out - first_output);
+    if (outputs <= 0) continue;
+    // Positions whose outputs all exist, and how many another one has.
+    const int whole = outputs / p.w.stride, others = outputs - whole * p.w.stride;
     const uint32_t from =
         shared + p.patch_at + (r * p.row_units * p.patch_width + chunk * positions) * kUnit;
 #pragma unroll 1
-    for (int phase_h = 0; phase_h < p.h.phases && first_row + phase_h < p.h.out; ++phase_h) {
-      const int row = first_row + phase_h;
+    for (int of_h = 0; of_h < p.part_h; ++of_h) {
+      const int row = first_row + part.h + of_h;
+      if (row >= p.h.out) break;
       const uint32_t run = ((at.n * p.h.out + row) * p.w.out + first_output) * channels;
-      if (p.h.taps[phase_h] == 0) {
+      if (p.h.taps[part.h + of_h] == 0) {
         const int piece = int(run / kVector<T>), over = p.same.together.quotient(piece);
         store_pieces<T>(p, p.same, shared + p.same_at, piece - over * int(p.same.together.divisor),
-                        run, pixels * channels);
+                        run, outputs * channels);
         continue;
       }
 #pragma unroll 1
-      for (int phase = 0; phase < min(p.w.phases, pixels); phase += phases_at_once) {
+      for (int of_w = 0; of_w < p.part_w; of_w += p.run_phases) {
+        const int phase = part.w + of_w;
+        const int pixels = whole * p.run_phases + max(0, min(others - phase, p.run_phases));
+        if (pixels == 0) break;
         const uint32_t element = run + phase * channels;
         const uint32_t staging = buffer + element % kVector<T> * uint32_t(sizeof(T));
-        const Item item = {at.n, row, position, phase, phase + phases_at_once};
-        compute_item<M>(p, shared, item, phase_h, from, staging);
+        const Item item = {at.n, row, position, phase, phase + p.run_phases};
+        compute_item<M>(p, shared, item, of_h * p.part_w + of_w, from, staging);
         __syncwarp();
         if (repairs) {
           repair_item<T>(p, item, staging);
           __syncwarp();
         }
-        const int count = p.single ? (pixels - phase + p.w.stride - 1) / p.w.stride : pixels;
-        store_pieces<T>(p, p.outputs, buffer, 0, element, count * channels);
+        store_pieces<T>(p, p.outputs, buffer, 0, element, pixels * channels);
         __syncwarp();
       }
     }
@@ -381,14 +385,16 @@ __global__ __launch_bounds__(kThreads, kPixelBlocks) void convt2d_rows_pixels_ke
   using T = typename M::Element;
   extern __shared__ __align__(128) unsigned char smem[];
   const uint32_t shared = shared_address(smem);
+  const int walker = blockIdx.x / p.parts, number = blockIdx.x - walker * p.parts;
+  const Part part = {number / p.parts_w * p.part_h, number % p.parts_w * p.part_w};
   fill_bias<T>(p, shared);
-  const bool bad_weights = fill_steps<M>(p, 0, 0, shared);
+  const bool bad_weights = fill_steps<M>(p, 0, 0, part, shared);
 #pragma unroll 1
-  for (int tile = blockIdx.x; tile < p.tiles; tile += p.walkers) {
+  for (int tile = walker; tile < p.tiles; tile += p.walkers / p.parts) {
     const Tile at = tile_of(p, tile);
     const bool bad_pixels = fill_pixels<M>(p, at, shared);
     const bool repairs = __syncthreads_or(bad_weights || bad_pixels);
-    compute_tile<M>(p, at, shared, repairs);
+    compute_tile<M>(p, at, part, shared, repairs);
     __syncthreads();
   }
 #endif

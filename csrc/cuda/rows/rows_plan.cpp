@@ -55,21 +55,22 @@ constexpr double kPixelProduct = 1.6;  // its cycles for an instruction of 16 x 
 // lane on their way; and a block, for pixels, how much of it beside another one.
 constexpr double kPixelWait = 150, kPixelStepWait = 80, kPixelPieceWait = 25, kPixelFill = 2500;
 constexpr double kFillBeside = 0.3;
+constexpr double kAgainRate = 1.5;  // of the copy rate: what is in L2
 // Of the copy rate: rows of whole sectors, others, and pixels that are parts of lines, one by one.
 constexpr double kSectorRate = 0.85, kOddRate = 0.75, kPartRate = 0.6;
 
-// `buffers` of planes, the others of pixels; see Params.
+// `buffers` of planes, those after it of pixels; see Params.
 struct Choice {
-  int tile_rows, tile_width, buffers, row_tiles, single;
+  int tile_rows, tile_width, buffers, row_tiles, run_phases, part_h, part_w;
 };
 
 int chunk_of(const Problem& problem) { return is_strict(problem) ? kPlainChunk : kChunk; }
 int64_t positions(const Axis& axis) { return ceil_div(axis.out, axis.stride); }
 
 // Returns why it cannot be done, or an empty string.
-std::string set_axis(const Axis& axis, AxisTaps& taps) {
-  if (axis.kernel > kMostTaps) return "kernels of more than " + std::to_string(kMostTaps);
-  if (axis.stride > kMostPhases) return "strides of more than " + std::to_string(kMostPhases);
+std::string set_axis(const Axis& axis, int most_taps, int most_phases, AxisTaps& taps) {
+  if (axis.kernel > most_taps) return "kernels of more than " + std::to_string(most_taps);
+  if (axis.stride > most_phases) return "strides of more than " + std::to_string(most_phases);
   taps = {static_cast<int32_t>(axis.in),       static_cast<int32_t>(axis.out),
           static_cast<int32_t>(axis.kernel),   static_cast<int32_t>(axis.stride),
           static_cast<int32_t>(axis.near_pad), static_cast<int32_t>(axis.dilation)};
@@ -85,6 +86,11 @@ std::string set_axis(const Axis& axis, AxisTaps& taps) {
     taps.rank[tap] = taps.taps[phase]++;
     first = std::min(first, offset[tap]);
     last = std::max(last, offset[tap]);
+  }
+  for (int phase = 0, count = 0; phase < taps.phases; ++phase) {
+    for (int tap = 0; tap < axis.kernel; ++tap)
+      if (taps.phase[tap] == phase) taps.order[count++] = static_cast<int8_t>(tap);
+    taps.begin[phase + 1] = static_cast<int8_t>(count);
   }
   if (first > last) first = last = 0;
   if (last - first > INT16_MAX) return "taps lie too far apart";
@@ -108,13 +114,28 @@ Pieces pieces_of(int64_t together, int64_t shared_gap, int64_t memory_gap) {
   return pieces;
 }
 
+// Whether every phase of an axis has the same taps, but for where they read.
+bool alike(const AxisTaps& taps) {
+  return taps.phases == taps.stride &&
+         std::count(taps.taps, taps.taps + taps.phases, taps.taps[0]) == taps.phases;
+}
+
+// Whether runs of so many pixels of each position begin and end at multiples of 16 bytes, wherever they are.
+bool are_pieces(const Problem& problem, int64_t pixels) {
+  const int64_t bytes = problem.out_channels * element_size(problem.dtype);
+  return pixels * bytes % kUnit == 0 && problem.w.stride * bytes % kUnit == 0 &&
+         problem.w.out * bytes % kUnit == 0;
+}
+
 // What a block of channels-last tensors has beside planes.
 void set_pixels(const Problem& problem, const Choice& choice, Params& p) {
   const int64_t size = element_size(problem.dtype), pixel_bytes = problem.out_channels * size;
   const int64_t panels = ceil_div(p.columns, kPanel),
                 turns = ceil_div(panels, std::min(kMostPanels, kMostTogether / choice.row_tiles));
   p.row_tiles = choice.row_tiles;
-  p.single = choice.single;
+  p.run_phases = choice.run_phases;
+  p.parts_w = p.w.phases / p.part_w;
+  p.parts = p.h.phases / p.part_h * p.parts_w;
   p.panels_at_once = static_cast<int32_t>(ceil_div(panels, turns));
   p.group_panels = static_cast<int32_t>(p.panels_at_once * turns);
   p.panels = p.groups * p.group_panels;
@@ -128,15 +149,15 @@ void set_pixels(const Problem& problem, const Choice& choice, Params& p) {
   p.patch_pixels = p.patch_width;
   while (p.row_units > 1 && p.patch_width % 8 != std::max(1, 8 / p.row_units)) ++p.patch_width;
   // The positions of an instruction too, where outputs are whole pieces, which then may lie apart.
-  const int64_t segment = (p.single ? 1 : problem.w.stride) * pixel_bytes;
-  const bool pieces = pixel_bytes % kUnit == 0;
+  const int64_t step = problem.w.stride * pixel_bytes;
+  const int64_t segment = p.run_phases == p.w.phases ? step : p.run_phases * pixel_bytes;
+  const bool pieces = are_pieces(problem, segment / pixel_bytes);
   p.position_pitch = static_cast<int32_t>(std::min<int64_t>(segment, INT32_MAX / 64));
   const int banks = static_cast<int>(size / 2);  // of 16 bytes, that one has
   while (pieces && p.position_pitch / kUnit % (2 * banks) != banks) p.position_pitch += kUnit;
   p.warp_bytes = p.row_tiles * kPositions * p.position_pitch + kUnit;
   p.warp_bytes = static_cast<int32_t>(round_up(p.warp_bytes, kUnit));
-  const int64_t memory_gap = p.single ? (problem.w.stride - 1) * pixel_bytes : 0;
-  p.outputs = pieces ? pieces_of(segment / kUnit, p.position_pitch - segment, memory_gap)
+  p.outputs = pieces ? pieces_of(segment / kUnit, p.position_pitch - segment, step - segment)
                      : pieces_of(1 << 24, 0, 0);
   const int64_t same = pixel_bytes / gcd(pixel_bytes, kUnit);
   p.same = pieces_of(same, -same * kUnit, 0);
@@ -150,26 +171,30 @@ void set_pixels(const Problem& problem, const Choice& choice, Params& p) {
 std::string shape(const Problem& problem, const Choice& choice, Params& p) {
   p = {};
   set_extents(problem, p);
-  std::string reason = set_axis(problem.h, p.h);
-  if (reason.empty()) reason = set_axis(problem.w, p.w);
+  const bool pixels = is_pixels(problem);
+  const int most_taps = pixels ? kMostTaps : kMostPlaneTaps;
+  const int most_phases = pixels ? kMostPhases : kMostPlanePhases;
+  std::string reason = set_axis(problem.h, most_taps, most_phases, p.h);
+  if (reason.empty()) reason = set_axis(problem.w, most_taps, most_phases, p.w);
   if (!reason.empty()) return reason;
-  if (p.h.phases * p.w.phases > kMostPairs)
-    return std::to_string(p.h.phases * p.w.phases) + " phases, more than " +
-           std::to_string(kMostPairs);
+  p.part_h = choice.part_h ? choice.part_h : p.h.phases;
+  p.part_w = choice.part_w ? choice.part_w : p.w.phases;
+  if (p.part_h * p.part_w > kMostPairs)
+    return std::to_string(p.part_h * p.part_w) + " phases, more than " + std::to_string(kMostPairs);
   const int64_t vector = kUnit / element_size(problem.dtype);
   p.units = static_cast<int32_t>(ceil_div(p.reduce, vector));
   int64_t steps = 0;
-  for (int h = 0; h < p.h.phases; ++h)
-    for (int w = 0; w < p.w.phases; ++w) {
+  for (int h = 0; h < p.part_h; ++h)
+    for (int w = 0; w < p.part_w; ++w) {
       const int64_t taps = int64_t{p.h.taps[h]} * p.w.taps[w], here = taps * p.units;
       if (is_strict(problem) && taps * p.reduce > kMostPlainTerms)
         return "strict fp32 sums of " + std::to_string(taps * p.reduce) + " products, more than " +
                std::to_string(kMostPlainTerms) + ", want more than one running sum";
       steps += is_strict(problem) ? here : round_up(here, 2);
       // Where pixels of y are written one after the other, sums have a step at least.
-      if (is_pixels(problem) && here == 0 && p.h.taps[h] > 0) steps += 2;
+      if (pixels && here == 0 && p.h.taps[h] > 0) steps += 2;
       if (steps > INT16_MAX) return "too many products in a sum";
-      p.first_step[h * p.w.phases + w + 1] = static_cast<int16_t>(steps);
+      p.first_step[h * p.part_w + w + 1] = static_cast<int16_t>(steps);
     }
   p.column_tiles = static_cast<int32_t>(ceil_div(p.columns, kChannels));
   p.tile_rows = choice.tile_rows;
@@ -180,7 +205,6 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
   p.patch_rows = p.tile_rows + p.h.reach;
   p.patch_width = p.tile_width + p.w.reach;
   p.divide_units = FastDivide(p.units);
-  const bool pixels = is_pixels(problem);
   if (pixels) {
     set_pixels(problem, choice, p);
   } else {
@@ -214,7 +238,8 @@ int resident_blocks(const Device& device, const Params& p, int most) {
 
 // Blocks that walk tiles, of which each stays as long as there are any.
 int walkers_of(const Device& device, const Params& p) {
-  return std::min(p.tiles, device.sm_count * resident_blocks(device, p, kPixelBlocks));
+  const int most = device.sm_count * resident_blocks(device, p, kPixelBlocks);
+  return std::min(p.tiles, std::max(1, most / p.parts)) * p.parts;
 }
 
 double predict(const Problem& problem, const Device& device, const Params& p) {
@@ -239,32 +264,47 @@ double predict(const Problem& problem, const Device& device, const Params& p) {
   return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
 }
 
+// The shape of a choice that leaves out what is stored at once and how phases are shared out: all, or if those are too many
+// and alike, one.
+std::string pixel_shape(const Problem& problem, Choice choice, Params& p) {
+  choice.run_phases = static_cast<int>(std::min(problem.w.stride, problem.w.out));
+  const std::string reason = shape(problem, choice, p);
+  if (reason.empty() || p.h.phases * p.w.phases <= kMostPairs || !alike(p.h) || !alike(p.w))
+    return reason;
+  choice.run_phases = choice.part_h = choice.part_w = 1;
+  return shape(problem, choice, p);
+}
+
 double predict_pixels(const Problem& problem, const Device& device, const Params& p) {
   const double size = double(element_size(problem.dtype)), row_tiles = p.row_tiles,
                at_once = p.panels_at_once, chunks = p.divide_chunks.divisor;
   const double multiplies = double(p.groups) * p.group_panels / p.panels_at_once;  // of a pair
-  const double run = row_tiles * kPositions * p.w.stride * double(problem.out_channels) * size;
+  const double pixel = double(problem.out_channels) * size;
+  const double run = row_tiles * kPositions * p.part_w * pixel;
   const double sums = row_tiles * at_once * 2;  // pairs of each lane
   // Of a row of positions: instructions, wavefronts of shared memory and products of the whole block, and how long it takes
   // a warp.
   double issued = 0, wavefronts = 0, products = 0, wait = 0;
-  for (int h = 0; h < p.h.phases; ++h) {
+  for (int h = 0; h < p.part_h; ++h) {
     const double turns = std::ceil(chunks * p.tile_rows / kWarps) / p.tile_rows;
     const double pieces = run / kUnit / 32;
     issued += chunks * (kPixelItem + pieces * kPixelPiece);
     wavefronts += chunks * pieces * 4;
     double waits = pieces * kPixelPieceWait + kPixelWait;
-    for (int w = 0; p.h.taps[h] > 0 && w < p.w.phases; ++w) {
-      const int pair = h * p.w.phases + w;
+    for (int w = 0; p.h.taps[h] > 0 && w < p.part_w; ++w) {
+      const int pair = h * p.part_w + w;
       const double steps = (p.first_step[pair + 1] - p.first_step[pair]) / 2;
       issued += chunks * multiplies *
                 (kPixelMultiply + sums * (p.columns % 2 ? kOddSum : kPixelSum) +
                  steps * (kPixelStep + row_tiles + at_once / 2 + row_tiles * at_once));
       wavefronts += chunks * multiplies * (sums * size / 2 + steps * (row_tiles * 4 + at_once * 2));
       products += chunks * multiplies * steps * row_tiles * at_once;
-      waits += multiplies * (kPixelWait + steps * (kPixelStepWait + 8 * row_tiles * at_once)) +
-               (p.single ? kPixelWait : 0);
-      if (p.single) issued += chunks * kPixelItem;
+      waits += multiplies * (kPixelWait + steps * (kPixelStepWait + 8 * row_tiles * at_once));
+    }
+    if (p.h.taps[h] > 0) {
+      const double more = p.part_w / p.run_phases - 1;
+      issued += chunks * more * kPixelItem;
+      waits += more * kPixelWait;
     }
     wait += turns * waits;
   }
@@ -273,20 +313,23 @@ double predict_pixels(const Problem& problem, const Device& device, const Params
   wavefronts = wavefronts * p.tile_rows + units * 8;
   products *= p.tile_rows;
   wait = wait * p.tile_rows + kPixelFill + units / kWarps * kPixelUnit;
-  const double tiles = p.tiles, rounds = std::ceil(tiles / p.walkers);
+  const double rounds = std::ceil(double(p.tiles) / (p.walkers / p.parts));
   const double a_multiprocessor = rounds * std::ceil(double(p.walkers) / device.sm_count);
   const bool alone = resident_blocks(device, p, kPixelBlocks) == 1;
   const double cycles = std::max(a_multiprocessor * std::max({issued / (4 * kPixelUsed), wavefronts,
                                                               products * kPixelProduct}),
                                  rounds * wait);
   const double busy_us = cycles / (kClock * (alone ? kAlone : 1));
-  const double pixel = double(problem.out_channels) * size;
-  const double rate = p.single && int(pixel) % 128 != 0          ? kPartRate
+  const double rate = p.run_phases < p.w.phases && int(p.run_phases * pixel) % 128 != 0 ? kPartRate
                       : int64_t(pixel) * problem.w.out % 32 == 0 ? kSectorRate
                                                                  : kOddRate;
+  // Parts read x from L2.
+  const double again = double(p.parts - 1) * problem.batch * problem.in_channels * problem.h.in *
+                       problem.w.in * size / kAgainRate;
   const double memory_us = tensor_bytes(problem) / (rate * device.copy_bytes_per_us) +
+                           again / device.copy_bytes_per_us +
                            rounds * kPixelFill * (alone ? 1 : kFillBeside) / kClock;
-  const double weights = double(problem.h.kernel * problem.w.kernel) * p.units * p.panels * kPanel;
+  const double weights = double(p.first_step[p.part_h * p.part_w]) * p.panels * kPanel;
   return kPixelLaunch + std::ceil(weights / kThreads) * kFetch + std::max(busy_us, memory_us) +
          kBeside * std::min(busy_us, memory_us);
 }
@@ -300,25 +343,46 @@ std::string refuse(const Problem& problem, const Device& device) {
   if (!device.has_wgmma) return "was measured on sm_90a alone";
   if (problem.wide_index) return "offsets need 64 bits";
   Params params;
-  return shape(problem, {1, chunk_of(problem), 1, 1, 0}, params);
+  if (!is_pixels(problem)) return shape(problem, {1, chunk_of(problem), 1}, params);
+  return pixel_shape(problem, {1, kPositions, 1, 1}, params);
+}
+
+// What of y is stored at once and how phases are shared out, in a choice that leaves that open.
+std::vector<Choice> runs_of(const Problem& problem, const Params& p, const Choice& choice) {
+  std::vector<Choice> found;
+  const auto add = [&](int run_phases, int part_h, int part_w) {
+    found.push_back(choice);
+    found.back().run_phases = run_phases;
+    found.back().part_h = part_h;
+    found.back().part_w = part_w;
+  };
+  if (p.h.phases * p.w.phases <= kMostPairs) {
+    add(p.w.phases, 0, 0);
+    const bool sectors = problem.out_channels * element_size(problem.dtype) % 32 == 0;
+    if (sectors && p.w.phases > 1) add(1, 0, 0);
+  }
+  if (alike(p.h) && alike(p.w))
+    for (int phases = 1; phases <= p.w.phases; phases *= 2)
+      if (p.w.phases % phases == 0 && are_pieces(problem, phases)) add(phases, 1, phases);
+  return found;
 }
 
 std::vector<Candidate<Choice>> pixel_candidates(const Problem& problem, const Device& device,
                                                 std::string& reason) {
   std::vector<Candidate<Choice>> found;
   const int64_t most_rows = positions(problem.h), most_width = positions(problem.w);
-  const bool sectors = problem.out_channels * element_size(problem.dtype) % 32 == 0;
+  Params params;
   for (int row_tiles = 1; row_tiles <= kMostRowTiles; row_tiles *= 2) {
-    std::vector<int> widths;
+    std::vector<int> widths, heights = {1, 2, 4, 8, 16};
     for (int64_t tiles = 1; tiles <= most_width; tiles *= 2)
       add_once(widths, round_up(ceil_div(most_width, tiles), row_tiles * kPositions));
+    if (most_rows <= 2 * heights.back()) add_once(heights, most_rows);
     for (const int width : widths)
-      for (const int rows : {1, 2, 4, 8, 16})
-        for (int single = 0; single <= (sectors && problem.w.stride > 1 ? 1 : 0); ++single) {
-          if (rows > 1 && rows / 2 >= most_rows) continue;
-          const Choice choice = {rows, width, 1, row_tiles, single};
-          Params params;
-          shape(problem, choice, params);
+      for (const int rows : heights) {
+        if (rows > 1 && rows / 2 >= most_rows) continue;
+        pixel_shape(problem, {rows, width, 1, row_tiles}, params);
+        for (const Choice& choice : runs_of(problem, Params(params), {rows, width, 1, row_tiles})) {
+          if (!shape(problem, choice, params).empty()) continue;
           if (params.shared_bytes > device.smem_optin) {
             reason = "operands of " + std::to_string(params.shared_bytes) + " bytes do not fit";
             continue;
@@ -327,6 +391,7 @@ std::vector<Candidate<Choice>> pixel_candidates(const Problem& problem, const De
           params.walkers = walkers_of(device, params);
           found.push_back({choice, predict_pixels(problem, device, params)});
         }
+      }
   }
   return found;
 }
@@ -344,20 +409,23 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
       for (const int buffers : {1, 2}) {
         if (rows > 1 && rows / 2 >= most_rows) continue;
         Params params;
-        shape(problem, {rows, width, buffers, 0, 0}, params);
+        shape(problem, {rows, width, buffers}, params);
         if (params.shared_bytes > device.smem_optin) {
           reason = "operands of " + std::to_string(params.shared_bytes) + " bytes do not fit";
           continue;
         }
         if (blocks_of(params) > INT32_MAX) continue;
-        found.push_back({{rows, width, buffers, 0, 0}, predict(problem, device, params)});
+        found.push_back({{rows, width, buffers}, predict(problem, device, params)});
       }
   return found;
 }
 
 // `detail` has the numbers of a Choice, and how many blocks walk.
+constexpr int kWalkers = 6;
+
 Choice choice_of(const Plan& plan) {
-  return {plan.row, plan.detail[0], plan.detail[1], plan.detail[2], plan.detail[3]};
+  const auto& of = plan.detail;
+  return {plan.row, of[0], of[1], of[2], of[3], of[4], of[5]};
 }
 
 Plan plan_of(const Problem& problem, const Device& device, const Candidate<Choice>& candidate) {
@@ -370,15 +438,17 @@ Plan plan_of(const Problem& problem, const Device& device, const Candidate<Choic
   plan.detail[0] = choice.tile_width;
   plan.detail[1] = choice.buffers;
   plan.detail[2] = choice.row_tiles;
-  plan.detail[3] = choice.single;
+  plan.detail[3] = choice.run_phases;
+  plan.detail[4] = choice.part_h;
+  plan.detail[5] = choice.part_w;
   plan.predicted_us = candidate.predicted_us;
   char note[128];
   if (is_pixels(problem)) {
-    plan.detail[4] = walkers_of(device, params);
-    std::snprintf(note, sizeof note, "%d x %d positions, warps of %d%s, %d bytes, %d of %d blocks",
-                  plan.row, choice.tile_width, choice.row_tiles * kPositions,
-                  choice.single ? " and a phase" : "", params.shared_bytes, plan.detail[4],
-                  params.tiles);
+    plan.detail[kWalkers] = walkers_of(device, params);
+    std::snprintf(note, sizeof note,
+                  "%d x %d positions, warps of %d, %d of %d phases in a row, %d bytes, %d blocks",
+                  plan.row, choice.tile_width, choice.row_tiles * kPositions, params.run_phases,
+                  params.part_w, params.shared_bytes, plan.detail[kWalkers]);
   } else {
     std::snprintf(note, sizeof note, "%d x %d positions, %d buffers, %d bytes, %lld blocks",
                   plan.row, choice.tile_width, choice.buffers, params.shared_bytes,
@@ -411,7 +481,7 @@ Decision plan(const Problem& problem, const Device& device) {
 Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   Params params;
   shape(problem, choice_of(plan), params);
-  params.walkers = plan.detail[4];
+  params.walkers = plan.detail[kWalkers];
   params.source = args.x.data;
   params.destination = args.y.data;
   params.weight = args.w.data;
