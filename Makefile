@@ -151,7 +151,9 @@ emulators:
 	benchmarks/kernels/emulate_fan.sh 1 1 fan_k; \
 	build/kernels/emulate_fan benchmarks/kernels/cases.txt 1 1 fan_few; \
 	benchmarks/kernels/emulate_rows.sh fp16 1 1 whole_; \
-	build/kernels/emulate_rows benchmarks/kernels/cases.txt fp32 1 1 whole_
+	build/kernels/emulate_rows benchmarks/kernels/cases.txt fp32 1 1 whole_; \
+	build/kernels/emulate_rows benchmarks/kernels/cases.txt fp16:nhwc 1 1 pixels_; \
+	build/kernels/emulate_rows benchmarks/kernels/cases.txt tf32:nhwc 2 1 pixels_
 
 matrix:
 	$(FIND_PYTHON) tools/matrix.py $(WHEEL) $(MATRIX_ARGS)

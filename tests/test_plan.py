@@ -152,6 +152,14 @@ WRITTEN = tuple(  # phases that the tables of rows take
     and case.stride[0] * case.stride[1] <= 64
     and case.in_channels // case.groups <= 64
 )
+WRITTEN_PIXELS = tuple(  # weights of all groups that fit in a block
+    case.name
+    for case in CASES
+    if case.name in WRITTEN
+    and case.in_channels > case.groups
+    and case.kernel[0] * case.kernel[1] * case.in_channels * case.out_channels
+    <= 32000 * case.groups
+)
 MUST_SERVE = (
     ("direct", EVERY_CASE, EVERY_DIRECTION, EVERY_DTYPE, EVERY_LAYOUT, BOARDS),
     ("depthwise", DEPTHWISE, EVERY_DIRECTION, ("f16", "bf16", "f32", "tf32"), DENSE, BOARDS),
@@ -164,6 +172,7 @@ MUST_SERVE = (
     ("narrow", FEW_VECTORS, ("forward",), TENSOR_CORES, ("nhwc",), ("h200", "h100")),
     ("fan", FANNED, ("forward",), ("tf32",), ("nchw",), ("h200", "h100")),
     ("rows", WRITTEN, ("forward",), ("f16", "bf16"), ("nchw",), ("h200", "h100")),
+    ("rows", WRITTEN_PIXELS, ("forward",), ("f16", "bf16"), ("nhwc",), ("h200", "h100")),
     ("hopper", VECTORS, ("grad_weight",), ("f16", "bf16", "tf32"), ("nhwc",), ("h200", "h100")),
     ("hopper", ODD_ROWS, ("grad_weight",), TENSOR_CORES, ("nchw",), ("h200", "h100")),
 )
@@ -212,6 +221,7 @@ REGIMES = (
     (BLURRED, ("f16", "bf16", "f32", "tf32"), ("forward",), ("nchw",), HOPPER, "narrow"),
     (NARROW, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "hopper"),
     (HOLES, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "rows"),
+    (HOLES, TENSOR_CORES, ("forward",), ("nhwc",), HOPPER, "rows"),
     (SHUFFLE, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "fold"),
     (POINTS, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "fold"),
     (SAME, TENSOR_CORES, ("forward", "grad_input"), DENSE, NOT_HOPPER, "igemm"),

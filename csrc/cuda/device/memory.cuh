@@ -29,16 +29,20 @@ __device__ __forceinline__ uint32_t load_if(const void* from, int index, int lef
   return word;
 }
 
-// 2, 4 or 8 bytes; the 256 around them come to L2.
+// 2, 4, 8 or 16 bytes; the 256 around them come to L2.
 template <int BYTES, int WORDS>
 __device__ __forceinline__ void load_words(const void* from, uint32_t (&word)[WORDS]) {
   if constexpr (BYTES == 2) {
     asm volatile("ld.global.nc.L2::256B.u16 %0, [%1];" : "=r"(word[0]) : "l"(from));
   } else if constexpr (BYTES == 4) {
     asm volatile("ld.global.nc.L2::256B.u32 %0, [%1];" : "=r"(word[0]) : "l"(from));
-  } else {
+  } else if constexpr (BYTES == 8) {
     asm volatile("ld.global.nc.L2::256B.v2.u32 {%0, %1}, [%2];"
                  : "=r"(word[0]), "=r"(word[1])
+                 : "l"(from));
+  } else {
+    asm volatile("ld.global.nc.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
                  : "l"(from));
   }
 }

@@ -64,6 +64,7 @@ constexpr double kOverlap = 0.293;        // how much of the lesser work hides b
 constexpr double kStalls = 0.768;         // what nothing above accounts for
 constexpr double kPlanes = 1.08;          // 16-bit NCHW in grad_input
 constexpr double kOdd = 1.68;             // an odd number of column phases in NCHW rows of pixels
+constexpr double kTorn = 1;               // y once more where its pixels are no sectors
 constexpr double kEngine = 161;           // bytes a cycle of the copy engine
 constexpr double kBroughtPiece = 110;     // 16 bytes that one of three warps' threads copies
 constexpr double kBroughtMasked = 1.14;   // fetching what stands beside, over not
@@ -431,7 +432,10 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
       tensor_bytes(problem) -
       (forward ? 0 : source_bytes * (1 - std::min(products / p.planes_apart, 1.0)));
   const double l2_bytes = bytes * scatter_of(problem, p) + combos * tiles * sectors * 32;
-  const double memory_us = bytes / (0.88 * device.copy_bytes_per_us);
+  // Channels-last pixels of y that are no whole sectors are written in pieces (erfnet_out in TF32: 211 us for 113).
+  const bool torn = forward && channels_last(problem) && int64_t(problem.group_out() * size) % 32;
+  const double memory_us =
+      (bytes + (torn ? kTorn * source_bytes : 0)) / (0.88 * device.copy_bytes_per_us);
   const double l2_us = l2_bytes / ((!by_steps(tile) ? kL2
                                     : forward       ? kStepsL2
                                                     : kStepsInputL2) *

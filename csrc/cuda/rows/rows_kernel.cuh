@@ -4,26 +4,9 @@
 
 #include <type_traits>
 
-#include "cuda/device/async_copy.cuh"
-#include "cuda/device/memory.cuh"
-#include "cuda/device/mma.cuh"
-#include "cuda/device/numeric.cuh"
-#include "cuda/rows/rows_config.h"
+#include "cuda/rows/rows_operands.cuh"
 
 namespace convt2d::cuda::rows {
-
-// Strict fp32 on the ordinary units; the other ways to multiply are those of mma.cuh.
-struct PlainF32 {
-  using Element = float;
-  static __device__ __forceinline__ uint32_t round(uint32_t bits) { return bits; }
-};
-template <class M>
-constexpr bool kPlain = false;
-template <>
-constexpr bool kPlain<PlainF32> = true;
-
-template <class T>
-constexpr int kVector = kUnit / int(sizeof(T));
 
 struct Place {
   int n, h, w;        // image, first position
@@ -54,93 +37,6 @@ __device__ __forceinline__ int64_t element_of(const Params& p, const Place& at, 
 // Outputs of it that exist.
 __device__ __forceinline__ int outputs_of(const Params& p, const Place& at) {
   return min(p.tile_width * p.w.stride, p.w.out - at.w * p.w.stride);
-}
-
-template <class T>
-__device__ __forceinline__ uint32_t bits_of(const T* from) {
-  if constexpr (sizeof(T) == 2) {
-    return __ldg(reinterpret_cast<const unsigned short*>(from));
-  } else {
-    return __ldg(reinterpret_cast<const uint32_t*>(from));
-  }
-}
-
-// NaN from then on if a number is not finite.
-template <class T>
-__device__ __forceinline__ uint32_t watch(uint32_t word, uint32_t nan) {
-  if constexpr (sizeof(T) == 2) {
-    return add_zero_times_pair<T>(word, nan);
-  } else {
-    return __float_as_uint(fmaf(__uint_as_float(word), 0.f, __uint_as_float(nan)));
-  }
-}
-template <class T>
-__device__ __forceinline__ bool saw_nan(uint32_t nan) {
-  const float value = sizeof(T) == 2 ? add_pair<T>(nan) : __uint_as_float(nan);
-  return value != value;
-}
-
-// A unit of neighbouring channels to shared memory.
-template <class M>
-__device__ __forceinline__ void store_unit(const uint32_t* bits, uint32_t to, uint32_t& nan) {
-  using T = typename M::Element;
-  uint32_t word[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    if constexpr (sizeof(T) == 2) {
-      word[i] = bits[2 * i] | bits[2 * i + 1] << 16;
-    } else {
-      word[i] = M::round(bits[i]);
-    }
-    nan = watch<T>(word[i], nan);
-  }
-  store_shared_16(to, word);
-}
-
-// Weights in the order of steps, and where the pixels of a step are. Tells whether one is not finite.
-template <class M>
-__device__ __forceinline__ bool fill_steps(const Params& p, const Place& at, uint32_t shared) {
-  using T = typename M::Element;
-  constexpr int kVec = kVector<T>;
-  const T* const weight = static_cast<const T*>(p.weight) +
-                          int64_t{at.group} * p.reduce * p.weight_stride[0] +
-                          at.column * p.weight_stride[1];
-  const int taps = p.h.kernel * p.w.kernel;
-  uint32_t nan = 0;
-#pragma unroll 1
-  for (int i = threadIdx.x; i < taps * p.units * kChannels; i += kThreads) {
-    const int channel = i % kChannels, of_tap = i / kChannels;
-    const int tap = p.divide_units.quotient(of_tap), unit = of_tap - tap * p.units;
-    const int tap_h = tap / p.w.kernel, tap_w = tap - tap_h * p.w.kernel;
-    const int phase_h = p.h.phase[tap_h], phase_w = p.w.phase[tap_w];
-    if (phase_h < 0 || phase_w < 0) continue;
-    const int step = p.first_step[phase_h * p.w.phases + phase_w] +
-                     (p.h.rank[tap_h] * p.w.taps[phase_w] + p.w.rank[tap_w]) * p.units + unit;
-    const int first = unit * kVec, left = channel < at.channels ? p.reduce - first : 0;
-    const T* const from = weight + first * p.weight_stride[0] + channel * p.weight_stride[1] +
-                          tap_h * p.weight_stride[2] + tap_w * p.weight_stride[3];
-    uint32_t bits[kVec];
-#pragma unroll
-    for (int c = 0; c < kVec; ++c) bits[c] = c < left ? bits_of(from + c * p.weight_stride[0]) : 0;
-    store_unit<M>(bits, shared + p.weights_at + (step * kChannels + channel) * kUnit, nan);
-    if (channel == 0)
-      store_shared_4(
-          shared + p.steps_at + step * 4,
-          ((p.h.offset[tap_h] * p.units + unit) * p.patch_width + p.w.offset[tap_w]) * kUnit);
-  }
-  if constexpr (!kPlain<M>) {
-    // Tensor cores take steps two by two: where a pair of phases has an odd number, one of zeros.
-#pragma unroll 1
-    for (int i = threadIdx.x; i < p.h.phases * p.w.phases * kChannels; i += kThreads) {
-      const int pair = i / kChannels, last = p.first_step[pair + 1] - 1;
-      const int steps = p.h.taps[pair / p.w.phases] * p.w.taps[pair % p.w.phases] * p.units;
-      if (steps % 2 == 0) continue;
-      store_shared_16(shared + p.weights_at + (last * kChannels + i % kChannels) * kUnit,
-                      {0, 0, 0, 0});
-      if (i % kChannels == 0) store_shared_4(shared + p.steps_at + last * 4, 0);
-    }
-  }
-  return saw_nan<T>(nan);
 }
 
 // Pixels: rows of [unit][pixel], a unit of a row a warp. Those beside x are zeros. Tells whether one is not finite.
@@ -409,57 +305,14 @@ __device__ __forceinline__ void store_row(const Params& p, const Place& at, uint
   if (right < stretch.end) store_end(right);
 }
 
-// An output in ordinary arithmetic, from global memory. Slow, and rare.
-template <class T>
-__device__ __noinline__ float plain_output(const Params& p, int n, int group, int column, int row,
-                                           int output) {
-  const T* const x = static_cast<const T*>(p.source) +
-                     (int64_t{n} * p.groups + group) * p.reduce * p.h.in * p.w.in;
-  const T* const w = static_cast<const T*>(p.weight) +
-                     int64_t{group} * p.reduce * p.weight_stride[0] + column * p.weight_stride[1];
-  float sum = 0;
-#pragma unroll 1
-  for (int tap_h = 0; tap_h < p.h.kernel; ++tap_h) {
-    const int y_h = row + p.h.near_pad - tap_h * p.h.dilation;
-    if (y_h < 0 || y_h % p.h.stride || y_h / p.h.stride >= p.h.in) continue;
-    for (int tap_w = 0; tap_w < p.w.kernel; ++tap_w) {
-      const int y_w = output + p.w.near_pad - tap_w * p.w.dilation;
-      if (y_w < 0 || y_w % p.w.stride || y_w / p.w.stride >= p.w.in) continue;
-      const int64_t pixel = int64_t{y_h / p.h.stride} * p.w.in + y_w / p.w.stride;
-#pragma unroll 1
-      for (int c = 0; c < p.reduce; ++c)
-        sum = fmaf(load(x + int64_t{c} * p.h.in * p.w.in + pixel),
-                   load(w + c * p.weight_stride[0] + tap_h * p.weight_stride[2] +
-                        tap_w * p.weight_stride[3]),
-                   sum);
-    }
-  }
-  return sum + (p.bias ? load(static_cast<const T*>(p.bias) + group * p.columns + column) : 0.f);
-}
-
-// Zeros beside x were multiplied too, and 0 * inf is NaN: what came out NaN is summed again.
 template <class T>
 __device__ __noinline__ void repair_row(const Params& p, Place at, uint32_t staging,
                                         uint32_t element, int row) {
   const int run = outputs_of(p, at);
   for (int i = threadIdx.x; i < at.channels * run; i += kThreads) {
     const int channel = i / run, output = i - channel * run;
-    const uint32_t place = staged_row<T>(p, staging, element, channel) + output * sizeof(T);
-    float value;
-    if constexpr (sizeof(T) == 2) {
-      const unsigned short bits = load_shared<unsigned short>(place);
-      value = Numeric<T>::widen(*reinterpret_cast<const T*>(&bits));
-    } else {
-      value = load_shared<float>(place);
-    }
-    if (value == value) continue;
-    const T again = Numeric<T>::narrow(
-        plain_output<T>(p, at.n, at.group, at.column + channel, row, at.w * p.w.stride + output));
-    if constexpr (sizeof(T) == 2) {
-      store_shared_2(place, *reinterpret_cast<const unsigned short*>(&again));
-    } else {
-      store_shared_4(place, __float_as_uint(again));
-    }
+    repair_output<T>(p, staged_row<T>(p, staging, element, channel) + output * sizeof(T), at.n,
+                     at.group, at.column + channel, row, at.w * p.w.stride + output);
   }
 }
 
@@ -472,7 +325,7 @@ __global__ __launch_bounds__(kThreads,
   const uint32_t shared = shared_address(smem);
   const Place at = place_of(p);
   fill_bias<T>(p, at, shared);
-  const bool bad_weights = fill_steps<M>(p, at, shared);
+  const bool bad_weights = fill_steps<M>(p, at.group, at.column, {0, 0}, shared);
   const bool bad_pixels = fill_patch<M>(p, at, shared);
   const bool repairs = __syncthreads_or(bad_weights || bad_pixels);
   uint32_t staging = shared + p.staging_at;

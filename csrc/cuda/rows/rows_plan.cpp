@@ -39,17 +39,38 @@ constexpr double kAlone = 0.6;    // how fast a block is that has its multiproce
 constexpr double kMemoryRate = 0.72;
 constexpr double kBeside = 0.15;  // of the lesser of work and bytes
 
+// The same of channels-last tensors, from the code: no H200 has measured it.
+constexpr double kPixelLaunch = 9;
+constexpr double kFetch = 0.4;         // us for a unit of weights of each thread
+constexpr double kPixelItem = 130;     // instructions of a warp, its way to memory included, beside
+constexpr double kPixelMultiply = 65;  // those of a pair of phases, a group and panels,
+constexpr double kPixelStep = 8;       // of two steps of it, beside what loads and multiplies,
+constexpr double kPixelSum = 4.6;      // of two sums of each lane, to the buffer,
+constexpr double kOddSum = 6.7;        // where channels are odd;
+constexpr double kPixelPiece = 17;     // of 16 bytes of each lane, to memory,
+constexpr double kPixelUnit = 35;      // and of a unit of pixels of each lane
+constexpr double kPixelUsed = 0.75;    // of the instructions that a multiprocessor could start
+constexpr double kPixelProduct = 1.6;  // its cycles for an instruction of 16 x 8 sums
+// Cycles that a warp waits: between the start and the end of a multiplication, and for two steps of it; for 16 bytes of each
+// lane on their way; and a block, for pixels, how much of it beside another one.
+constexpr double kPixelWait = 150, kPixelStepWait = 80, kPixelPieceWait = 25, kPixelFill = 2500;
+constexpr double kFillBeside = 0.3;
+constexpr double kAgainRate = 1.5;  // of the copy rate: what is in L2
+// Of the copy rate: rows of whole sectors, others, and pixels that are parts of lines, one by one.
+constexpr double kSectorRate = 0.85, kOddRate = 0.75, kPartRate = 0.6;
+
+// `buffers` of planes, those after it of pixels; see Params.
 struct Choice {
-  int tile_rows, tile_width, buffers;
+  int tile_rows, tile_width, buffers, row_tiles, run_phases, part_h, part_w;
 };
 
 int chunk_of(const Problem& problem) { return is_strict(problem) ? kPlainChunk : kChunk; }
 int64_t positions(const Axis& axis) { return ceil_div(axis.out, axis.stride); }
 
 // Returns why it cannot be done, or an empty string.
-std::string set_axis(const Axis& axis, AxisTaps& taps) {
-  if (axis.kernel > kMostTaps) return "kernels of more than " + std::to_string(kMostTaps);
-  if (axis.stride > kMostPhases) return "strides of more than " + std::to_string(kMostPhases);
+std::string set_axis(const Axis& axis, int most_taps, int most_phases, AxisTaps& taps) {
+  if (axis.kernel > most_taps) return "kernels of more than " + std::to_string(most_taps);
+  if (axis.stride > most_phases) return "strides of more than " + std::to_string(most_phases);
   taps = {static_cast<int32_t>(axis.in),       static_cast<int32_t>(axis.out),
           static_cast<int32_t>(axis.kernel),   static_cast<int32_t>(axis.stride),
           static_cast<int32_t>(axis.near_pad), static_cast<int32_t>(axis.dilation)};
@@ -66,6 +87,11 @@ std::string set_axis(const Axis& axis, AxisTaps& taps) {
     first = std::min(first, offset[tap]);
     last = std::max(last, offset[tap]);
   }
+  for (int phase = 0, count = 0; phase < taps.phases; ++phase) {
+    for (int tap = 0; tap < axis.kernel; ++tap)
+      if (taps.phase[tap] == phase) taps.order[count++] = static_cast<int8_t>(tap);
+    taps.begin[phase + 1] = static_cast<int8_t>(count);
+  }
   if (first > last) first = last = 0;
   if (last - first > INT16_MAX) return "taps lie too far apart";
   taps.first_offset = static_cast<int32_t>(first);
@@ -75,29 +101,100 @@ std::string set_axis(const Axis& axis, AxisTaps& taps) {
   return {};
 }
 
+// Pieces of which so many lie together, with a gap before the next ones in shared memory, and in global.
+Pieces pieces_of(int64_t together, int64_t shared_gap, int64_t memory_gap) {
+  const int64_t whole = 32 / together;
+  Pieces pieces;
+  pieces.together = FastDivide(together);
+  pieces.turn = static_cast<int32_t>(32 % together);
+  pieces.shared_gap = static_cast<int32_t>(shared_gap);
+  pieces.memory_gap = static_cast<int32_t>(memory_gap);
+  pieces.shared_way = static_cast<int32_t>(32 * kUnit + whole * shared_gap);
+  pieces.memory_way = static_cast<int32_t>(32 * kUnit + whole * memory_gap);
+  return pieces;
+}
+
+// Whether every phase of an axis has the same taps, but for where they read.
+bool alike(const AxisTaps& taps) {
+  return taps.phases == taps.stride &&
+         std::count(taps.taps, taps.taps + taps.phases, taps.taps[0]) == taps.phases;
+}
+
+// Whether runs of so many pixels of each position begin and end at multiples of 16 bytes, wherever they are.
+bool are_pieces(const Problem& problem, int64_t pixels) {
+  const int64_t bytes = problem.out_channels * element_size(problem.dtype);
+  return pixels * bytes % kUnit == 0 && problem.w.stride * bytes % kUnit == 0 &&
+         problem.w.out * bytes % kUnit == 0;
+}
+
+// What a block of channels-last tensors has beside planes.
+void set_pixels(const Problem& problem, const Choice& choice, Params& p) {
+  const int64_t size = element_size(problem.dtype), pixel_bytes = problem.out_channels * size;
+  const int64_t panels = ceil_div(p.columns, kPanel),
+                turns = ceil_div(panels, std::min(kMostPanels, kMostTogether / choice.row_tiles));
+  p.row_tiles = choice.row_tiles;
+  p.run_phases = choice.run_phases;
+  p.parts_w = p.w.phases / p.part_w;
+  p.parts = p.h.phases / p.part_h * p.parts_w;
+  p.panels_at_once = static_cast<int32_t>(ceil_div(panels, turns));
+  p.group_panels = static_cast<int32_t>(p.panels_at_once * turns);
+  p.panels = p.groups * p.group_panels;
+  p.row_units = p.groups * p.units;
+  p.x_channel = 1;
+  p.x_pixel = problem.in_channels;
+  p.whole_units = p.reduce * size % kUnit == 0;
+  p.tiles =
+      static_cast<int32_t>(std::min<int64_t>(int64_t{p.batch} * p.tiles_h * p.tiles_w, INT32_MAX));
+  // Neighbouring units of a pixel and their next are written at once: to different banks.
+  p.patch_pixels = p.patch_width;
+  while (p.row_units > 1 && p.patch_width % 8 != std::max(1, 8 / p.row_units)) ++p.patch_width;
+  // The positions of an instruction too, where outputs are whole pieces, which then may lie apart.
+  const int64_t step = problem.w.stride * pixel_bytes;
+  const int64_t segment = p.run_phases == p.w.phases ? step : p.run_phases * pixel_bytes;
+  const bool pieces = are_pieces(problem, segment / pixel_bytes);
+  p.position_pitch = static_cast<int32_t>(std::min<int64_t>(segment, INT32_MAX / 64));
+  const int banks = static_cast<int>(size / 2);  // of 16 bytes, that one has
+  while (pieces && p.position_pitch / kUnit % (2 * banks) != banks) p.position_pitch += kUnit;
+  p.warp_bytes = p.row_tiles * kPositions * p.position_pitch + kUnit;
+  p.warp_bytes = static_cast<int32_t>(round_up(p.warp_bytes, kUnit));
+  p.outputs = pieces ? pieces_of(segment / kUnit, p.position_pitch - segment, step - segment)
+                     : pieces_of(1 << 24, 0, 0);
+  const int64_t same = pixel_bytes / gcd(pixel_bytes, kUnit);
+  p.same = pieces_of(same, -same * kUnit, 0);
+  p.divide_row_units = FastDivide(p.row_units);
+  p.divide_row_pieces = FastDivide(int64_t{p.patch_pixels} * p.row_units);
+  p.divide_chunks = FastDivide(p.tile_width / (p.row_tiles * kPositions));
+}
+
 // Everything that follows from the problem and the choice, pointers aside. Returns why it cannot be done, or an empty
 // string.
 std::string shape(const Problem& problem, const Choice& choice, Params& p) {
   p = {};
   set_extents(problem, p);
-  std::string reason = set_axis(problem.h, p.h);
-  if (reason.empty()) reason = set_axis(problem.w, p.w);
+  const bool pixels = is_pixels(problem);
+  const int most_taps = pixels ? kMostTaps : kMostPlaneTaps;
+  const int most_phases = pixels ? kMostPhases : kMostPlanePhases;
+  std::string reason = set_axis(problem.h, most_taps, most_phases, p.h);
+  if (reason.empty()) reason = set_axis(problem.w, most_taps, most_phases, p.w);
   if (!reason.empty()) return reason;
-  if (p.h.phases * p.w.phases > kMostPairs)
-    return std::to_string(p.h.phases * p.w.phases) + " phases, more than " +
-           std::to_string(kMostPairs);
+  p.part_h = choice.part_h ? choice.part_h : p.h.phases;
+  p.part_w = choice.part_w ? choice.part_w : p.w.phases;
+  if (p.part_h * p.part_w > kMostPairs)
+    return std::to_string(p.part_h * p.part_w) + " phases, more than " + std::to_string(kMostPairs);
   const int64_t vector = kUnit / element_size(problem.dtype);
   p.units = static_cast<int32_t>(ceil_div(p.reduce, vector));
   int64_t steps = 0;
-  for (int h = 0; h < p.h.phases; ++h)
-    for (int w = 0; w < p.w.phases; ++w) {
+  for (int h = 0; h < p.part_h; ++h)
+    for (int w = 0; w < p.part_w; ++w) {
       const int64_t taps = int64_t{p.h.taps[h]} * p.w.taps[w], here = taps * p.units;
       if (is_strict(problem) && taps * p.reduce > kMostPlainTerms)
         return "strict fp32 sums of " + std::to_string(taps * p.reduce) + " products, more than " +
                std::to_string(kMostPlainTerms) + ", want more than one running sum";
       steps += is_strict(problem) ? here : round_up(here, 2);
+      // Where pixels of y are written one after the other, sums have a step at least.
+      if (pixels && here == 0 && p.h.taps[h] > 0) steps += 2;
       if (steps > INT16_MAX) return "too many products in a sum";
-      p.first_step[h * p.w.phases + w + 1] = static_cast<int16_t>(steps);
+      p.first_step[h * p.part_w + w + 1] = static_cast<int16_t>(steps);
     }
   p.column_tiles = static_cast<int32_t>(ceil_div(p.columns, kChannels));
   p.tile_rows = choice.tile_rows;
@@ -108,17 +205,41 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
   p.patch_rows = p.tile_rows + p.h.reach;
   p.patch_width = p.tile_width + p.w.reach;
   p.divide_units = FastDivide(p.units);
-  // Rows of outputs that begin anywhere within 16 bytes; with an odd stride, what lanes store at once is in 32 banks.
-  p.staging_pitch = static_cast<int32_t>(
-      round_up((p.tile_width * problem.w.stride + vector) * element_size(problem.dtype), 128) + 48);
+  if (pixels) {
+    set_pixels(problem, choice, p);
+  } else {
+    p.panels = p.group_panels = kChannels / kPanel;
+    p.row_units = p.units;
+    p.x_channel = problem.h.in * problem.w.in;
+    p.x_pixel = 1;
+    // Rows of outputs that begin anywhere within 16 bytes; with an odd stride, what lanes store at once is in 32 banks.
+    p.staging_pitch = static_cast<int32_t>(
+        round_up((p.tile_width * problem.w.stride + vector) * element_size(problem.dtype), 128) +
+        48);
+  }
+  p.divide_panels = FastDivide(p.panels);
+  p.divide_group_panels = FastDivide(p.group_panels);
   SharedPlaces places{0};
-  p.weights_at = places.take(steps * kChannels * kUnit, kUnit);
-  p.patch_at = places.take(int64_t{p.patch_rows} * p.units * p.patch_width * kUnit, kUnit);
-  p.staging_at = places.take(int64_t{p.buffers} * kChannels * p.staging_pitch, kUnit);
+  p.weights_at = places.take(steps * p.panels * kPanel * kUnit, kUnit);
+  p.patch_at = places.take(int64_t{p.patch_rows} * p.row_units * p.patch_width * kUnit, kUnit);
+  p.staging_at = places.take(
+      pixels ? int64_t{kWarps} * p.warp_bytes : int64_t{p.buffers} * kChannels * p.staging_pitch,
+      kUnit);
   p.steps_at = places.take(steps * 4, 4);
-  p.bias_at = places.take(kChannels * 4, 4);
+  p.bias_at = places.take(p.panels * kPanel * 4, kUnit);
+  if (pixels) p.same_at = places.take(int64_t{p.same.together.divisor} * kUnit, kUnit);
   p.shared_bytes = static_cast<int32_t>(places.end);
   return {};
+}
+
+int resident_blocks(const Device& device, const Params& p, int most) {
+  return std::min(most, std::max(1, device.smem_per_sm / (p.shared_bytes + 1024)));
+}
+
+// Blocks that walk tiles, of which each stays as long as there are any.
+int walkers_of(const Device& device, const Params& p) {
+  const int most = device.sm_count * resident_blocks(device, p, kPixelBlocks);
+  return std::min(p.tiles, std::max(1, most / p.parts)) * p.parts;
 }
 
 double predict(const Problem& problem, const Device& device, const Params& p) {
@@ -133,8 +254,7 @@ double predict(const Problem& problem, const Device& device, const Params& p) {
       double(p.tile_rows) * p.h.phases * (kRow + kChannels * pieces / 32 * kPiece) +
       (p.buffers == 1 ? p.tile_rows * full_rows * kMeeting : 0) +
       double(p.patch_rows) * p.units * p.patch_width / 32 * kUnits + steps * 20 + 4 * kRow;
-  const double resident =
-      std::min<double>(kBlocks, std::max(1, device.smem_per_sm / (p.shared_bytes + 1024)));
+  const double resident = resident_blocks(device, p, kBlocks);
   const double cycles = instructions / (4 * cost.used * (resident < 2 ? kAlone : 1));
   // A last round of few blocks takes as long as a block beside another.
   const double blocks = double(blocks_of(p)) / device.sm_count;
@@ -144,19 +264,141 @@ double predict(const Problem& problem, const Device& device, const Params& p) {
   return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
 }
 
+// The shape of a choice that leaves out what is stored at once and how phases are shared out: all, or if those are too many
+// and alike, one.
+std::string pixel_shape(const Problem& problem, Choice choice, Params& p) {
+  choice.run_phases = static_cast<int>(std::min(problem.w.stride, problem.w.out));
+  const std::string reason = shape(problem, choice, p);
+  if (reason.empty() || p.h.phases * p.w.phases <= kMostPairs || !alike(p.h) || !alike(p.w))
+    return reason;
+  choice.run_phases = choice.part_h = choice.part_w = 1;
+  return shape(problem, choice, p);
+}
+
+double predict_pixels(const Problem& problem, const Device& device, const Params& p) {
+  const double size = double(element_size(problem.dtype)), row_tiles = p.row_tiles,
+               at_once = p.panels_at_once, chunks = p.divide_chunks.divisor;
+  const double multiplies = double(p.groups) * p.group_panels / p.panels_at_once;  // of a pair
+  const double pixel = double(problem.out_channels) * size;
+  const double run = row_tiles * kPositions * p.part_w * pixel;
+  const double sums = row_tiles * at_once * 2;  // pairs of each lane
+  // Of a row of positions: instructions, wavefronts of shared memory and products of the whole block, and how long it takes
+  // a warp.
+  double issued = 0, wavefronts = 0, products = 0, wait = 0;
+  for (int h = 0; h < p.part_h; ++h) {
+    const double turns = std::ceil(chunks * p.tile_rows / kWarps) / p.tile_rows;
+    const double pieces = run / kUnit / 32;
+    issued += chunks * (kPixelItem + pieces * kPixelPiece);
+    wavefronts += chunks * pieces * 4;
+    double waits = pieces * kPixelPieceWait + kPixelWait;
+    for (int w = 0; p.h.taps[h] > 0 && w < p.part_w; ++w) {
+      const int pair = h * p.part_w + w;
+      const double steps = (p.first_step[pair + 1] - p.first_step[pair]) / 2;
+      issued += chunks * multiplies *
+                (kPixelMultiply + sums * (p.columns % 2 ? kOddSum : kPixelSum) +
+                 steps * (kPixelStep + row_tiles + at_once / 2 + row_tiles * at_once));
+      wavefronts += chunks * multiplies * (sums * size / 2 + steps * (row_tiles * 4 + at_once * 2));
+      products += chunks * multiplies * steps * row_tiles * at_once;
+      waits += multiplies * (kPixelWait + steps * (kPixelStepWait + 8 * row_tiles * at_once));
+    }
+    if (p.h.taps[h] > 0) {
+      const double more = p.part_w / p.run_phases - 1;
+      issued += chunks * more * kPixelItem;
+      waits += more * kPixelWait;
+    }
+    wait += turns * waits;
+  }
+  const double units = double(p.patch_rows) * p.patch_pixels * p.row_units / 32;
+  issued = issued * p.tile_rows + units * kPixelUnit;
+  wavefronts = wavefronts * p.tile_rows + units * 8;
+  products *= p.tile_rows;
+  wait = wait * p.tile_rows + kPixelFill + units / kWarps * kPixelUnit;
+  const double rounds = std::ceil(double(p.tiles) / (p.walkers / p.parts));
+  const double a_multiprocessor = rounds * std::ceil(double(p.walkers) / device.sm_count);
+  const bool alone = resident_blocks(device, p, kPixelBlocks) == 1;
+  const double cycles = std::max(a_multiprocessor * std::max({issued / (4 * kPixelUsed), wavefronts,
+                                                              products * kPixelProduct}),
+                                 rounds * wait);
+  const double busy_us = cycles / (kClock * (alone ? kAlone : 1));
+  const double rate = p.run_phases < p.w.phases && int(p.run_phases * pixel) % 128 != 0 ? kPartRate
+                      : int64_t(pixel) * problem.w.out % 32 == 0 ? kSectorRate
+                                                                 : kOddRate;
+  // Parts read x from L2.
+  const double again = double(p.parts - 1) * problem.batch * problem.in_channels * problem.h.in *
+                       problem.w.in * size / kAgainRate;
+  const double memory_us = tensor_bytes(problem) / (rate * device.copy_bytes_per_us) +
+                           again / device.copy_bytes_per_us +
+                           rounds * kPixelFill * (alone ? 1 : kFillBeside) / kClock;
+  const double weights = double(p.first_step[p.part_h * p.part_w]) * p.panels * kPanel;
+  return kPixelLaunch + std::ceil(weights / kThreads) * kFetch + std::max(busy_us, memory_us) +
+         kBeside * std::min(busy_us, memory_us);
+}
+
 std::string refuse(const Problem& problem, const Device& device) {
   if (problem.direction != Direction::fwd) return "forward only";
   if (problem.dtype == DType::f64) return "no double precision";
-  if (problem.x_layout != Layout::nchw || problem.y_layout != Layout::nchw)
-    return "x and y are not both contiguous NCHW";
+  if (problem.x_layout != problem.y_layout || problem.x_layout == Layout::strided)
+    return "x and y are not both contiguous NCHW or channels last";
+  if (is_pixels(problem) && is_strict(problem)) return "strict fp32 in NCHW only";
   if (!device.has_wgmma) return "was measured on sm_90a alone";
   if (problem.wide_index) return "offsets need 64 bits";
   Params params;
-  return shape(problem, {1, chunk_of(problem), 1}, params);
+  if (!is_pixels(problem)) return shape(problem, {1, chunk_of(problem), 1}, params);
+  return pixel_shape(problem, {1, kPositions, 1, 1}, params);
+}
+
+// What of y is stored at once and how phases are shared out, in a choice that leaves that open.
+std::vector<Choice> runs_of(const Problem& problem, const Params& p, const Choice& choice) {
+  std::vector<Choice> found;
+  const auto add = [&](int run_phases, int part_h, int part_w) {
+    found.push_back(choice);
+    found.back().run_phases = run_phases;
+    found.back().part_h = part_h;
+    found.back().part_w = part_w;
+  };
+  if (p.h.phases * p.w.phases <= kMostPairs) {
+    add(p.w.phases, 0, 0);
+    const bool sectors = problem.out_channels * element_size(problem.dtype) % 32 == 0;
+    if (sectors && p.w.phases > 1) add(1, 0, 0);
+  }
+  if (alike(p.h) && alike(p.w))
+    for (int phases = 1; phases <= p.w.phases; phases *= 2)
+      if (p.w.phases % phases == 0 && are_pieces(problem, phases)) add(phases, 1, phases);
+  return found;
+}
+
+std::vector<Candidate<Choice>> pixel_candidates(const Problem& problem, const Device& device,
+                                                std::string& reason) {
+  std::vector<Candidate<Choice>> found;
+  const int64_t most_rows = positions(problem.h), most_width = positions(problem.w);
+  Params params;
+  for (int row_tiles = 1; row_tiles <= kMostRowTiles; row_tiles *= 2) {
+    std::vector<int> widths, heights = {1, 2, 4, 8, 16};
+    for (int64_t tiles = 1; tiles <= most_width; tiles *= 2)
+      add_once(widths, round_up(ceil_div(most_width, tiles), row_tiles * kPositions));
+    if (most_rows <= 2 * heights.back()) add_once(heights, most_rows);
+    for (const int width : widths)
+      for (const int rows : heights) {
+        if (rows > 1 && rows / 2 >= most_rows) continue;
+        pixel_shape(problem, {rows, width, 1, row_tiles}, params);
+        for (const Choice& choice : runs_of(problem, Params(params), {rows, width, 1, row_tiles})) {
+          if (!shape(problem, choice, params).empty()) continue;
+          if (params.shared_bytes > device.smem_optin) {
+            reason = "operands of " + std::to_string(params.shared_bytes) + " bytes do not fit";
+            continue;
+          }
+          if (params.tiles == INT32_MAX) continue;
+          params.walkers = walkers_of(device, params);
+          found.push_back({choice, predict_pixels(problem, device, params)});
+        }
+      }
+  }
+  return found;
 }
 
 std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
                                           std::string& reason) {
+  if (is_pixels(problem)) return pixel_candidates(problem, device, reason);
   std::vector<Candidate<Choice>> found;
   const int64_t most_rows = positions(problem.h), most_width = positions(problem.w);
   std::vector<int> widths;
@@ -178,19 +420,40 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
   return found;
 }
 
-Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
+// `detail` has the numbers of a Choice, and how many blocks walk.
+constexpr int kWalkers = 6;
+
+Choice choice_of(const Plan& plan) {
+  const auto& of = plan.detail;
+  return {plan.row, of[0], of[1], of[2], of[3], of[4], of[5]};
+}
+
+Plan plan_of(const Problem& problem, const Device& device, const Candidate<Choice>& candidate) {
+  const Choice& choice = candidate.choice;
   Params params;
-  shape(problem, candidate.choice, params);
+  shape(problem, choice, params);
   Plan plan;
-  plan.row = candidate.choice.tile_rows;
+  plan.row = choice.tile_rows;
   plan.split = 1;
-  plan.detail[0] = candidate.choice.tile_width;
-  plan.detail[1] = candidate.choice.buffers;
+  plan.detail[0] = choice.tile_width;
+  plan.detail[1] = choice.buffers;
+  plan.detail[2] = choice.row_tiles;
+  plan.detail[3] = choice.run_phases;
+  plan.detail[4] = choice.part_h;
+  plan.detail[5] = choice.part_w;
   plan.predicted_us = candidate.predicted_us;
-  char note[96];
-  std::snprintf(note, sizeof note, "%d x %d positions, %d buffers, %d bytes, %lld blocks", plan.row,
-                plan.detail[0], plan.detail[1], params.shared_bytes,
-                static_cast<long long>(blocks_of(params)));
+  char note[128];
+  if (is_pixels(problem)) {
+    plan.detail[kWalkers] = walkers_of(device, params);
+    std::snprintf(note, sizeof note,
+                  "%d x %d positions, warps of %d, %d of %d phases in a row, %d bytes, %d blocks",
+                  plan.row, choice.tile_width, choice.row_tiles * kPositions, params.run_phases,
+                  params.part_w, params.shared_bytes, plan.detail[kWalkers]);
+  } else {
+    std::snprintf(note, sizeof note, "%d x %d positions, %d buffers, %d bytes, %lld blocks",
+                  plan.row, choice.tile_width, choice.buffers, params.shared_bytes,
+                  static_cast<long long>(blocks_of(params)));
+  }
   plan.note = note;
   return plan;
 }
@@ -202,16 +465,23 @@ void launch(const Problem& problem, const Plan& plan, const Args& args) {
 }  // namespace
 
 std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
-  return all_plans(problem, device, reason, refuse, candidates, plan_of);
+  return all_plans(problem, device, reason, refuse, candidates,
+                   [&](const Problem& of, const Candidate<Choice>& candidate) {
+                     return plan_of(of, device, candidate);
+                   });
 }
 
 Decision plan(const Problem& problem, const Device& device) {
-  return best_plan(problem, device, refuse, candidates, plan_of);
+  return best_plan(problem, device, refuse, candidates,
+                   [&](const Problem& of, const Candidate<Choice>& candidate) {
+                     return plan_of(of, device, candidate);
+                   });
 }
 
 Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   Params params;
-  shape(problem, {plan.row, plan.detail[0], plan.detail[1]}, params);
+  shape(problem, choice_of(plan), params);
+  params.walkers = plan.detail[kWalkers];
   params.source = args.x.data;
   params.destination = args.y.data;
   params.weight = args.w.data;
@@ -221,7 +491,8 @@ Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
 }
 
 int64_t blocks_of(const Params& p) {
-  return int64_t{p.batch} * p.groups * p.tiles_h * p.tiles_w * p.column_tiles;
+  return p.walkers ? p.walkers
+                   : int64_t{p.batch} * p.groups * p.tiles_h * p.tiles_w * p.column_tiles;
 }
 
 }  // namespace rows

@@ -14,6 +14,9 @@ namespace convt2d::cuda::rows {
 std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason);
 Decision plan(const Problem& problem, const Device& device);
 
+// Whether x and y are channels last, which has a kernel of its own.
+inline bool is_pixels(const Problem& problem) { return problem.y_layout == Layout::nhwc; }
+
 Params params_of(const Problem& problem, const Plan& plan, const Args& args);
 int64_t blocks_of(const Params& params);
 

@@ -43,6 +43,14 @@ inline void ldmatrix_x4(uint32_t (&r)[4], uint32_t address) {
     std::memcpy(&r[matrix], emulate::shared(all[matrix * 8 + lane / 4][0] + lane % 4 * 4, 4), 4);
 }
 
+inline void ldmatrix_x2(uint32_t& r0, uint32_t& r1, uint32_t address) {
+  if (address % 16 != 0) std::abort();
+  const auto all = emulate::show(&address, 1);
+  const unsigned lane = threadIdx.x % 32;
+  std::memcpy(&r0, emulate::shared(all[lane / 4][0] + lane % 4 * 4, 4), 4);
+  std::memcpy(&r1, emulate::shared(all[8 + lane / 4][0] + lane % 4 * 4, 4), 4);
+}
+
 inline void ldmatrix_x4_turned(uint32_t (&r)[4], uint32_t address) {
   if (address % 16 != 0) std::abort();
   const auto all = emulate::show(&address, 1);
