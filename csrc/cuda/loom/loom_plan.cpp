@@ -1,0 +1,500 @@
+#include "cuda/loom/loom_plan.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "core/phases.h"
+#include "cuda/gather_params.h"
+#include "cuda/strict_sums.h"
+#include "cuda/tensor_map.h"
+
+namespace convt2d::cuda::loom {
+namespace {
+
+constexpr double kClock = 1700;  // cycles a microsecond
+
+// What things cost, in cycles where nothing else is said: counted by hand, not yet measured.
+constexpr double kLaunch = 7;         // us: tables, barriers, the first loads, the last stores
+constexpr double kBanks = 128 * .85;  // bytes of shared memory a cycle
+constexpr double kTensor = .9;        // of the tensor core's rate
+constexpr double kInstructions = 4;   // a cycle
+constexpr double kStep = 24;          // instructions of a warp for a step of one tap
+constexpr double kStepOfFour = 64;    // of four
+constexpr double kTurned = 26;        // for 32 pixels of a slice
+constexpr double kTurnedAlone = 110;  // the same, cycles, of a warp that waits for what it loads
+constexpr double kChunk = 60;         // barriers of a chunk
+constexpr double kStart = 1500;       // of a block: until the first products are there
+constexpr double kStored = 22;        // instructions of a warp for a pair of positions of a channel
+constexpr double kHidden = 0.5;       // of stores, behind the multiplications of the other group
+constexpr double kL2Bytes = 24;       // a cycle, of a multiprocessor
+constexpr double kBusy = 1.15;        // what nothing above accounts for
+constexpr double kMemoryRate = 0.85;  // of the copy rate
+constexpr double kLesser = 0.1;       // of the lesser of work and bytes
+constexpr double kTorn = 185;  // bytes, where tiles meet in a row of y that is no whole sectors
+
+struct Choice {
+  int row;  // of kTiles
+  int tile_n, tile_h, tile_w;
+  int sets, layout;
+  int slices, x_stages, turned_stages, weight_stages;  // of weights: 0 if they stay
+  int walkers[kMostGroups];
+};
+
+// How often lanes that fetch weights meet in a bank: words, or 16 bytes by eight lanes at a time.
+int most_in_a_bank(int row_words, int number_words, int taps) {
+  const int lanes = taps == 4 ? 8 : 32, banks = 32 / taps;
+  int most = 0;
+  for (int first = 0; first < 32; first += lanes) {
+    int count[32] = {};
+    for (int lane = first; lane < first + lanes; ++lane) {
+      const int word = lane / 4 * row_words + lane % 4 * number_words;
+      most = std::max(most, ++count[word / taps % banks]);
+    }
+  }
+  return most;
+}
+
+// Where weights lie in a stage. Returns how often lanes meet in a bank.
+int set_weights(Tile tile, GatherParams& p) {
+  const int least = kSlice * p.taps;
+  int pitch = 0, conflicts = 0;
+  for (int words = least; words <= std::min(kMostRow, least + 28); words += 4) {
+    const int here = p.forward ? most_in_a_bank(p.taps, words, tile.taps)
+                               : most_in_a_bank(words, p.taps, tile.taps);
+    if (pitch == 0 || here < conflicts) pitch = words, conflicts = here;
+  }
+  const int sets = p.tile_channels / kRows;
+  if (p.forward) {
+    p.box_bytes = pitch * 4 * kSlice * p.slices;
+    p.row_pitch = p.taps * 4;
+    p.number_pitch = pitch * 4;
+    p.far_row = p.box_bytes;
+    p.slice_pitch = kSlice * pitch * 4;
+    p.warp_pitch = 2 * p.box_bytes;
+    p.weight_bytes = p.tile_channels / kEight * p.box_bytes;
+  } else {
+    p.box_bytes = pitch * 4 * p.tile_channels;
+    p.row_pitch = pitch * 4;
+    p.number_pitch = p.taps * 4;
+    p.far_row = 8 * p.row_pitch;
+    p.slice_pitch = p.box_bytes;
+    p.warp_pitch = 16 * p.row_pitch;
+    p.weight_bytes = p.slices * p.box_bytes;
+  }
+  p.set_pitch = 4 * p.warp_pitch;
+  return conflicts;
+}
+
+int row_words(const GatherParams& p) { return (p.forward ? p.number_pitch : p.row_pitch) / 4; }
+
+// A source offset as a place in a half of a patch, in units of 16 bytes.
+int unit_of_row(const GatherParams& p, int offset) {
+  return offset % p.steps_h * p.steps_w * p.plane_units + offset / p.steps_h * p.plane_w;
+}
+int unit_of_column(const GatherParams& p, int offset) {
+  return offset % p.steps_w * p.plane_units + offset / p.steps_w;
+}
+
+// Phase and place of each tap of a kernel row.
+struct Place {
+  int phase = -1, unit = 0;
+};
+std::vector<Place> places_of_row(const Problem& problem, const GatherParams& p) {
+  const AxisGroup& group = p.w.group[0];
+  std::vector<Place> places(problem.w.kernel);
+  for (int i = group.first; i < group.first + group.count; ++i)
+    for (int slot = 0; slot < group.phases; ++slot)
+      if (const AxisStep& step = p.w.step[i]; step.rank[slot] >= 0)
+        places[group.first_tap[slot] + step.rank[slot] * p.w.tap_step] = {
+            slot, unit_of_column(p, step.offset - group.offset_low)};
+  return places;
+}
+
+// Steps of all groups of phases, or why there are none.
+std::string set_steps(const Problem& problem, Tile tile, GatherParams& p) {
+  const std::vector<Place> places = places_of_row(problem, p);
+  const int width = static_cast<int>(problem.w.kernel);
+  if (tile.taps > 1) {
+    if (width % tile.taps != 0) return "a kernel row is not whole fours";
+    p.swapped = tile.phases > 1 && places[0].phase == 1;
+    for (int i = 0; i < width; ++i) {
+      const int lead = i % tile.taps, shift = places[i - lead].unit - places[0].unit;
+      if (places[i].phase != (tile.phases > 1 ? (i + p.swapped) % 2 : 0) ||
+          places[i].unit - places[lead].unit != shift)
+        return "taps of a kernel row are not of phases by turns";
+    }
+    for (int i = 0; i < tile.taps; ++i) p.column[i] = places[i].unit;
+  }
+  int steps = 0;
+  for (int g = 0; g < p.h.groups; ++g) {
+    const AxisGroup& group = p.h.group[g];
+    p.first_step[g] = steps;
+    for (int i = group.first; i < group.first + group.count; ++i) {
+      const AxisStep& h = p.h.step[i];
+      const int first = (group.first_tap[0] + h.rank[0] * p.h.tap_step) * width;
+      const int unit = unit_of_row(p, h.offset - group.offset_low);
+      for (int j = 0; j < width; j += tile.taps) {
+        if (places[j].phase < 0) continue;
+        const int pixel = tile.taps > 1 ? unit + places[j].unit - places[0].unit
+                                        : unit | places[j].phase << kPhaseShift;
+        p.step[steps++] = {static_cast<uint32_t>(tile.taps > 1 ? pixel : pixel + places[j].unit),
+                           static_cast<uint32_t>((first + j) * 4)};
+      }
+    }
+  }
+  p.first_step[p.h.groups] = steps;
+  return {};
+}
+
+// Units of 16 bytes that instructions read from where a half starts.
+int units_read(const GatherParams& p, Tile tile) {
+  const auto farthest = [&](const AxisTable& axis, const auto& unit_of) {
+    int far = 0;
+    for (int g = 0; g < axis.groups; ++g)
+      for (int i = axis.group[g].first; i < axis.group[g].first + axis.group[g].count; ++i)
+        far = std::max(far, unit_of(p, axis.step[i].offset - axis.group[g].offset_low));
+    return far;
+  };
+  return farthest(p.h, unit_of_row) + farthest(p.w, unit_of_column) + p.beside / 16 +
+         (positions(tile) / kEight - 1) * (p.column_pitch / 16) + kEight;
+}
+
+// Everything that follows from the problem and the choice, pointers aside; or why there is nothing.
+std::string shape(const Problem& problem, const Choice& choice, GatherParams& p) {
+  const Tile tile = kTiles[choice.row];
+  p = {};
+  p.forward = problem.direction == Direction::fwd;
+  set_extents(problem, p);
+  if (std::string reason = set_axes(problem, 1, tile.phases, p); !reason.empty()) return reason;
+  if (p.h.groups > kMostGroups)
+    return std::to_string(p.h.groups) + " groups of phases are more than " +
+           std::to_string(kMostGroups);
+  set_tiles(problem, choice, p);
+  std::copy(std::begin(choice.walkers), std::end(choice.walkers), p.walkers);
+  p.taps = static_cast<int32_t>(problem.h.kernel * problem.w.kernel);
+  p.tile_channels = kRows * choice.sets;
+  p.column_tiles = static_cast<int32_t>(ceil_div(p.columns, p.tile_channels));
+  p.layout = choice.layout;
+  p.slices = choice.slices;
+  p.chunks = static_cast<int32_t>(ceil_div(p.reduce, kSlice * p.slices));
+
+  p.steps_h = p.h.source_step;
+  p.steps_w = p.w.source_step;
+  p.load_h = p.steps_h * (p.tile_h - 1) + span_of(p.h) + 1;
+  p.load_w = p.steps_w * (p.tile_w - 1) + span_of(p.w) + 1;
+  const int low = p.w.group[0].offset_low & 3;
+  const int lead = p.steps_w * p.tile_w % 4 == 0 || p.tiles_w == 1 ? low : 3;
+  p.copied_w = static_cast<int32_t>(round_up(lead + p.load_w, 4));
+  if (std::max({p.copied_w, p.load_h, p.tile_n}) > kMostSpan)
+    return "a tile is too long for the copy engine";
+  p.channel_words = p.load_h * p.copied_w;
+  p.x_stages = choice.x_stages;
+  p.x_bytes = p.tile_n * kSlice * p.slices * p.channel_words * 4;
+  p.items = p.tile_n * p.load_h * p.load_w;
+
+  p.plane_h = static_cast<int32_t>(ceil_div(p.load_h, p.steps_h));
+  p.plane_w = static_cast<int32_t>(ceil_div(p.load_w, p.steps_w));
+  // Neighbours that go to different planes meet no bank twice.
+  const int planes = p.steps_h * p.steps_w, apart = p.steps_w > 1 ? kEight / p.steps_w : 0;
+  p.plane_units = p.tile_n * p.plane_h * p.plane_w;
+  while (p.steps_w > 1 && p.plane_units % kEight != apart) ++p.plane_units;
+  p.half_bytes = planes * p.plane_units * 16;
+  p.turned_stages = choice.turned_stages;
+  p.turned_bytes = 2 * p.half_bytes * p.slices;
+  p.column_pitch = p.layout == kRuns ? kEight * 16 : p.plane_w * 16;
+  if (choice.sets == 1)
+    p.beside = p.layout == kBeside ? kEight * 16 : positions(tile) / kEight * p.column_pitch;
+  if (std::string reason = set_steps(problem, tile, p); !reason.empty()) return reason;
+
+  set_weights(tile, p);
+  p.resident = choice.weight_stages == 0;
+  p.weight_stages = p.resident ? p.chunks : choice.weight_stages;
+  if (p.weight_stages > kMostWeights) return "weights that stay are too many chunks";
+  p.store_words = problem.direction == Direction::fwd ? (problem.w.out % 4 == 0   ? 4
+                                                         : problem.w.out % 2 == 0 ? 2
+                                                                                  : 1)
+                                                      : (problem.w.in % 4 == 0   ? 4
+                                                         : problem.w.in % 2 == 0 ? 2
+                                                                                 : 1);
+  SharedPlaces places{kHeader};
+  p.items_at = places.take(int64_t{p.items} * 4, 16);
+  p.weights_at = places.take(int64_t{p.weight_stages} * p.weight_bytes, 128);
+  p.x_at = places.take(int64_t{p.x_stages} * p.x_bytes, 128);
+  p.turned_at = places.take(int64_t{p.turned_stages} * p.turned_bytes, 128);
+  places.take(std::max(0, units_read(p, tile) * 16 - p.half_bytes), 16);
+  p.shared_bytes = static_cast<int32_t>(places.end);
+  return {};
+}
+
+// A tile whose phases are those of a group.
+double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int group) {
+  const double steps = p.first_step[group + 1] - p.first_step[group], taps = steps * tile.taps,
+               width = positions(tile);
+  const int met = p.forward ? most_in_a_bank(p.taps, row_words(p), tile.taps)
+                            : most_in_a_bank(row_words(p), p.taps, tile.taps);
+  const double weight_bytes = p.resident ? 0 : double(p.weight_bytes) / p.slices,
+               x_bytes = double(p.x_bytes) / p.slices, turned_bytes = double(p.items) * kSlice * 4;
+  // Of a slice, both groups.
+  const double tensor = kGroups * taps * width / 2 / kTensor;
+  const double banks = (kGroups * taps * (width * kSlice * 4 + kRows * kSlice * 4 * met) +
+                        weight_bytes + x_bytes + 2 * turned_bytes) /
+                       kBanks;
+  const double turns = ceil_div(p.items, 32);
+  const double issued =
+      (kGroups * 4 * steps * (tile.taps > 1 ? kStepOfFour : kStep) + turns * kTurned) /
+      kInstructions;
+  const double turned =
+      ceil_div(int64_t{p.slices} * ceil_div(p.items, 32), kTurners) * kTurnedAlone / p.slices;
+  // Of a patch, what lies in the source.
+  const double wide = std::min<double>(p.copied_w, p.w.source_extent) / p.copied_w,
+               high = std::min<double>(p.load_h, p.h.source_extent) / p.load_h;
+  const double brought = (x_bytes * wide * high + weight_bytes) / kL2Bytes;
+  const double slice = std::max({tensor, banks, issued, turned, brought}) * kBusy;
+  const double pairs = kGroups * 4 * width / kEight * 2;
+  const double store =
+      pairs * kStored * (tile.phases > 1 && p.store_words < 4 ? 1.5 : 1) / kInstructions;
+  return p.chunks * (p.slices * slice + kChunk) + (1 - kHidden) * store;
+}
+
+// Blocks for each combination, so that the grid fills the device once: groups of phases get them by their cost.
+void set_walkers(const Device& device, const std::vector<double>& cycles, GatherParams& p) {
+  const int64_t tiles = tiles_of(p);
+  int64_t blocks = device.sm_count / (combinations(p) / p.h.groups) - p.h.groups;
+  std::fill_n(p.walkers, p.h.groups, 1);
+  for (; blocks > 0; --blocks) {
+    const auto time = [&](int g) { return ceil_div(tiles, p.walkers[g]) * cycles[g]; };
+    int busiest = 0;
+    for (int g = 1; g < p.h.groups; ++g)
+      if (time(g) > time(busiest)) busiest = g;
+    if (p.walkers[busiest] == tiles) break;
+    ++p.walkers[busiest];
+  }
+}
+
+// With the best numbers of blocks, which it leaves in the parameters.
+double predict(const Problem& problem, const Device& device, Tile tile, GatherParams& p) {
+  std::vector<double> cycles;
+  for (int g = 0; g < p.h.groups; ++g) cycles.push_back(tile_cycles(problem, p, tile, g));
+  set_walkers(device, cycles, p);
+  const double combos = double(combinations(p)) / p.h.groups;
+  double longest = 0, all = 0;
+  for (int g = 0; g < p.h.groups; ++g) {
+    const double once = kStart + (p.resident ? double(p.weight_bytes) * p.chunks / kL2Bytes : 0);
+    const double block = once + ceil_div(tiles_of(p), p.walkers[g]) * cycles[g];
+    longest = std::max(longest, block);
+    all += block * p.walkers[g] * combos;
+  }
+  const double busy_us = std::max(longest, all / device.sm_count) / kClock;
+  const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
+  const double rows = double(problem.batch) * p.columns * p.groups * p.h.destination_extent;
+  const double torn_us =
+      p.w.destination_extent % 8 == 0 ? 0 : kTorn * rows * p.tiles_w / device.copy_bytes_per_us;
+  return kLaunch + std::max(busy_us, memory_us) + kLesser * std::min(busy_us, memory_us) + torn_us;
+}
+
+bool chunks_in_groups(const Problem& problem, int slices) {
+  return problem.groups == 1 || problem.direction != Direction::fwd ||
+         problem.group_in() % (kSlice * slices) == 0;
+}
+
+// The tiles of one layout: as many rows as fit.
+void add_tiles(const Problem& problem, Tile tile, Choice choice, std::vector<Choice>& found) {
+  GatherParams p;
+  choice.tile_n = choice.tile_h = choice.tile_w = 1;
+  if (!shape(problem, choice, p).empty()) return;
+  const int64_t extent_h = position_extent(p.h), extent_w = position_extent(p.w);
+  const int all = positions(tile) * (choice.sets == 1 ? kGroups : 1);
+  std::vector<int> widths;
+  if (choice.layout == kRuns) {
+    for (int pieces = 1; pieces <= 12; ++pieces) {
+      const int64_t width = ceil_div(extent_w, pieces);
+      add_once(widths, width);
+      add_once(widths, std::min(round_up(width, 4), extent_w));
+      add_once(widths, std::min(round_up(width, 8), extent_w));
+    }
+  } else {
+    add_once(widths, std::min<int64_t>(extent_w, choice.layout == kBeside ? 2 * kEight : kEight));
+  }
+  for (const int width : widths) {
+    if (width > all || width < std::min<int64_t>(extent_w, kEight)) continue;
+    const int across = choice.layout == kRuns     ? width + span_of(p.w) / p.w.source_step
+                       : choice.layout == kBeside ? 2 * kEight
+                                                  : kEight;
+    // Rows of patches, between the first of the tile and its last.
+    const int64_t lines = choice.layout == kRuns ? (all - width) / across + 1 : all / across;
+    const int64_t most_h = std::min(lines, extent_h);
+    choice.tile_w = width;
+    choice.tile_h = static_cast<int>(ceil_div(extent_h, ceil_div(extent_h, most_h)));
+    choice.tile_n = 1;
+    if (width == extent_w && choice.tile_h == extent_h) {
+      const int64_t image = extent_h + span_of(p.h) / p.h.source_step;
+      choice.tile_n =
+          static_cast<int>(std::min<int64_t>(problem.batch, (lines - extent_h) / image + 1));
+    }
+    found.push_back(choice);
+  }
+}
+
+std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
+                                          std::string& reason) {
+  std::vector<Candidate<Choice>> found;
+  const int64_t phases_w = phases_of(problem, problem.w);
+  const int64_t columns =
+      problem.direction == Direction::fwd ? problem.group_out() : problem.group_in();
+  for (int row = 0; row < kTileCount; ++row) {
+    const Tile tile = kTiles[row];
+    if (tile.phases != phases_w) continue;
+    std::vector<Choice> tiles;
+    for (const int sets : {1, 2})
+      for (const int layout : {kRuns, kStacked, kBeside})
+        if (sets == 1 || (columns > kRows && layout != kBeside))
+          add_tiles(problem, tile, {row, 1, 1, 1, sets, layout, 1, 1, 2, 2, {}}, tiles);
+    for (Choice choice : tiles)
+      for (const int slices : {1, 2, kMostSlices}) {
+        if (!chunks_in_groups(problem, slices)) continue;
+        if (slices > 1 &&
+            slices * kSlice / 2 >=
+                (problem.direction == Direction::fwd ? problem.group_in() : problem.group_out()))
+          continue;
+        choice.slices = slices;
+        for (const auto& [weights, turned] : {std::pair{0, 2}, {0, 3}, {2, 2}, {3, 2}, {3, 3}}) {
+          choice.weight_stages = weights;
+          choice.turned_stages = turned;
+          choice.x_stages = 1;
+          GatherParams p;
+          if (std::string why = shape(problem, choice, p); !why.empty()) {
+            reason = why;
+            continue;
+          }
+          if (p.shared_bytes > device.smem_optin) {
+            if (found.empty())
+              reason = "a tile needs " + std::to_string(p.shared_bytes) + " bytes of shared memory";
+            continue;
+          }
+          choice.x_stages =
+              std::min(kMostRing, 1 + (device.smem_optin - p.shared_bytes) / p.x_bytes);
+          shape(problem, choice, p);
+          const double predicted = predict(problem, device, tile, p);
+          std::copy(std::begin(p.walkers), std::end(p.walkers), choice.walkers);
+          found.push_back({choice, predicted});
+        }
+      }
+  }
+  return found;
+}
+
+Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
+  const Choice& c = candidate.choice;
+  GatherParams p;
+  shape(problem, c, p);
+  Plan plan;
+  plan.row = c.row;
+  plan.predicted_us = candidate.predicted_us;
+  const int detail[] = {c.tile_n, c.tile_h,   c.tile_w,        c.sets * 4 + c.layout,
+                        c.slices, c.x_stages, c.turned_stages, c.weight_stages};
+  std::copy(std::begin(c.walkers), std::end(c.walkers),
+            std::copy(std::begin(detail), std::end(detail), plan.detail));
+  const char* const layouts[] = {"runs", "columns", "columns beside each other"};
+  plan.note = std::to_string(p.tile_channels) + " channels, " +
+              std::to_string(kTiles[c.row].phases) + " phases, tile " + std::to_string(c.tile_n) +
+              "x" + std::to_string(c.tile_h) + "x" + std::to_string(c.tile_w) + " in " +
+              layouts[c.layout] + ", K " + std::to_string(kSlice * c.slices) + " x " +
+              std::to_string(c.x_stages) + " and " + std::to_string(c.turned_stages) +
+              " stages, weights " +
+              (c.weight_stages ? std::to_string(c.weight_stages) + " stages" : "resident") + ", " +
+              std::to_string(blocks_of(p)) + " blocks";
+  return plan;
+}
+
+Choice choice_of(const Plan& plan) {
+  const int32_t* d = plan.detail;
+  return {plan.row,
+          d[0],
+          d[1],
+          d[2],
+          d[3] / 4,
+          d[3] % 4,
+          d[4],
+          d[5],
+          d[6],
+          d[7],
+          {d[8], d[9], d[10], d[11]}};
+}
+
+std::string refusal(const Problem& problem, const Device& device) {
+  const auto number = [](int64_t value) { return std::to_string(value); };
+  if (!device.has_wgmma) return "no wgmma (sm_90a)";
+  if (problem.direction == Direction::grad_weight) return "loom is for forward and grad_input";
+  if (problem.dtype != DType::f32 || is_strict(problem)) return "loom is for TF32";
+  if (problem.x_layout != Layout::nchw || problem.w_layout != Layout::nchw ||
+      problem.y_layout != Layout::nchw)
+    return "loom is for NCHW";
+  const bool forward = problem.direction == Direction::fwd;
+  const int64_t row = forward ? problem.w.in : problem.w.out,
+                taps = problem.h.kernel * problem.w.kernel,
+                phases_w = phases_of(problem, problem.w);
+  if (row % 4 != 0) return "rows of " + number(row) + " are not whole vectors of 4";
+  if (taps > kMostTaps) return number(taps) + " taps are more than " + number(kMostTaps);
+  if (problem.group_out() * taps % 4 != 0)
+    return number(problem.group_out()) + " kernels are not whole vectors of 4";
+  if (phases_w > 2 || (phases_w > 1 && phases_w != problem.w.stride))
+    return "a row of the result has " + number(phases_w) + " phases";
+  if (!forward && std::max(problem.h.stride, problem.w.stride) > 4)
+    return "a stride of " + number(std::max(problem.h.stride, problem.w.stride)) + " is above 4";
+  if ((forward ? problem.group_out() : problem.group_in()) * 2 <= kRows)
+    return "channels of the result fill less than half of a tile";
+  if (!chunks_in_groups(problem, 1))
+    return number(problem.group_in()) + " channels of a group are not whole slices of 8";
+  if (problem.wide_index) return "a tensor has more than 2^31 elements";
+  return {};
+}
+
+}  // namespace
+
+std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
+  return all_plans(problem, device, reason, refusal, candidates, plan_of);
+}
+
+Decision plan(const Problem& problem, const Device& device) {
+  return best_plan(problem, device, refusal, candidates, plan_of);
+}
+
+GatherParams params_of(const Problem& problem, const Plan& plan, const Args& args) {
+  GatherParams p;
+  shape(problem, choice_of(plan), p);
+  set_strided_tensors(problem, args, p);
+  return p;
+}
+
+int64_t blocks_of(const GatherParams& p) {
+  int64_t walkers = 0;
+  for (int g = 0; g < p.h.groups; ++g) walkers += p.walkers[g];
+  return int64_t{p.groups} * p.column_tiles * walkers;
+}
+
+TensorMaps maps_of(const GatherParams& p) {
+  const int64_t row = int64_t{p.w.source_extent} * 4, plane = row * p.h.source_extent,
+                channels = int64_t{p.groups} * p.reduce,
+                kernels = int64_t{p.forward ? p.columns : p.reduce} * p.taps,
+                inputs = int64_t{p.groups} * (p.forward ? p.reduce : p.columns);
+  TensorMaps maps{};
+  maps.source = encode({p.source,
+                        4,
+                        4,
+                        {p.w.source_extent, p.h.source_extent, channels, p.batch},
+                        {4, row, plane, plane * channels},
+                        {p.copied_w, p.load_h, kSlice * p.slices, p.tile_n},
+                        {1, 1, 1, 1},
+                        false});
+  maps.weight = encode({p.weight,
+                        4,
+                        4,
+                        {kernels, inputs, 1, 1},
+                        {4, kernels * 4, kernels * 4 * inputs, kernels * 4 * inputs},
+                        {row_words(p), p.forward ? kSlice * p.slices : p.tile_channels, 1, 1},
+                        {1, 1, 1, 1},
+                        false});
+  return maps;
+}
+
+}  // namespace convt2d::cuda::loom
