@@ -54,7 +54,8 @@ constexpr int kMostSlices = 4;    // of a chunk
 struct Tile {
   int phases, taps;
 };
-constexpr Tile kTiles[] = {{1, 1}, {2, 1}, {1, 4}, {2, 4}};
+constexpr Tile kTiles[] = {{1, 1}, {2, 1}, {1, 3}, {2, 3}, {1, 4}, {2, 4}};
+constexpr int kMostFetched = 4;
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 
 CONVT2D_HOST_DEVICE constexpr int positions(Tile tile) { return kColumns / tile.phases; }
@@ -62,8 +63,8 @@ CONVT2D_HOST_DEVICE constexpr int positions(Tile tile) { return kColumns / tile.
 // Where the columns of a group are: see above.
 enum Columns : int32_t { kRuns, kStacked, kBeside };
 
-// A tap, or so many of a kernel row: where its pixels are, in units of 16 bytes from a position's, above that its phase if
-// it is one; where its weights are, in bytes from a lane's.
+// A tap, or the first of so many of a kernel row: where its pixels are, in units of 16 bytes from a position's; where its
+// weights are, in bytes from a lane's, and above that its phase, if it is one tap.
 struct Step {
   uint32_t pixel, weights;
 };
@@ -88,8 +89,8 @@ struct GatherParams {
   int32_t slices, chunks;  // of a chunk; chunks of K
   int32_t first_step[kMostGroups + 1];
   Step step[kMostSteps];
-  uint32_t column[4];  // of taps fetched at once, to be added to the pixels of a step
-  int32_t swapped;     // the first of these is of phase 1
+  uint32_t column[kMostFetched];  // from the pixels of a step to those of its taps
+  int32_t swapped;                // the first of these is of phase 1
 
   // Patches: loaded rows and pixels; pixels as they are copied; planes along both axes, rows and pixels of one.
   int32_t load_h, load_w, copied_w, steps_h, steps_w, plane_h, plane_w;

@@ -11,11 +11,11 @@
 
 namespace convt2d::cuda::loom {
 
-// What a lane holds of a step: weights of its taps; and where the pixels of the first are, as Step has it.
+// What a lane holds of a step: weights of its taps; where the pixels of the first are, as an operand; its phase.
 template <int TILE>
 struct Fetched {
   uint32_t word[kTiles[TILE].taps][4];
-  uint32_t pixel;
+  uint32_t pixel, phase;
 };
 // Which stage of a ring is the next, and the parity of its turn.
 struct Ring {
@@ -26,30 +26,27 @@ struct Ring {
   }
 };
 
-// One batch. The sums of a phase are an array of their own, and no branch is within, as in fan's multiply_batch().
-template <class T, int TILE>
-__device__ __forceinline__ void multiply_tap(float (&sum)[positions(kTiles[TILE]) / 2],
-                                             const uint32_t (&weights)[4], uint64_t pixels) {
+// Taps of one phase, or of two by turns: a batch. No branch within, and the sums of a phase are an array of their own: as
+// in fan's multiply_batch().
+template <class T, int TILE, int PHASE>
+__device__ __forceinline__ void multiply_batch(const GatherParams& p, Sums<TILE>& sum,
+                                               const Fetched<TILE>& step, uint32_t layout_high) {
+  constexpr Tile tile = kTiles[TILE];
   wgmma_fence();
-  WgmmaFetched<T, positions(kTiles[TILE])>::add(sum, weights, pixels);
+#pragma unroll
+  for (int tap = 0; tap < tile.taps; ++tap)
+    WgmmaFetched<T, positions(tile)>::add(
+        sum[(PHASE + tap) % tile.phases], step.word[tap],
+        uint64_t{layout_high} << 32 | (tap ? step.pixel + p.column[tap] : step.pixel));
   wgmma_commit();
 }
 template <class T, int TILE>
 __device__ __forceinline__ void multiply(const GatherParams& p, Sums<TILE>& sum,
-                                         const Fetched<TILE>& step, uint64_t layout) {
-  constexpr Tile tile = kTiles[TILE];
-  if constexpr (tile.taps > 1) {
-    wgmma_fence();
-#pragma unroll
-    for (int i = 0; i < tile.taps; ++i)
-      WgmmaFetched<T, positions(tile)>::add(sum[i % tile.phases], step.word[i],
-                                            layout | (step.pixel + p.column[i] & 0x3fff));
-    wgmma_commit();
-  } else if (tile.phases == 1 || step.pixel >> kPhaseShift == 0) {
-    multiply_tap<T, TILE>(sum[0], step.word[0], layout | (step.pixel & 0x3fff));
-  } else {
-    multiply_tap<T, TILE>(sum[tile.phases - 1], step.word[0], layout | (step.pixel & 0x3fff));
-  }
+                                         const Fetched<TILE>& step, uint32_t layout_high) {
+  if (kTiles[TILE].phases == 1 || kTiles[TILE].taps > 1 || step.phase == 0)
+    multiply_batch<T, TILE, 0>(p, sum, step, layout_high);
+  else
+    multiply_batch<T, TILE, 1>(p, sum, step, layout_high);
 }
 
 // Goes through the steps of a tile, ahead of the multiplications.
@@ -59,7 +56,7 @@ struct Fetcher {
   const uint32_t shared;
   const int first, end;     // steps of the block
   uint32_t lane;            // in a stage of weights
-  uint32_t beside;          // from a patch to the first position of the group, in units of 16 bytes
+  uint32_t operand;         // of the group's first position, if the ring began at 0: the lower half
   uint32_t pixel, weights;  // of the slice: units, and an address
   int step, slice;
   Ring turned_ring, weight_ring;
@@ -69,7 +66,7 @@ struct Fetcher {
   __device__ __forceinline__ void enter() {
     barrier_wait(shared + kTurnedBarriers + turned_ring.index * 16, turned_ring.parity);
     barrier_wait(shared + kWeightBarriers + weight_ring.index * 16, weight_ring.parity);
-    pixel = (shared + p.turned_at + turned_ring.index * p.turned_bytes >> 4) + beside;
+    pixel = operand + (turned_ring.index * p.turned_bytes >> 4);
     weights = shared + p.weights_at + weight_ring.index * p.weight_bytes + lane;
     step = first;
     slice = 0;
@@ -100,7 +97,12 @@ struct Fetcher {
     }
     const Step now = p.step[step++];
     to.pixel = pixel + now.pixel;
-    const uint32_t near = weights + now.weights, far = near + p.number_pitch * 4;
+    uint32_t near = weights + now.weights;
+    if constexpr (kTiles[TILE].phases > 1 && kTiles[TILE].taps == 1) {
+      to.phase = now.weights >> kPhaseShift;
+      near = weights + (now.weights & 0xffff);
+    }
+    const uint32_t far = near + p.number_pitch * 4;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const uint32_t from = (i < 2 ? near : far) + (i % 2 ? p.far_row : 0);
@@ -110,7 +112,9 @@ struct Fetcher {
 #pragma unroll
         for (int tap = 0; tap < 4; ++tap) to.word[tap][i] = taps[tap];
       } else {
-        to.word[0][i] = load_shared_4(from);
+#pragma unroll
+        for (int tap = 0; tap < kTiles[TILE].taps; ++tap)
+          to.word[tap][i] = load_shared_4(from + tap * 4);
       }
     }
   }
@@ -121,13 +125,15 @@ __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at, 
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = warp / 4;
   Fetcher<TILE> fetcher{p, shared, p.first_step[at.group_h], p.first_step[at.group_h + 1]};
   fetcher.lane = warp % 4 * p.warp_pitch + lane / 4 * p.row_pitch + lane % 4 * p.number_pitch;
-  fetcher.beside = 0;
+  const uint64_t layout = operand_layout(p.half_bytes, p.column_pitch);
+  uint32_t layout_high = layout >> 32;
+  keep_in_register(layout_high);
+  fetcher.operand = operand(layout, shared + p.turned_at);
   if (same_positions(p))
     fetcher.lane += group * p.set_pitch;
   else
-    fetcher.beside = group * p.beside >> 4;
+    fetcher.operand += group * p.beside >> 4;
   fetcher.left_turned = 0;
-  const uint64_t layout = operand_layout(p.half_bytes, p.column_pitch);
   const int fetches = (fetcher.end - fetcher.first) * p.slices * p.chunks;
   const int tiles = p.tiles_n * p.tiles_h * p.tiles_w;
   for (int tile = at.walker; tile < tiles; tile += p.walkers[at.group_h]) {
@@ -140,7 +146,7 @@ __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at, 
       fetcher.fetch(turn[0]);
       const auto multiply_and_fetch = [&](auto index, bool more) {
         constexpr int kNow = decltype(index)::value;
-        multiply<T, TILE>(p, sum, turn[kNow], layout);
+        multiply<T, TILE>(p, sum, turn[kNow], layout_high);
         wgmma_wait<1>();
         fetcher.give_back();
         if (more) fetcher.fetch(turn[1 - kNow]);

@@ -18,10 +18,10 @@ constexpr double kLaunch = 7;         // us: tables, barriers, the first loads, 
 constexpr double kBanks = 128 * .85;  // bytes of shared memory a cycle
 constexpr double kTensor = .9;        // of the tensor core's rate
 constexpr double kInstructions = 4;   // a cycle
-constexpr double kStep = 24;          // instructions of a warp for a step of one tap
-constexpr double kStepOfFour = 64;    // of four
+constexpr double kStep = 44;          // instructions of a warp for a step of one tap
+constexpr double kTap = 12;           // of one more that is fetched with it
 constexpr double kTurned = 26;        // for 32 pixels of a slice
-constexpr double kTurnedAlone = 110;  // the same, cycles, of a warp that waits for what it loads
+constexpr double kTurnedAlone = 70;   // the same, cycles, of a warp that waits for what it loads
 constexpr double kChunk = 60;         // barriers of a chunk
 constexpr double kStart = 1500;       // of a block: until the first products are there
 constexpr double kStored = 22;        // instructions of a warp for a pair of positions of a channel
@@ -42,13 +42,13 @@ struct Choice {
 
 // How often lanes that fetch weights meet in a bank: words, or 16 bytes by eight lanes at a time.
 int most_in_a_bank(int row_words, int number_words, int taps) {
-  const int lanes = taps == 4 ? 8 : 32, banks = 32 / taps;
+  const int together = taps == 4 ? 4 : 1, lanes = 32 / together, banks = 32 / together;
   int most = 0;
   for (int first = 0; first < 32; first += lanes) {
     int count[32] = {};
     for (int lane = first; lane < first + lanes; ++lane) {
       const int word = lane / 4 * row_words + lane % 4 * number_words;
-      most = std::max(most, ++count[word / taps % banks]);
+      most = std::max(most, ++count[word / together % banks]);
     }
   }
   return most;
@@ -115,15 +115,15 @@ std::string set_steps(const Problem& problem, Tile tile, GatherParams& p) {
   const std::vector<Place> places = places_of_row(problem, p);
   const int width = static_cast<int>(problem.w.kernel);
   if (tile.taps > 1) {
-    if (width % tile.taps != 0) return "a kernel row is not whole fours";
+    if (width % tile.taps != 0) return "a kernel row is not taps by " + std::to_string(tile.taps);
     p.swapped = tile.phases > 1 && places[0].phase == 1;
     for (int i = 0; i < width; ++i) {
-      const int lead = i % tile.taps, shift = places[i - lead].unit - places[0].unit;
-      if (places[i].phase != (tile.phases > 1 ? (i + p.swapped) % 2 : 0) ||
-          places[i].unit - places[lead].unit != shift)
+      const int tap = i % tile.taps;
+      if (places[i].phase != (tile.phases > 1 ? (tap + p.swapped) % 2 : 0) ||
+          places[i].unit - places[i - tap].unit != places[tap].unit - places[0].unit)
         return "taps of a kernel row are not of phases by turns";
     }
-    for (int i = 0; i < tile.taps; ++i) p.column[i] = places[i].unit;
+    for (int i = 0; i < tile.taps; ++i) p.column[i] = places[i].unit - places[0].unit;
   }
   int steps = 0;
   for (int g = 0; g < p.h.groups; ++g) {
@@ -135,10 +135,9 @@ std::string set_steps(const Problem& problem, Tile tile, GatherParams& p) {
       const int unit = unit_of_row(p, h.offset - group.offset_low);
       for (int j = 0; j < width; j += tile.taps) {
         if (places[j].phase < 0) continue;
-        const int pixel = tile.taps > 1 ? unit + places[j].unit - places[0].unit
-                                        : unit | places[j].phase << kPhaseShift;
-        p.step[steps++] = {static_cast<uint32_t>(tile.taps > 1 ? pixel : pixel + places[j].unit),
-                           static_cast<uint32_t>((first + j) * 4)};
+        const int phase = tile.taps == 1 ? places[j].phase : 0;
+        p.step[steps++] = {static_cast<uint32_t>(unit + places[j].unit),
+                           static_cast<uint32_t>((first + j) * 4 | phase << kPhaseShift)};
       }
     }
   }
@@ -241,8 +240,7 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
                        kBanks;
   const double turns = ceil_div(p.items, 32);
   const double issued =
-      (kGroups * 4 * steps * (tile.taps > 1 ? kStepOfFour : kStep) + turns * kTurned) /
-      kInstructions;
+      (kGroups * 4 * steps * (kStep + (tile.taps - 1) * kTap) + turns * kTurned) / kInstructions;
   const double turned =
       ceil_div(int64_t{p.slices} * ceil_div(p.items, 32), kTurners) * kTurnedAlone / p.slices;
   // Of a patch, what lies in the source.
