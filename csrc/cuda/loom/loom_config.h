@@ -12,12 +12,13 @@
 //   weights   a ring, or all of them, as the copy engine brings them. Forward  [eight out][channel in][channel out, tap],
 //             grad_input  [slice][channel out][channel in, tap]; the last axis is `pitch` words long, which the host chooses
 //             so that lanes that fetch eight channels out times four in meet no bank twice: boxes overlap
-//   copied    a ring of patches of the source, as they lie  [image][channel][row][pixel]
+//   copied    a ring of patches of the source, as they lie  [image][channel][row][pixel]; where rows are no whole 16 bytes,
+//             of stages in which each lane finds what it brought itself
 //   turned    a ring  [slice][four channels][plane][image][row][pixel][16 B]; where a step of positions is several
 //             pixels, as in grad_input, pixels and rows are sorted into planes by the remainder of their place
 //
 // Two warpgroups multiply: two sets of 64 channels for the same positions, or two sets of positions for the same channels.
-// Of four other warps one asks the copy engine for both operands, three turn patches.
+// Of four other warps one asks the copy engine for both operands, three turn patches, and bring them where it cannot.
 //
 // Columns of an instruction are eights of neighbouring pixels, equally far apart. In runs they follow each other, from row
 // to row of a patch, and what they cover beyond a row of the tile is not stored; or each is a row of a tile that is 8 wide,
@@ -46,9 +47,10 @@ constexpr int kMostRow = 256;  // words of a box
 constexpr int kMostTaps = kMostRow / kSlice;
 constexpr int kMostGroups = 4;  // of phases, by their rows
 constexpr int kMostSteps = kMostTaps;
-constexpr int kMostWeights = 40;  // stages of weights
-constexpr int kMostRing = 8;      // stages of patches
-constexpr int kMostSlices = 4;    // of a chunk
+constexpr int kMostWeights = 40;   // stages of weights
+constexpr int kMostRing = 8;       // stages of patches
+constexpr int kMostSlices = 4;     // of a chunk
+constexpr int kBroughtStages = 3;  // of patches that are brought: as many groups of copies are open
 
 // Phases of a row of the result, and taps of a kernel row that a lane fetches at once: these are of phases by turns.
 struct Tile {
@@ -106,6 +108,7 @@ struct GatherParams {
   int32_t taps, box_bytes, weight_stages, weight_bytes;
   int32_t resident;
   int32_t items_at, weights_at, x_at, turned_at, shared_bytes;
+  int32_t brought;               // patches are, by the warps that turn them
   int32_t forward, store_words;  // so many outputs side by side are aligned everywhere if one is
 };
 

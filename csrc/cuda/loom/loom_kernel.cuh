@@ -194,7 +194,10 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (p.first_step[at.group_h] == p.first_step[at.group_h + 1]) {
       // Phases that no tap reaches.
     } else if (threadIdx.x >= kConsumers + 32) {
-      turn(p, at, shared, rings);
+      if (p.brought)
+        bring_and_turn<T>(p, at, shared, rings.turned);
+      else
+        turn(p, at, shared, rings);
     } else if (threadIdx.x == kConsumers) {
       copy(p, at, maps, rings);
     }

@@ -22,6 +22,8 @@ constexpr double kStep = 44;          // instructions of a warp for a step of on
 constexpr double kTap = 12;           // of one more that is fetched with it
 constexpr double kTurned = 26;        // for 32 pixels of a slice
 constexpr double kTurnedAlone = 70;   // the same, cycles, of a warp that waits for what it loads
+constexpr double kBrought = 85;       // both, if these warps bring them too
+constexpr double kBroughtAlone = 170;
 constexpr double kChunk = 60;         // barriers of a chunk
 constexpr double kStart = 1500;       // of a block: until the first products are there
 constexpr double kStored = 22;        // instructions of a warp for a pair of positions of a channel
@@ -181,15 +183,19 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.steps_w = p.w.source_step;
   p.load_h = p.steps_h * (p.tile_h - 1) + span_of(p.h) + 1;
   p.load_w = p.steps_w * (p.tile_w - 1) + span_of(p.w) + 1;
+  p.brought = p.w.source_extent % 4 != 0;
   const int low = p.w.group[0].offset_low & 3;
   const int lead = p.steps_w * p.tile_w % 4 == 0 || p.tiles_w == 1 ? low : 3;
   p.copied_w = static_cast<int32_t>(round_up(lead + p.load_w, 4));
   if (std::max({p.copied_w, p.load_h, p.tile_n}) > kMostSpan)
     return "a tile is too long for the copy engine";
-  p.channel_words = p.load_h * p.copied_w;
-  p.x_stages = choice.x_stages;
-  p.x_bytes = p.tile_n * kSlice * p.slices * p.channel_words * 4;
+  if (p.brought && p.tile_n > 1) return "patches that are brought are of one image";
   p.items = p.tile_n * p.load_h * p.load_w;
+  p.channel_words = p.load_h * p.copied_w;
+  p.x_stages = p.brought ? kBroughtStages : choice.x_stages;
+  const int64_t runs = ceil_div(ceil_div(p.items, 32), kTurners) * kTurners;
+  p.x_bytes = static_cast<int32_t>(kSlice * p.slices * 4 *
+                                   (p.brought ? runs * 32 : p.tile_n * p.channel_words));
 
   p.plane_h = static_cast<int32_t>(ceil_div(p.load_h, p.steps_h));
   p.plane_w = static_cast<int32_t>(ceil_div(p.load_w, p.steps_w));
@@ -239,8 +245,9 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
                         weight_bytes + x_bytes + 2 * turned_bytes) /
                        kBanks;
   const double turns = ceil_div(p.items, 32);
-  const double issued =
-      (kGroups * 4 * steps * (kStep + (tile.taps - 1) * kTap) + turns * kTurned) / kInstructions;
+  const double issued = (kGroups * 4 * steps * (kStep + (tile.taps - 1) * kTap) +
+                         turns * (p.brought ? kBrought : kTurned)) /
+                        kInstructions;
   const double turned =
       ceil_div(int64_t{p.slices} * ceil_div(p.items, 32), kTurners) * kTurnedAlone / p.slices;
   // Of a patch, what lies in the source.
@@ -324,7 +331,7 @@ void add_tiles(const Problem& problem, Tile tile, Choice choice, std::vector<Cho
     choice.tile_w = width;
     choice.tile_h = static_cast<int>(ceil_div(extent_h, ceil_div(extent_h, most_h)));
     choice.tile_n = 1;
-    if (width == extent_w && choice.tile_h == extent_h) {
+    if (width == extent_w && choice.tile_h == extent_h && !p.brought) {
       const int64_t image = extent_h + span_of(p.h) / p.h.source_step;
       choice.tile_n =
           static_cast<int>(std::min<int64_t>(problem.batch, (lines - extent_h) / image + 1));
@@ -369,8 +376,9 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
               reason = "a tile needs " + std::to_string(p.shared_bytes) + " bytes of shared memory";
             continue;
           }
-          choice.x_stages =
-              std::min(kMostRing, 1 + (device.smem_optin - p.shared_bytes) / p.x_bytes);
+          if (!p.brought)
+            choice.x_stages =
+                std::min(kMostRing, 1 + (device.smem_optin - p.shared_bytes) / p.x_bytes);
           shape(problem, choice, p);
           const double predicted = predict(problem, device, tile, p);
           std::copy(std::begin(p.walkers), std::end(p.walkers), choice.walkers);
@@ -428,10 +436,8 @@ std::string refusal(const Problem& problem, const Device& device) {
       problem.y_layout != Layout::nchw)
     return "loom is for NCHW";
   const bool forward = problem.direction == Direction::fwd;
-  const int64_t row = forward ? problem.w.in : problem.w.out,
-                taps = problem.h.kernel * problem.w.kernel,
+  const int64_t taps = problem.h.kernel * problem.w.kernel,
                 phases_w = phases_of(problem, problem.w);
-  if (row % 4 != 0) return "rows of " + number(row) + " are not whole vectors of 4";
   if (taps > kMostTaps) return number(taps) + " taps are more than " + number(kMostTaps);
   if (problem.group_out() * taps % 4 != 0)
     return number(problem.group_out()) + " kernels are not whole vectors of 4";
@@ -476,14 +482,15 @@ TensorMaps maps_of(const GatherParams& p) {
                 kernels = int64_t{p.forward ? p.columns : p.reduce} * p.taps,
                 inputs = int64_t{p.groups} * (p.forward ? p.reduce : p.columns);
   TensorMaps maps{};
-  maps.source = encode({p.source,
-                        4,
-                        4,
-                        {p.w.source_extent, p.h.source_extent, channels, p.batch},
-                        {4, row, plane, plane * channels},
-                        {p.copied_w, p.load_h, kSlice * p.slices, p.tile_n},
-                        {1, 1, 1, 1},
-                        false});
+  if (!p.brought)
+    maps.source = encode({p.source,
+                          4,
+                          4,
+                          {p.w.source_extent, p.h.source_extent, channels, p.batch},
+                          {4, row, plane, plane * channels},
+                          {p.copied_w, p.load_h, kSlice * p.slices, p.tile_n},
+                          {1, 1, 1, 1},
+                          false});
   maps.weight = encode({p.weight,
                         4,
                         4,

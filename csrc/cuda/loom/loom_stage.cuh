@@ -3,6 +3,7 @@
 
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/barrier.cuh"
+#include "cuda/device/mma.cuh"
 #include "cuda/device/stage_ring.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
@@ -19,12 +20,14 @@ __device__ __forceinline__ Rings rings_of(const GatherParams& p, uint32_t shared
           {shared + kWeightBarriers, shared + p.weights_at, p.weight_stages, p.weight_bytes}};
 }
 
-// What is turned, pixel by pixel: where it is in a copied channel, in words, and where in a half, in units of 16 bytes.
+// What is turned, pixel by pixel: where it is in a copied channel, in words, or, if patches are brought, its row and its
+// column; and where in a half, in units of 16 bytes.
 __device__ __forceinline__ void build_items(const GatherParams& p, uint32_t shared) {
   for (int i = threadIdx.x; i < p.items; i += kThreads) {
     const int line = i / p.load_w, x = i - line * p.load_w, n = line / p.load_h,
               y = line - n * p.load_h;
-    const int from = n * p.slices * kSlice * p.channel_words + y * p.copied_w + x;
+    const int from =
+        p.brought ? y << 8 | x : n * p.slices * kSlice * p.channel_words + y * p.copied_w + x;
     const int qh = y / p.steps_h, qw = x / p.steps_w,
               plane = (y - qh * p.steps_h) * p.steps_w + x - qw * p.steps_w;
     const int to = plane * p.plane_units + (n * p.plane_h + qh) * p.plane_w + qw;
@@ -54,11 +57,14 @@ __device__ __forceinline__ void copy(const GatherParams& p, const Scope& at, con
   bool weights = true;
   for_tiles(p, at, [&](TileOrigin origin) {
     for (int chunk = 0; chunk < p.chunks; ++chunk) {
-      barrier_wait(rings.x.empty(), rings.x.parity ^ 1);
-      barrier_expect(rings.x.full(), p.x_bytes);
-      copy_box(rings.x.stage(), &maps.source, rings.x.full(), first_column(p, origin) & ~3,
-               first_row(p, at, origin), at.group * p.reduce + chunk * p.slices * kSlice, origin.n);
-      rings.x.advance();
+      if (!p.brought) {
+        barrier_wait(rings.x.empty(), rings.x.parity ^ 1);
+        barrier_expect(rings.x.full(), p.x_bytes);
+        copy_box(rings.x.stage(), &maps.source, rings.x.full(), first_column(p, origin) & ~3,
+                 first_row(p, at, origin), at.group * p.reduce + chunk * p.slices * kSlice,
+                 origin.n);
+        rings.x.advance();
+      }
       if (!weights) continue;
       barrier_wait(rings.weights.empty(), rings.weights.parity ^ 1);
       copy_weights(p, at, &maps.weight, rings.weights, chunk);
@@ -68,11 +74,18 @@ __device__ __forceinline__ void copy(const GatherParams& p, const Scope& at, con
   });
 }
 
+__device__ __forceinline__ int turner_of_block() { return threadIdx.x / 32 - kConsumers / 32 - 1; }
+__device__ __forceinline__ uint32_t item_of_patch(const GatherParams& p, uint32_t shared,
+                                                  int number) {
+  // Lanes beyond the last pixel do it again.
+  return load_shared_4(shared + p.items_at + min(number, p.items - 1) * 4);
+}
+
 // Runs of 32 pixels of a slice, whose eight channels a lane brings together; two runs at a time, since what is loaded is
 // some 30 cycles on its way.
 __device__ __forceinline__ void turn_chunk(const GatherParams& p, uint32_t shared, uint32_t from,
                                            uint32_t to) {
-  const int lane = threadIdx.x % 32, turner = threadIdx.x / 32 - kConsumers / 32 - 1;
+  const int lane = threadIdx.x % 32, turner = turner_of_block();
   const uint32_t channel = p.channel_words * 4;
   for (int slice = 0; slice < p.slices; ++slice) {
     for (int first = turner * 32 + lane; first - lane < p.items; first += 2 * kTurners * 32) {
@@ -116,6 +129,93 @@ __device__ __forceinline__ void turn(const GatherParams& p, const Scope& at, uin
       }
       rings.x.advance();
       rings.turned.advance();
+    }
+  });
+}
+
+// Patches whose rows are no whole 16 bytes: each lane brings the pixels that it turns, two chunks ahead, so that it waits
+// for nobody but itself. Where they go, runs follow each other: [run][channel of the chunk][lane].
+struct Patch {
+  int tile, chunk;
+  TileOrigin origin;
+  __device__ __forceinline__ Patch(const GatherParams& p, const Scope& at)
+      : tile(at.walker), chunk(0), origin(tile_origin(p, at.walker)) {}
+  __device__ __forceinline__ bool there(const GatherParams& p) const {
+    return tile < p.tiles_n * p.tiles_h * p.tiles_w;
+  }
+  __device__ __forceinline__ void advance(const GatherParams& p, const Scope& at) {
+    if (++chunk < p.chunks) return;
+    chunk = 0;
+    tile += p.walkers[at.group_h];
+    origin = tile_origin(p, tile);
+  }
+};
+
+template <class T>
+__device__ __forceinline__ void bring(const GatherParams& p, const Scope& at, const Patch& patch,
+                                      uint32_t shared, uint32_t to) {
+  const int lane = threadIdx.x % 32;
+  const int y = first_row(p, at, patch.origin), x = first_column(p, patch.origin);
+  const int channel = patch.chunk * p.slices * kSlice;
+  const T* const plane = static_cast<const T*>(p.source) + patch.origin.n * p.source_stride[0] +
+                         (at.group * p.reduce + channel) * p.source_stride[1];
+  for (int first = turner_of_block() * 32 + lane; first - lane < p.items; first += kTurners * 32) {
+    const uint32_t item = item_of_patch(p, shared, first);
+    const int row = y + (item >> 8 & 255), column = x + (item & 255);
+    const bool inside =
+        row >= 0 && row < p.h.source_extent && column >= 0 && column < p.w.source_extent;
+    const T* from = inside ? plane + row * p.source_stride[2] + column : plane;
+#pragma unroll 8
+    for (int k = 0; k < p.slices * kSlice; ++k) {
+      const bool valid = inside && channel + k < p.reduce;
+      copy_async<4>(to, valid ? from : static_cast<const T*>(p.source), valid);
+      from += p.source_stride[1];
+      to += 128;
+    }
+  }
+}
+
+__device__ __forceinline__ void turn_brought(const GatherParams& p, uint32_t shared, uint32_t from,
+                                             uint32_t to) {
+  const int lane = threadIdx.x % 32;
+  for (int first = turner_of_block() * 32 + lane; first - lane < p.items; first += kTurners * 32) {
+    uint32_t there = to + (item_of_patch(p, shared, first) >> 16) * 16;
+    for (int half = 0; half < 2 * p.slices; half += 2) {
+      uint32_t word[2][4];
+#pragma unroll
+      for (int k = 0; k < kSlice; ++k, from += 128)
+        word[k / 4][k % 4] = MmaTF32::round(load_shared_4(from));
+#pragma unroll
+      for (int i = 0; i < 2; ++i, there += p.half_bytes) store_shared_16(there, word[i]);
+    }
+  }
+}
+
+template <class T>
+__device__ __forceinline__ void bring_and_turn(const GatherParams& p, const Scope& at,
+                                               uint32_t shared, StageRing& ring) {
+  Patch ahead(p, at);
+  const uint32_t mine =
+      shared + p.x_at + turner_of_block() * (p.x_bytes / kTurners) + threadIdx.x % 32 * 4;
+  int to = 0, from = 0;
+  const auto next = [](int stage) { return stage + 1 == kBroughtStages ? 0 : stage + 1; };
+  const auto bring_next = [&] {
+    if (ahead.there(p)) bring<T>(p, at, ahead, shared, mine + to * p.x_bytes), ahead.advance(p, at);
+    copy_async_commit();
+    to = next(to);
+  };
+  for (int i = 1; i < kBroughtStages; ++i) bring_next();
+  for_tiles(p, at, [&](TileOrigin) {
+    for (int chunk = 0; chunk < p.chunks; ++chunk) {
+      bring_next();
+      copy_async_wait(kBroughtStages - 1);
+      barrier_wait(ring.empty(), ring.parity ^ 1);
+      turn_brought(p, shared, mine + from * p.x_bytes, ring.stage());
+      fence_for_wgmma();
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) barrier_arrive(ring.full());
+      ring.advance();
+      from = next(from);
     }
   });
 }
