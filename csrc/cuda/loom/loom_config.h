@@ -108,8 +108,9 @@ struct GatherParams {
   int32_t taps, box_bytes, weight_stages, weight_bytes;
   int32_t resident;
   int32_t items_at, weights_at, x_at, turned_at, shared_bytes;
-  int32_t brought;               // patches are, by the warps that turn them
-  int32_t forward, store_words;  // so many outputs side by side are aligned everywhere if one is
+  int32_t brought;  // patches are, by the warps that turn them
+  int32_t forward;
+  int32_t shifted;  // what a lane stores side by side does not start at multiples of itself
 };
 
 // What the copy engine is told.

@@ -215,12 +215,8 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.resident = choice.weight_stages == 0;
   p.weight_stages = p.resident ? p.chunks : choice.weight_stages;
   if (p.weight_stages > kMostWeights) return "weights that stay are too many chunks";
-  p.store_words = problem.direction == Direction::fwd ? (problem.w.out % 4 == 0   ? 4
-                                                         : problem.w.out % 2 == 0 ? 2
-                                                                                  : 1)
-                                                      : (problem.w.in % 4 == 0   ? 4
-                                                         : problem.w.in % 2 == 0 ? 2
-                                                                                 : 1);
+  p.shifted = p.w.destination_extent % (2 * tile.phases) != 0 ||
+              (p.tile_w % 2 != 0 && p.tiles_w > 1) || (p.layout == kRuns && p.plane_w % 2 != 0);
   SharedPlaces places{kHeader};
   p.items_at = places.take(int64_t{p.items} * 4, 16);
   p.weights_at = places.take(int64_t{p.weight_stages} * p.weight_bytes, 128);
@@ -256,8 +252,7 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
   const double brought = (x_bytes * wide * high + weight_bytes) / kL2Bytes;
   const double slice = std::max({tensor, banks, issued, turned, brought}) * kBusy;
   const double pairs = kGroups * 4 * width / kEight * 2;
-  const double store =
-      pairs * kStored * (tile.phases > 1 && p.store_words < 4 ? 1.5 : 1) / kInstructions;
+  const double store = pairs * kStored * (p.shifted ? 2 : 1) / kInstructions;
   return p.chunks * (p.slices * slice + kChunk) + (1 - kHidden) * store;
 }
 

@@ -49,34 +49,55 @@ __device__ __noinline__ void repair(const GatherParams& p, const Scope& at, uint
   }
 }
 
-// The first `count` of neighbours in a row of the result, the first of which is number `index` of the tensor, up to
-// multiples of p.store_words.
+// So many of a run of neighbours in a row of the result as there are, where those of a lane start at multiples of COUNT.
 template <int COUNT>
-__device__ __forceinline__ void store_neighbours(const GatherParams& p, float* to, int index,
-                                                 const float (&value)[COUNT], int count) {
-  const auto word = [&](int i) { return __float_as_uint(value[i]); };
-  if (COUNT == 4 && count == 4 && p.store_words == 4 && index % 4 == 0) {
-    store_words(to, word(0), word(1), word(2 % COUNT), word(3 % COUNT));
-    return;
-  }
+__device__ __forceinline__ void store_run(float* to, const float (&value)[COUNT], int count) {
+  const auto word = [&](int i) { return __float_as_uint(value[i % COUNT]); };
+  store_words_if<COUNT>(count - COUNT, to, word(0), word(1), word(2), word(3));
+  if (count < COUNT)
 #pragma unroll
-  for (int i = 0; i < COUNT; i += 2) {
-    const bool two = p.store_words > 1 && index % 2 == 0 && count > i + 1;
-    store_words_if<2>(two ? 0 : -1, to + i, word(i), word(i + 1), 0, 0);
-    store_words_if<1>(!two && count > i ? 0 : -1, to + i, word(i), 0, 0, 0);
-    store_words_if<1>(!two && count > i + 1 ? 0 : -1, to + i + 1, word(i + 1), 0, 0, 0);
+    for (int i = 0; i < COUNT - 1; ++i) store_words_if<1>(count - 1 - i, to + i, word(i), 0, 0, 0);
+}
+
+// The same where they start anywhere: a lane stores those from the first multiple of COUNT on, with the first ones of the
+// next lane, of which there are `next`. `taken`: the lane before may store the first ones of this one.
+template <int COUNT>
+__device__ __forceinline__ void store_shifted(float* to, const float (&value)[COUNT],
+                                              const float (&more)[COUNT - 1], int count, int next,
+                                              bool taken) {
+  const auto word = [&](float number) { return __float_as_uint(number); };
+  const int lead = -(reinterpret_cast<uintptr_t>(to) >> 2) & (COUNT - 1);
+  const bool joined = count == COUNT && next >= lead, headed = taken && count >= lead;
+  float all[2 * COUNT - 1];
+#pragma unroll
+  for (int i = 0; i < 2 * COUNT - 1; ++i)
+    all[i] = i < COUNT ? value[i % COUNT] : more[i < COUNT ? 0 : i - COUNT];
+#pragma unroll
+  for (int by = 1; by < COUNT; by *= 2)
+#pragma unroll
+    for (int i = 0; i < 2 * COUNT - 1 - by; ++i) all[i] = lead & by ? all[i + by] : all[i];
+  store_words_if<COUNT>(joined ? 0 : -1, to + lead, word(all[0]), word(all[1]),
+                        word(all[2 % COUNT]), word(all[3 % COUNT]));
+  if (joined && (headed || lead == 0)) return;
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) {
+    const bool mine = i < count && !(i < lead ? headed : joined);
+    store_words_if<1>(mine ? 0 : -1, to + i, word(value[i]), 0, 0, 0);
   }
 }
 
+// Two neighbouring positions of every eight are a lane's. Where a run starts a new row of the patch between them, the
+// second goes by itself.
 template <class T, int TILE>
 __device__ __forceinline__ void store(const GatherParams& p, uint32_t shared, int number,
                                       const Sums<TILE>& sum) {
-  constexpr Tile tile = kTiles[TILE];
-  constexpr int kPhases = tile.phases;
-  constexpr bool kByTurns = tile.taps > 1 && kPhases > 1;
+  constexpr int kPhases = kTiles[TILE].phases, kCount = 2 * kPhases,
+                kEights = positions(kTiles[TILE]) / kEight;
+  constexpr bool kByTurns = kTiles[TILE].taps > 1 && kPhases > 1;
   const Scope at = known_scope(shared);
   const TileOrigin origin = tile_origin(p, number);
-  const int channel = channel_of_lane(p, at), first_y = p.h.group[at.group_h].first_phase;
+  const int channel = channel_of_lane(p, at), first_y = p.h.group[at.group_h].first_phase,
+            quarter = threadIdx.x % 4;
   T* const plane =
       static_cast<T*>(p.destination) + (at.group * p.columns + channel) * p.destination_stride[1];
   float bias[2] = {};
@@ -85,48 +106,78 @@ __device__ __forceinline__ void store(const GatherParams& p, uint32_t shared, in
     if (p.bias && channel + row * 8 < p.columns)
       bias[row] = load(static_cast<const T*>(p.bias) + at.group * p.columns + channel + row * 8);
   float nan = 0;
-  // Outputs of a position from the first phase on, in its row; 0: none at all.
-  const auto left_of = [&](int packed, TileOrigin here, int y) {
-    const bool there = packed >= 0 && here.n < p.batch && y < p.h.destination_extent;
-    return there ? p.w.destination_extent - here.w * kPhases : 0;
+  const auto value_of = [&](int eight, int row, int k) {
+    float value = sum[k % kPhases][4 * eight + 2 * row + k / kPhases];
+    if (kByTurns && p.swapped) value = sum[(k + 1) % kPhases][4 * eight + 2 * row + k / kPhases];
+    return value + bias[row];
   };
   uint32_t table = positions_of_lane<TILE>(shared);
 #pragma unroll
-  for (int i = 0; i < positions(tile) / kEight; ++i, table += kEight * 4) {
-    uint32_t packed[2];
-    load_shared_8(table, packed);
-    const bool joint = packed[1] == packed[0] + 1;
-    const auto store_some = [&](int packed_first, auto first_of_pair, auto count_of_pair) {
-      constexpr int kFirst = decltype(first_of_pair)::value,
-                    kCount = decltype(count_of_pair)::value;
-      const TileOrigin here = position_of(origin, packed_first);
+  for (int eight = 0; eight < kEights; ++eight, table += kEight * 4) {
+    uint32_t own[2];
+    load_shared_8(table, own);
+    const int first = own[0], second = own[1];
+    const bool joint = second == first + 1;
+    const auto index_of = [&](int packed, int& left) {
+      const TileOrigin here = position_of(origin, packed);
       const int y = here.h * p.h.destination_step + first_y;
-      const int index =
-          here.n * p.destination_stride[0] + y * p.destination_stride[2] + here.w * kPhases;
-      const int left = left_of(packed_first, here, y);
-#pragma unroll
-      for (int row = 0; row < 2; ++row) {
-        float value[kCount * kPhases < 2 ? 2 : kCount * kPhases] = {};
-        const int count = channel + row * 8 < p.columns
-                              ? min(left, joint || kCount == 1 ? kCount * kPhases : kPhases)
-                              : 0;
-#pragma unroll
-        for (int k = 0; k < kCount * kPhases; ++k) {
-          const int at_pair = 4 * i + 2 * row + kFirst + k / kPhases;
-          float one = sum[k % kPhases][at_pair];
-          if (kByTurns && p.swapped) one = sum[1 - k % kPhases][at_pair];
-          value[k] = one + bias[row];
-          nan = add_zero_times_if(count - 1 - k, value[k], nan);
-        }
-        store_neighbours(p, plane + index + row * 8 * p.destination_stride[1], index, value, count);
-      }
+      const bool there = packed >= 0 && here.n < p.batch && y < p.h.destination_extent;
+      left = there ? p.w.destination_extent - here.w * kPhases : 0;
+      return here.n * p.destination_stride[0] + y * p.destination_stride[2] + here.w * kPhases;
     };
-    store_some(int(packed[0]), std::integral_constant<int, 0>(), std::integral_constant<int, 2>());
-    // The pixels of a run go on in the next row.
-    if (!joint && int(packed[1]) >= 0)
-      store_some(int(packed[1]), std::integral_constant<int, 1>(),
-                 std::integral_constant<int, 1>());
+    int left;
+    const int index = index_of(first, left);
+    const int count = min(left, joint ? kCount : kPhases);
+    // What the lanes beside this one have, if it goes on from here.
+    uint32_t before[2] = {}, after[2] = {};
+    int next = 0;
+    bool taken = false;
+    if (p.shifted) {
+      if (eight > 0 || quarter > 0) load_shared_8(table - 8, before);
+      if (eight < kEights - 1 || quarter < 3) load_shared_8(table + 8, after);
+      taken = first > 1 && int(before[0]) == first - 2 && int(before[1]) == first - 1;
+      if (joint && int(after[0]) == second + 1)
+        next = min(left - kCount, int(after[1]) == second + 2 ? kCount : kPhases);
+    }
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      float value[kCount];
+      T* const to = plane + index + row * 8 * p.destination_stride[1];
+      const bool wanted = channel + row * 8 < p.columns;
+#pragma unroll
+      for (int k = 0; k < kCount; ++k) {
+        value[k] = value_of(eight, row, k);
+        nan = add_zero_times_if(wanted ? count - 1 - k : -1, value[k], nan);
+      }
+      if (p.shifted) {
+        float more[kCount - 1];
+#pragma unroll
+        for (int k = 0; k < kCount - 1; ++k) {
+          const float shown = quarter == 0 && eight < kEights - 1
+                                  ? value_of((eight + 1) % kEights, row, k)
+                                  : value[k];
+          more[k] = __shfl_sync(0xffffffff, shown, threadIdx.x % 32 / 4 * 4 + (quarter + 1) % 4);
+        }
+        store_shifted(to, value, more, wanted ? count : 0, wanted ? next : 0, taken);
+      } else {
+        store_run(to, value, wanted ? count : 0);
+      }
+    }
+    if (!joint && second >= 0) {
+      const int alone = index_of(second, left);
+#pragma unroll
+      for (int row = 0; row < 2; ++row)
+#pragma unroll
+        for (int k = 0; k < kPhases; ++k) {
+          const int key = channel + row * 8 < p.columns ? left - 1 - k : -1;
+          const float value = value_of(eight, row, kPhases + k);
+          nan = add_zero_times_if(key, value, nan);
+          store_words_if<1>(key, plane + alone + row * 8 * p.destination_stride[1] + k,
+                            __float_as_uint(value), 0, 0, 0);
+        }
+    }
   }
+  // A lane repairs what it summed, which another may have stored.
   if (__any_sync(0xffffffff, nan != nan)) {
     __syncwarp();
     repair<T, TILE>(p, at, shared, origin);
