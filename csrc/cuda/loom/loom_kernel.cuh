@@ -163,7 +163,10 @@ __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at, 
       fetcher.leave();
       fetcher.give_back();
     }
-    store<T, TILE>(p, shared, tile, sum);
+    if (p.shifted)
+      store<T, TILE, true>(p, shared, tile, sum);
+    else
+      store<T, TILE, false>(p, shared, tile, sum);
   }
 }
 

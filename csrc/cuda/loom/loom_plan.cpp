@@ -198,7 +198,9 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
                                    (p.brought ? runs * 32 : p.tile_n * p.channel_words));
 
   p.plane_h = static_cast<int32_t>(ceil_div(p.load_h, p.steps_h));
+  // Two neighbours of a run are never of two rows.
   p.plane_w = static_cast<int32_t>(ceil_div(p.load_w, p.steps_w));
+  if (p.layout == kRuns) p.plane_w += p.plane_w % 2;
   // Neighbours that go to different planes meet no bank twice.
   const int planes = p.steps_h * p.steps_w, apart = p.steps_w > 1 ? kEight / p.steps_w : 0;
   p.plane_units = p.tile_n * p.plane_h * p.plane_w;
@@ -215,8 +217,8 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.resident = choice.weight_stages == 0;
   p.weight_stages = p.resident ? p.chunks : choice.weight_stages;
   if (p.weight_stages > kMostWeights) return "weights that stay are too many chunks";
-  p.shifted = p.w.destination_extent % (2 * tile.phases) != 0 ||
-              (p.tile_w % 2 != 0 && p.tiles_w > 1) || (p.layout == kRuns && p.plane_w % 2 != 0);
+  p.shifted =
+      p.w.destination_extent % (2 * tile.phases) != 0 || (p.tile_w % 2 != 0 && p.tiles_w > 1);
   SharedPlaces places{kHeader};
   p.items_at = places.take(int64_t{p.items} * 4, 16);
   p.weights_at = places.take(int64_t{p.weight_stages} * p.weight_bytes, 128);
@@ -317,9 +319,10 @@ void add_tiles(const Problem& problem, Tile tile, Choice choice, std::vector<Cho
   }
   for (const int width : widths) {
     if (width > all || width < std::min<int64_t>(extent_w, kEight)) continue;
-    const int across = choice.layout == kRuns     ? width + span_of(p.w) / p.w.source_step
-                       : choice.layout == kBeside ? 2 * kEight
-                                                  : kEight;
+    const int64_t across = choice.layout == kRuns
+                               ? round_up(width + span_of(p.w) / p.w.source_step, 2)
+                           : choice.layout == kBeside ? 2 * kEight
+                                                      : kEight;
     // Rows of patches, between the first of the tile and its last.
     const int64_t lines = choice.layout == kRuns ? (all - width) / across + 1 : all / across;
     const int64_t most_h = std::min(lines, extent_h);

@@ -86,9 +86,8 @@ __device__ __forceinline__ void store_shifted(float* to, const float (&value)[CO
   }
 }
 
-// Two neighbouring positions of every eight are a lane's. Where a run starts a new row of the patch between them, the
-// second goes by itself.
-template <class T, int TILE>
+// Two neighbouring positions of every eight are a lane's.
+template <class T, int TILE, bool SHIFTED>
 __device__ __forceinline__ void store(const GatherParams& p, uint32_t shared, int number,
                                       const Sums<TILE>& sum) {
   constexpr int kPhases = kTiles[TILE].phases, kCount = 2 * kPhases,
@@ -116,40 +115,33 @@ __device__ __forceinline__ void store(const GatherParams& p, uint32_t shared, in
   for (int eight = 0; eight < kEights; ++eight, table += kEight * 4) {
     uint32_t own[2];
     load_shared_8(table, own);
-    const int first = own[0], second = own[1];
-    const bool joint = second == first + 1;
-    const auto index_of = [&](int packed, int& left) {
-      const TileOrigin here = position_of(origin, packed);
-      const int y = here.h * p.h.destination_step + first_y;
-      const bool there = packed >= 0 && here.n < p.batch && y < p.h.destination_extent;
-      left = there ? p.w.destination_extent - here.w * kPhases : 0;
-      return here.n * p.destination_stride[0] + y * p.destination_stride[2] + here.w * kPhases;
-    };
-    int left;
-    const int index = index_of(first, left);
-    const int count = min(left, joint ? kCount : kPhases);
-    // What the lanes beside this one have, if it goes on from here.
-    uint32_t before[2] = {}, after[2] = {};
+    const int first = own[0], last = own[1];
+    const TileOrigin here = position_of(origin, first);
+    const int y = here.h * p.h.destination_step + first_y, x = here.w * kPhases;
+    const bool there = first >= 0 && here.n < p.batch && y < p.h.destination_extent;
+    const int left = there ? p.w.destination_extent - x : 0,
+              count = min(left, last >= 0 ? kCount : kPhases);
+    const int index = here.n * p.destination_stride[0] + y * p.destination_stride[2] + x;
+    // What the lanes beside this one have of the same row.
     int next = 0;
     bool taken = false;
-    if (p.shifted) {
-      if (eight > 0 || quarter > 0) load_shared_8(table - 8, before);
+    if constexpr (SHIFTED) {
+      uint32_t before = 0, after[2] = {};
+      if (eight > 0 || quarter > 0) before = load_shared_4(table - 4);
       if (eight < kEights - 1 || quarter < 3) load_shared_8(table + 8, after);
-      taken = first > 1 && int(before[0]) == first - 2 && int(before[1]) == first - 1;
-      if (joint && int(after[0]) == second + 1)
-        next = min(left - kCount, int(after[1]) == second + 2 ? kCount : kPhases);
+      taken = first > 0 && int(before) == first - 1;
+      if (last >= 0 && int(after[0]) == last + 1)
+        next = min(left - kCount, int(after[1]) >= 0 ? kCount : kPhases);
     }
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
-      float value[kCount];
       T* const to = plane + index + row * 8 * p.destination_stride[1];
       const bool wanted = channel + row * 8 < p.columns;
+      float value[kCount], all = 0;
 #pragma unroll
-      for (int k = 0; k < kCount; ++k) {
-        value[k] = value_of(eight, row, k);
-        nan = add_zero_times_if(wanted ? count - 1 - k : -1, value[k], nan);
-      }
-      if (p.shifted) {
+      for (int k = 0; k < kCount; ++k) value[k] = value_of(eight, row, k), all += value[k];
+      nan = add_zero_times_if(wanted ? count - 1 : -1, all, nan);
+      if constexpr (SHIFTED) {
         float more[kCount - 1];
 #pragma unroll
         for (int k = 0; k < kCount - 1; ++k) {
@@ -162,19 +154,6 @@ __device__ __forceinline__ void store(const GatherParams& p, uint32_t shared, in
       } else {
         store_run(to, value, wanted ? count : 0);
       }
-    }
-    if (!joint && second >= 0) {
-      const int alone = index_of(second, left);
-#pragma unroll
-      for (int row = 0; row < 2; ++row)
-#pragma unroll
-        for (int k = 0; k < kPhases; ++k) {
-          const int key = channel + row * 8 < p.columns ? left - 1 - k : -1;
-          const float value = value_of(eight, row, kPhases + k);
-          nan = add_zero_times_if(key, value, nan);
-          store_words_if<1>(key, plane + alone + row * 8 * p.destination_stride[1] + k,
-                            __float_as_uint(value), 0, 0, 0);
-        }
     }
   }
   // A lane repairs what it summed, which another may have stored.
