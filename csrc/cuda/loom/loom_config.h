@@ -11,7 +11,9 @@
 //
 //   weights   a ring, or all of them, as the copy engine brings them. Forward  [eight out][channel in][channel out, tap],
 //             grad_input  [slice][channel out][channel in, tap]; the last axis is `pitch` words long, which the host chooses
-//             so that lanes that fetch eight channels out times four in meet no bank twice: boxes overlap
+//             so that lanes that fetch eight channels out times four in meet no bank twice: boxes overlap. Of kernel rows of
+//             16 bytes of which a phase has some: these alone  [kernel row][channel out][channel in][16 B], boxes of 4
+//             channels in more than needed, for the same end; if they stay, those of all chunks in one
 //   copied    a ring of patches of the source, as they lie  [image][channel][row][pixel]; where rows are no whole 16 bytes,
 //             of stages in which each lane finds what it brought itself
 //   turned    a ring  [slice][four channels][plane][image][row][pixel][16 B]; where a step of positions is several
@@ -105,8 +107,10 @@ struct GatherParams {
   // Weights, bytes: from set to set of 64 channels, warp to warp, lane to lane by its row and by its number of K; to the
   // row eight further on; of a slice.
   int32_t set_pitch, warp_pitch, row_pitch, number_pitch, far_row, slice_pitch;
-  int32_t taps, box_bytes, weight_stages, weight_bytes;
+  int32_t taps, pitch, box_bytes, weight_stages, weight_bytes, all_weights;
   int32_t resident;
+  int32_t own_rows;        // of a kernel, those of the phase alone
+  int32_t weight_barrier;  // bytes, from stage to stage: 0 where all come at once
   int32_t items_at, weights_at, x_at, turned_at, shared_bytes;
   int32_t brought;  // patches are, by the warps that turn them
   int32_t forward;

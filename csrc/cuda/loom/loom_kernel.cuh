@@ -65,7 +65,8 @@ struct Fetcher {
 
   __device__ __forceinline__ void enter() {
     barrier_wait(shared + kTurnedBarriers + turned_ring.index * 16, turned_ring.parity);
-    barrier_wait(shared + kWeightBarriers + weight_ring.index * 16, weight_ring.parity);
+    barrier_wait(shared + kWeightBarriers + weight_ring.index * p.weight_barrier,
+                 weight_ring.parity);
     pixel = operand + (turned_ring.index * p.turned_bytes >> 4);
     weights = shared + p.weights_at + weight_ring.index * p.weight_bytes + lane;
     step = first;

@@ -29,6 +29,7 @@ constexpr double kStart = 1500;       // of a block: until the first products ar
 constexpr double kStored = 22;        // instructions of a warp for a pair of positions of a channel
 constexpr double kHidden = 0.5;       // of stores, behind the multiplications of the other group
 constexpr double kL2Bytes = 24;       // a cycle, of a multiprocessor
+constexpr double kShort = 1.5;        // for rows of 16 bytes
 constexpr double kBusy = 1.15;        // what nothing above accounts for
 constexpr double kMemoryRate = 0.85;  // of the copy rate
 constexpr double kLesser = 0.1;       // of the lesser of work and bytes
@@ -37,46 +38,65 @@ constexpr double kTorn = 185;  // bytes, where tiles meet in a row of y that is 
 struct Choice {
   int row;  // of kTiles
   int tile_n, tile_h, tile_w;
-  int sets, layout;
+  int sets, layout, own_rows;
   int slices, x_stages, turned_stages, weight_stages;  // of weights: 0 if they stay
   int walkers[kMostGroups];
 };
 
 // How often lanes that fetch weights meet in a bank: words, or 16 bytes by eight lanes at a time.
-int most_in_a_bank(int row_words, int number_words, int taps) {
-  const int together = taps == 4 ? 4 : 1, lanes = 32 / together, banks = 32 / together;
+int most_in_a_bank(Tile tile, const GatherParams& p) {
+  const int bytes = tile.taps == 4 ? 16 : 4, lanes = 128 / bytes;
   int most = 0;
   for (int first = 0; first < 32; first += lanes) {
     int count[32] = {};
-    for (int lane = first; lane < first + lanes; ++lane) {
-      const int word = lane / 4 * row_words + lane % 4 * number_words;
-      most = std::max(most, ++count[word / together % banks]);
-    }
+    for (int lane = first; lane < first + lanes; ++lane)
+      most = std::max(
+          most,
+          ++count[(lane / 4 * p.row_pitch + lane % 4 * p.number_pitch) / bytes % (128 / bytes)]);
   }
   return most;
 }
 
-// Where weights lie in a stage. Returns how often lanes meet in a bank.
-int set_weights(Tile tile, GatherParams& p) {
-  const int least = kSlice * p.taps;
-  int pitch = 0, conflicts = 0;
-  for (int words = least; words <= std::min(kMostRow, least + 28); words += 4) {
-    const int here = p.forward ? most_in_a_bank(p.taps, words, tile.taps)
-                               : most_in_a_bank(words, p.taps, tile.taps);
-    if (pitch == 0 || here < conflicts) pitch = words, conflicts = here;
-  }
+// Where weights lie in a stage.
+std::string set_weights(Tile tile, GatherParams& p) {
   const int sets = p.tile_channels / kRows;
+  p.weight_barrier = 16;
+  if (p.own_rows) {
+    int rows = 0;
+    for (int g = 0; g < p.h.groups; ++g) rows = std::max<int>(rows, p.h.group[g].taps[0]);
+    p.pitch = kSlice * p.slices * (p.resident ? p.chunks : 1) + 4;
+    if (p.pitch > kMostSpan) return "weights that stay are too long for the copy engine";
+    p.box_bytes = p.pitch * 16 * p.tile_channels;
+    p.row_pitch = p.pitch * 16;
+    p.number_pitch = 16;
+    p.far_row = 8 * p.row_pitch;
+    p.slice_pitch = kSlice * 16;
+    p.warp_pitch = 16 * p.row_pitch;
+    p.set_pitch = kRows * p.row_pitch;
+    p.weight_bytes = p.resident ? p.slices * p.slice_pitch : rows * p.box_bytes;
+    p.all_weights = p.resident ? rows * p.box_bytes : p.weight_stages * p.weight_bytes;
+    if (p.resident) p.weight_barrier = 0;
+    return {};
+  }
+  const int least = kSlice * p.taps;
+  int best = 0;
+  for (int words = least; words <= std::min(kMostRow, least + 28); words += 4) {
+    p.row_pitch = (p.forward ? p.taps : words) * 4;
+    p.number_pitch = (p.forward ? words : p.taps) * 4;
+    if (const int met = most_in_a_bank(tile, p); best == 0 || met < best)
+      best = met, p.pitch = words;
+  }
   if (p.forward) {
-    p.box_bytes = pitch * 4 * kSlice * p.slices;
+    p.box_bytes = p.pitch * 4 * kSlice * p.slices;
     p.row_pitch = p.taps * 4;
-    p.number_pitch = pitch * 4;
+    p.number_pitch = p.pitch * 4;
     p.far_row = p.box_bytes;
-    p.slice_pitch = kSlice * pitch * 4;
+    p.slice_pitch = kSlice * p.number_pitch;
     p.warp_pitch = 2 * p.box_bytes;
-    p.weight_bytes = p.tile_channels / kEight * p.box_bytes;
+    p.weight_bytes = sets * kRows / kEight * p.box_bytes;
   } else {
-    p.box_bytes = pitch * 4 * p.tile_channels;
-    p.row_pitch = pitch * 4;
+    p.box_bytes = p.pitch * 4 * p.tile_channels;
+    p.row_pitch = p.pitch * 4;
     p.number_pitch = p.taps * 4;
     p.far_row = 8 * p.row_pitch;
     p.slice_pitch = p.box_bytes;
@@ -84,10 +104,9 @@ int set_weights(Tile tile, GatherParams& p) {
     p.weight_bytes = p.slices * p.box_bytes;
   }
   p.set_pitch = 4 * p.warp_pitch;
-  return conflicts;
+  p.all_weights = p.weight_stages * p.weight_bytes;
+  return {};
 }
-
-int row_words(const GatherParams& p) { return (p.forward ? p.number_pitch : p.row_pitch) / 4; }
 
 // A source offset as a place in a half of a patch, in units of 16 bytes.
 int unit_of_row(const GatherParams& p, int offset) {
@@ -133,13 +152,15 @@ std::string set_steps(const Problem& problem, Tile tile, GatherParams& p) {
     p.first_step[g] = steps;
     for (int i = group.first; i < group.first + group.count; ++i) {
       const AxisStep& h = p.h.step[i];
-      const int first = (group.first_tap[0] + h.rank[0] * p.h.tap_step) * width;
+      // Of the weights of a lane.
+      const int first = p.own_rows ? h.rank[0] * p.box_bytes
+                                   : (group.first_tap[0] + h.rank[0] * p.h.tap_step) * width * 4;
       const int unit = unit_of_row(p, h.offset - group.offset_low);
       for (int j = 0; j < width; j += tile.taps) {
         if (places[j].phase < 0) continue;
         const int phase = tile.taps == 1 ? places[j].phase : 0;
         p.step[steps++] = {static_cast<uint32_t>(unit + places[j].unit),
-                           static_cast<uint32_t>((first + j) * 4 | phase << kPhaseShift)};
+                           static_cast<uint32_t>(first + j * 4 | phase << kPhaseShift)};
       }
     }
   }
@@ -211,17 +232,20 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.column_pitch = p.layout == kRuns ? kEight * 16 : p.plane_w * 16;
   if (choice.sets == 1)
     p.beside = p.layout == kBeside ? kEight * 16 : positions(tile) / kEight * p.column_pitch;
-  if (std::string reason = set_steps(problem, tile, p); !reason.empty()) return reason;
 
-  set_weights(tile, p);
   p.resident = choice.weight_stages == 0;
   p.weight_stages = p.resident ? p.chunks : choice.weight_stages;
   if (p.weight_stages > kMostWeights) return "weights that stay are too many chunks";
+  p.own_rows = choice.own_rows;
+  if (p.own_rows && (tile.taps != 4 || problem.w.kernel != 4 || p.h.groups == 1 || !p.forward))
+    return "kernel rows are not of 16 bytes, or are all of one phase";
+  if (std::string reason = set_weights(tile, p); !reason.empty()) return reason;
+  if (std::string reason = set_steps(problem, tile, p); !reason.empty()) return reason;
   p.shifted =
       p.w.destination_extent % (2 * tile.phases) != 0 || (p.tile_w % 2 != 0 && p.tiles_w > 1);
   SharedPlaces places{kHeader};
   p.items_at = places.take(int64_t{p.items} * 4, 16);
-  p.weights_at = places.take(int64_t{p.weight_stages} * p.weight_bytes, 128);
+  p.weights_at = places.take(p.all_weights, 128);
   p.x_at = places.take(int64_t{p.x_stages} * p.x_bytes, 128);
   p.turned_at = places.take(int64_t{p.turned_stages} * p.turned_bytes, 128);
   places.take(std::max(0, units_read(p, tile) * 16 - p.half_bytes), 16);
@@ -233,8 +257,7 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
 double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int group) {
   const double steps = p.first_step[group + 1] - p.first_step[group], taps = steps * tile.taps,
                width = positions(tile);
-  const int met = p.forward ? most_in_a_bank(p.taps, row_words(p), tile.taps)
-                            : most_in_a_bank(row_words(p), p.taps, tile.taps);
+  const int met = most_in_a_bank(tile, p);
   const double weight_bytes = p.resident ? 0 : double(p.weight_bytes) / p.slices,
                x_bytes = double(p.x_bytes) / p.slices, turned_bytes = double(p.items) * kSlice * 4;
   // Of a slice, both groups.
@@ -251,7 +274,8 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
   // Of a patch, what lies in the source.
   const double wide = std::min<double>(p.copied_w, p.w.source_extent) / p.copied_w,
                high = std::min<double>(p.load_h, p.h.source_extent) / p.load_h;
-  const double brought = (x_bytes * wide * high + weight_bytes) / kL2Bytes;
+  const double brought =
+      (x_bytes * wide * high + weight_bytes * (p.own_rows ? kShort : 1)) / kL2Bytes;
   const double slice = std::max({tensor, banks, issued, turned, brought}) * kBusy;
   const double pairs = kGroups * 4 * width / kEight * 2;
   const double store = pairs * kStored * (p.shifted ? 2 : 1) / kInstructions;
@@ -281,7 +305,7 @@ double predict(const Problem& problem, const Device& device, Tile tile, GatherPa
   const double combos = double(combinations(p)) / p.h.groups;
   double longest = 0, all = 0;
   for (int g = 0; g < p.h.groups; ++g) {
-    const double once = kStart + (p.resident ? double(p.weight_bytes) * p.chunks / kL2Bytes : 0);
+    const double once = kStart + (p.resident ? double(p.all_weights) / kL2Bytes : 0);
     const double block = once + ceil_div(tiles_of(p), p.walkers[g]) * cycles[g];
     longest = std::max(longest, block);
     all += block * p.walkers[g] * combos;
@@ -351,7 +375,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
     for (const int sets : {1, 2})
       for (const int layout : {kRuns, kStacked, kBeside})
         if (sets == 1 || (columns > kRows && layout != kBeside))
-          add_tiles(problem, tile, {row, 1, 1, 1, sets, layout, 1, 1, 2, 2, {}}, tiles);
+          add_tiles(problem, tile, {row, 1, 1, 1, sets, layout, 0, 1, 1, 2, 2, {}}, tiles);
     for (Choice choice : tiles)
       for (const int slices : {1, 2, kMostSlices}) {
         if (!chunks_in_groups(problem, slices)) continue;
@@ -360,28 +384,32 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                 (problem.direction == Direction::fwd ? problem.group_in() : problem.group_out()))
           continue;
         choice.slices = slices;
-        for (const auto& [weights, turned] : {std::pair{0, 2}, {0, 3}, {2, 2}, {3, 2}, {3, 3}}) {
-          choice.weight_stages = weights;
-          choice.turned_stages = turned;
-          choice.x_stages = 1;
-          GatherParams p;
-          if (std::string why = shape(problem, choice, p); !why.empty()) {
-            reason = why;
-            continue;
+        for (const auto& [weights, turned] : {std::pair{0, 2}, {0, 3}, {2, 2}, {3, 2}, {3, 3}})
+          for (const int own_rows : {0, 1}) {
+            if (own_rows && tile.taps != 4) continue;
+            choice.own_rows = own_rows;
+            choice.weight_stages = weights;
+            choice.turned_stages = turned;
+            choice.x_stages = 1;
+            GatherParams p;
+            if (std::string why = shape(problem, choice, p); !why.empty()) {
+              reason = why;
+              continue;
+            }
+            if (p.shared_bytes > device.smem_optin) {
+              if (found.empty())
+                reason =
+                    "a tile needs " + std::to_string(p.shared_bytes) + " bytes of shared memory";
+              continue;
+            }
+            if (!p.brought)
+              choice.x_stages =
+                  std::min(kMostRing, 1 + (device.smem_optin - p.shared_bytes) / p.x_bytes);
+            shape(problem, choice, p);
+            const double predicted = predict(problem, device, tile, p);
+            std::copy(std::begin(p.walkers), std::end(p.walkers), choice.walkers);
+            found.push_back({choice, predicted});
           }
-          if (p.shared_bytes > device.smem_optin) {
-            if (found.empty())
-              reason = "a tile needs " + std::to_string(p.shared_bytes) + " bytes of shared memory";
-            continue;
-          }
-          if (!p.brought)
-            choice.x_stages =
-                std::min(kMostRing, 1 + (device.smem_optin - p.shared_bytes) / p.x_bytes);
-          shape(problem, choice, p);
-          const double predicted = predict(problem, device, tile, p);
-          std::copy(std::begin(p.walkers), std::end(p.walkers), choice.walkers);
-          found.push_back({choice, predicted});
-        }
       }
   }
   return found;
@@ -394,8 +422,9 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   Plan plan;
   plan.row = c.row;
   plan.predicted_us = candidate.predicted_us;
-  const int detail[] = {c.tile_n, c.tile_h,   c.tile_w,        c.sets * 4 + c.layout,
-                        c.slices, c.x_stages, c.turned_stages, c.weight_stages};
+  const int detail[] = {
+      c.tile_n, c.tile_h,   c.tile_w,        c.own_rows * 16 + c.sets * 4 + c.layout,
+      c.slices, c.x_stages, c.turned_stages, c.weight_stages};
   std::copy(std::begin(c.walkers), std::end(c.walkers),
             std::copy(std::begin(detail), std::end(detail), plan.detail));
   const char* const layouts[] = {"runs", "columns", "columns beside each other"};
@@ -405,24 +434,15 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
               layouts[c.layout] + ", K " + std::to_string(kSlice * c.slices) + " x " +
               std::to_string(c.x_stages) + " and " + std::to_string(c.turned_stages) +
               " stages, weights " +
-              (c.weight_stages ? std::to_string(c.weight_stages) + " stages" : "resident") + ", " +
-              std::to_string(blocks_of(p)) + " blocks";
+              (c.weight_stages ? std::to_string(c.weight_stages) + " stages" : "resident") +
+              (c.own_rows ? " of own rows, " : ", ") + std::to_string(blocks_of(p)) + " blocks";
   return plan;
 }
 
 Choice choice_of(const Plan& plan) {
   const int32_t* d = plan.detail;
-  return {plan.row,
-          d[0],
-          d[1],
-          d[2],
-          d[3] / 4,
-          d[3] % 4,
-          d[4],
-          d[5],
-          d[6],
-          d[7],
-          {d[8], d[9], d[10], d[11]}};
+  return {plan.row,  d[0], d[1], d[2], d[3] / 4 % 4, d[3] % 4,
+          d[3] / 16, d[4], d[5], d[6], d[7],         {d[8], d[9], d[10], d[11]}};
 }
 
 std::string refusal(const Problem& problem, const Device& device) {
@@ -489,14 +509,24 @@ TensorMaps maps_of(const GatherParams& p) {
                           {p.copied_w, p.load_h, kSlice * p.slices, p.tile_n},
                           {1, 1, 1, 1},
                           false});
-  maps.weight = encode({p.weight,
-                        4,
-                        4,
-                        {kernels, inputs, 1, 1},
-                        {4, kernels * 4, kernels * 4 * inputs, kernels * 4 * inputs},
-                        {row_words(p), p.forward ? kSlice * p.slices : p.tile_channels, 1, 1},
-                        {1, 1, 1, 1},
-                        false});
+  if (p.own_rows)
+    maps.weight = encode({p.weight,
+                          4,
+                          4,
+                          {4, inputs, p.columns, p.taps / 4},
+                          {4, kernels * 4, p.taps * 4, 16},
+                          {4, p.pitch, p.tile_channels, 1},
+                          {1, 1, 1, 1},
+                          false});
+  else
+    maps.weight = encode({p.weight,
+                          4,
+                          4,
+                          {kernels, inputs, 1, 1},
+                          {4, kernels * 4, kernels * 4 * inputs, kernels * 4 * inputs},
+                          {p.pitch, p.forward ? kSlice * p.slices : p.tile_channels, 1, 1},
+                          {1, 1, 1, 1},
+                          false});
   return maps;
 }
 

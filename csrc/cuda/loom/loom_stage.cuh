@@ -35,20 +35,28 @@ __device__ __forceinline__ void build_items(const GatherParams& p, uint32_t shar
   }
 }
 
-// The weights of a chunk: boxes of eight channels of the result, or of slices.
+// The weights of a chunk: boxes of eight channels of the result, or of slices, or of kernel rows.
 __device__ __forceinline__ void copy_weights(const GatherParams& p, const Scope& at,
                                              const CUtensorMap* map, const StageRing& ring,
                                              int chunk) {
   const int number = chunk * p.slices * kSlice, first = at.column_tile * p.tile_channels;
-  barrier_expect(ring.full(), p.weight_bytes);
+  const uint32_t full = ring.full();
   uint32_t to = ring.stage();
+  if (p.own_rows) {
+    const AxisGroup& rows = p.h.group[at.group_h];
+    barrier_expect(full, rows.taps[0] * p.box_bytes);
+    for (int i = 0; i < rows.taps[0]; ++i, to += p.box_bytes)
+      copy_box(to, map, full, 0, at.group * p.reduce + number, first,
+               rows.first_tap[0] + i * p.h.tap_step);
+    return;
+  }
+  barrier_expect(full, p.weight_bytes);
   if (p.forward) {
     for (int i = 0; i < p.tile_channels; i += kEight, to += p.box_bytes)
-      copy_box(to, map, ring.full(), (first + i) * p.taps, at.group * p.reduce + number, 0, 0);
+      copy_box(to, map, full, (first + i) * p.taps, at.group * p.reduce + number, 0, 0);
   } else {
     for (int i = 0; i < p.slices; ++i, to += p.box_bytes)
-      copy_box(to, map, ring.full(), (number + i * kSlice) * p.taps, at.group * p.columns + first,
-               0, 0);
+      copy_box(to, map, full, (number + i * kSlice) * p.taps, at.group * p.columns + first, 0, 0);
   }
 }
 
@@ -65,7 +73,7 @@ __device__ __forceinline__ void copy(const GatherParams& p, const Scope& at, con
                  origin.n);
         rings.x.advance();
       }
-      if (!weights) continue;
+      if (!weights || (p.weight_barrier == 0 && chunk > 0)) continue;
       barrier_wait(rings.weights.empty(), rings.weights.parity ^ 1);
       copy_weights(p, at, &maps.weight, rings.weights, chunk);
       rings.weights.advance();
