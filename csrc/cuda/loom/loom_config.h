@@ -15,7 +15,7 @@
 //             16 bytes of which a phase has some: these alone  [kernel row][channel out][channel in][16 B], boxes of 4
 //             channels in more than needed, for the same end; if they stay, those of all chunks in one
 //   copied    a ring of patches of the source, as they lie  [image][channel][row][pixel]; where rows are no whole 16 bytes,
-//             of stages in which each lane finds what it brought itself
+//             of batches in which each lane finds what it brought itself
 //   turned    a ring  [slice][four channels][plane][image][row][pixel][16 B]; where a step of positions is several
 //             pixels, as in grad_input, pixels and rows are sorted into planes by the remainder of their place
 //
@@ -49,10 +49,12 @@ constexpr int kMostRow = 256;  // words of a box
 constexpr int kMostTaps = kMostRow / kSlice;
 constexpr int kMostGroups = 4;  // of phases, by their rows
 constexpr int kMostSteps = kMostTaps;
-constexpr int kMostWeights = 40;   // stages of weights
-constexpr int kMostRing = 8;       // stages of patches
-constexpr int kMostSlices = 4;     // of a chunk
-constexpr int kBroughtStages = 3;  // of patches that are brought: as many groups of copies are open
+constexpr int kMostWeights = 40;  // stages of weights
+constexpr int kMostRing = 8;      // stages of patches
+constexpr int kMostSlices = 4;    // of a chunk
+constexpr int kBatch = 4,
+              kBatches = 3;  // runs of 32 pixels that a warp brings together; batches under way
+constexpr int kBatchBytes = kBatch * 32 * kSlice * 4;
 
 // Phases of a row of the result, and taps of a kernel row that a lane fetches at once: these are of phases by turns.
 struct Tile {

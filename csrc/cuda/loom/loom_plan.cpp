@@ -210,13 +210,13 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.copied_w = static_cast<int32_t>(round_up(lead + p.load_w, 4));
   if (std::max({p.copied_w, p.load_h, p.tile_n}) > kMostSpan)
     return "a tile is too long for the copy engine";
-  if (p.brought && p.tile_n > 1) return "patches that are brought are of one image";
+  if (p.brought && (p.tile_n > 1 || p.slices > 1))
+    return "patches that are brought are of one image and slice";
   p.items = p.tile_n * p.load_h * p.load_w;
   p.channel_words = p.load_h * p.copied_w;
-  p.x_stages = p.brought ? kBroughtStages : choice.x_stages;
-  const int64_t runs = ceil_div(ceil_div(p.items, 32), kTurners) * kTurners;
-  p.x_bytes = static_cast<int32_t>(kSlice * p.slices * 4 *
-                                   (p.brought ? runs * 32 : p.tile_n * p.channel_words));
+  p.x_stages = p.brought ? 1 : choice.x_stages;
+  p.x_bytes = p.brought ? kTurners * kBatches * kBatchBytes
+                        : kSlice * p.slices * 4 * p.tile_n * p.channel_words;
 
   p.plane_h = static_cast<int32_t>(ceil_div(p.load_h, p.steps_h));
   // Two neighbours of a run are never of two rows.
@@ -259,7 +259,9 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
                width = positions(tile);
   const int met = most_in_a_bank(tile, p);
   const double weight_bytes = p.resident ? 0 : double(p.weight_bytes) / p.slices,
-               x_bytes = double(p.x_bytes) / p.slices, turned_bytes = double(p.items) * kSlice * 4;
+               turned_bytes = double(p.items) * kSlice * 4;
+  // Rows end inside sectors.
+  const double x_bytes = p.tile_n * p.load_h * double(kSlice) * (p.copied_w * 4 + 16);
   // Of a slice, both groups.
   const double tensor = kGroups * taps * width / 2 / kTensor;
   const double banks = (kGroups * taps * (width * kSlice * 4 + kRows * kSlice * 4 * met) +

@@ -141,89 +141,85 @@ __device__ __forceinline__ void turn(const GatherParams& p, const Scope& at, uin
   });
 }
 
-// Patches whose rows are no whole 16 bytes: each lane brings the pixels that it turns, two chunks ahead, so that it waits
-// for nobody but itself. Where they go, runs follow each other: [run][channel of the chunk][lane].
-struct Patch {
-  int tile, chunk;
-  TileOrigin origin;
-  __device__ __forceinline__ Patch(const GatherParams& p, const Scope& at)
-      : tile(at.walker), chunk(0), origin(tile_origin(p, at.walker)) {}
+// Patches whose rows are no whole 16 bytes, a slice at a time: each lane brings the pixels that it turns, two batches of
+// runs ahead, so that it waits for nobody but itself. Here is what it brings next.
+struct Ahead {
+  int tile, chunk, first;
   __device__ __forceinline__ bool there(const GatherParams& p) const {
-    return tile < p.tiles_n * p.tiles_h * p.tiles_w;
+    return tile < p.tiles_n * p.tiles_h * p.tiles_w && turner_of_block() * 32 < p.items;
   }
   __device__ __forceinline__ void advance(const GatherParams& p, const Scope& at) {
+    if ((first += kTurners * 32) < p.items) return;
+    first = turner_of_block() * 32;
     if (++chunk < p.chunks) return;
     chunk = 0;
     tile += p.walkers[at.group_h];
-    origin = tile_origin(p, tile);
   }
 };
 
+// A run, to [channel][lane].
 template <class T>
-__device__ __forceinline__ void bring(const GatherParams& p, const Scope& at, const Patch& patch,
+__device__ __forceinline__ void bring(const GatherParams& p, const Scope& at, const Ahead& run,
                                       uint32_t shared, uint32_t to) {
-  const int lane = threadIdx.x % 32;
-  const int y = first_row(p, at, patch.origin), x = first_column(p, patch.origin);
-  const int channel = patch.chunk * p.slices * kSlice;
-  const T* const plane = static_cast<const T*>(p.source) + patch.origin.n * p.source_stride[0] +
-                         (at.group * p.reduce + channel) * p.source_stride[1];
-  for (int first = turner_of_block() * 32 + lane; first - lane < p.items; first += kTurners * 32) {
-    const uint32_t item = item_of_patch(p, shared, first);
-    const int row = y + (item >> 8 & 255), column = x + (item & 255);
-    const bool inside =
-        row >= 0 && row < p.h.source_extent && column >= 0 && column < p.w.source_extent;
-    const T* from = inside ? plane + row * p.source_stride[2] + column : plane;
-#pragma unroll 8
-    for (int k = 0; k < p.slices * kSlice; ++k) {
-      const bool valid = inside && channel + k < p.reduce;
-      copy_async<4>(to, valid ? from : static_cast<const T*>(p.source), valid);
-      from += p.source_stride[1];
-      to += 128;
-    }
-  }
-}
-
-__device__ __forceinline__ void turn_brought(const GatherParams& p, uint32_t shared, uint32_t from,
-                                             uint32_t to) {
-  const int lane = threadIdx.x % 32;
-  for (int first = turner_of_block() * 32 + lane; first - lane < p.items; first += kTurners * 32) {
-    uint32_t there = to + (item_of_patch(p, shared, first) >> 16) * 16;
-    for (int half = 0; half < 2 * p.slices; half += 2) {
-      uint32_t word[2][4];
+  const TileOrigin origin = tile_origin(p, run.tile);
+  const uint32_t item = item_of_patch(p, shared, run.first + threadIdx.x % 32);
+  const int y = first_row(p, at, origin) + int(item >> 8 & 255),
+            x = first_column(p, origin) + int(item & 255), channel = run.chunk * kSlice;
+  const bool inside = y >= 0 && y < p.h.source_extent && x >= 0 && x < p.w.source_extent;
+  const T* const source = static_cast<const T*>(p.source);
+  const T* from = source + origin.n * p.source_stride[0] +
+                  (at.group * p.reduce + channel) * p.source_stride[1] + y * p.source_stride[2] + x;
 #pragma unroll
-      for (int k = 0; k < kSlice; ++k, from += 128)
-        word[k / 4][k % 4] = MmaTF32::round(load_shared_4(from));
-#pragma unroll
-      for (int i = 0; i < 2; ++i, there += p.half_bytes) store_shared_16(there, word[i]);
-    }
+  for (int k = 0; k < kSlice; ++k, from += p.source_stride[1]) {
+    const bool valid = inside && channel + k < p.reduce;
+    copy_async<4>(to + k * 128, valid ? from : source, valid);
   }
 }
 
 template <class T>
 __device__ __forceinline__ void bring_and_turn(const GatherParams& p, const Scope& at,
                                                uint32_t shared, StageRing& ring) {
-  Patch ahead(p, at);
-  const uint32_t mine =
-      shared + p.x_at + turner_of_block() * (p.x_bytes / kTurners) + threadIdx.x % 32 * 4;
-  int to = 0, from = 0;
-  const auto next = [](int stage) { return stage + 1 == kBroughtStages ? 0 : stage + 1; };
-  const auto bring_next = [&] {
-    if (ahead.there(p)) bring<T>(p, at, ahead, shared, mine + to * p.x_bytes), ahead.advance(p, at);
-    copy_async_commit();
-    to = next(to);
+  const int lane = threadIdx.x % 32;
+  const uint32_t mine = shared + p.x_at + turner_of_block() * (kBatches * kBatchBytes) + lane * 4;
+  const auto next = [](uint32_t run) {
+    return run + 32 * kSlice * 4 == kBatches * kBatchBytes ? 0 : run + 32 * kSlice * 4;
   };
-  for (int i = 1; i < kBroughtStages; ++i) bring_next();
+  Ahead ahead{at.walker, 0, turner_of_block() * 32};
+  uint32_t to = 0, from = 0;
+  const auto bring_batch = [&] {
+    for (int i = 0; i < kBatch; ++i, to = next(to)) {
+      if (!ahead.there(p)) continue;
+      bring<T>(p, at, ahead, shared, mine + to);
+      ahead.advance(p, at);
+    }
+    copy_async_commit();
+  };
+  for (int i = 1; i < kBatches; ++i) bring_batch();
+  int left = 0;  // of a batch that is there
   for_tiles(p, at, [&](TileOrigin) {
     for (int chunk = 0; chunk < p.chunks; ++chunk) {
-      bring_next();
-      copy_async_wait(kBroughtStages - 1);
       barrier_wait(ring.empty(), ring.parity ^ 1);
-      turn_brought(p, shared, mine + from * p.x_bytes, ring.stage());
+      for (int first = turner_of_block() * 32; first < p.items; first += kTurners * 32) {
+        if (left == 0) {
+          bring_batch();
+          copy_async_wait(kBatches - 1);
+          left = kBatch;
+        }
+        const uint32_t there = ring.stage() + (item_of_patch(p, shared, first + lane) >> 16) * 16;
+        uint32_t word[2][4];
+#pragma unroll
+        for (int k = 0; k < kSlice; ++k)
+          word[k / 4][k % 4] = MmaTF32::round(load_shared_4(mine + from + k * 128));
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          store_shared_16(there + half * p.half_bytes, word[half]);
+        from = next(from);
+        --left;
+      }
       fence_for_wgmma();
       __syncwarp();
-      if (threadIdx.x % 32 == 0) barrier_arrive(ring.full());
+      if (lane == 0) barrier_arrive(ring.full());
       ring.advance();
-      from = next(from);
     }
   });
 }
