@@ -326,7 +326,8 @@ bool chunks_in_groups(const Problem& problem, int slices) {
 }
 
 // The tiles of one layout: as many rows as fit.
-void add_tiles(const Problem& problem, Tile tile, Choice choice, std::vector<Choice>& found) {
+void add_tiles(const Problem& problem, const Device& device, Tile tile, Choice choice,
+               std::vector<Choice>& found) {
   GatherParams p;
   choice.tile_n = choice.tile_h = choice.tile_w = 1;
   if (!shape(problem, choice, p).empty()) return;
@@ -360,6 +361,10 @@ void add_tiles(const Problem& problem, Tile tile, Choice choice, std::vector<Cho
       choice.tile_n =
           static_cast<int>(std::min<int64_t>(problem.batch, (lines - extent_h) / image + 1));
     }
+    // Fewer rows, where the least that a tile needs is too much for a block.
+    while (choice.tile_h > 1 && shape(problem, choice, p).empty() &&
+           p.shared_bytes > device.smem_optin)
+      choice.tile_h = choice.tile_h * 3 / 4, choice.tile_n = 1;
     found.push_back(choice);
   }
 }
@@ -370,14 +375,15 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
   const int64_t phases_w = phases_of(problem, problem.w);
   const int64_t columns =
       problem.direction == Direction::fwd ? problem.group_out() : problem.group_in();
-  for (int row = 0; row < kTileCount; ++row) {
+  // Those that fetch most taps at once first: others have more to do for the same.
+  for (int row = kTileCount; row-- > 0 && found.empty();) {
     const Tile tile = kTiles[row];
     if (tile.phases != phases_w) continue;
     std::vector<Choice> tiles;
     for (const int sets : {1, 2})
       for (const int layout : {kRuns, kStacked, kBeside})
         if (sets == 1 || (columns > kRows && layout != kBeside))
-          add_tiles(problem, tile, {row, 1, 1, 1, sets, layout, 0, 1, 1, 2, 2, {}}, tiles);
+          add_tiles(problem, device, tile, {row, 1, 1, 1, sets, layout, 0, 1, 1, 2, 2, {}}, tiles);
     for (Choice choice : tiles)
       for (const int slices : {1, 2, kMostSlices}) {
         if (!chunks_in_groups(problem, slices)) continue;
