@@ -24,6 +24,7 @@ constexpr double kTurned = 26;        // for 32 pixels of a slice
 constexpr double kTurnedAlone = 70;   // the same, cycles, of a warp that waits for what it loads
 constexpr double kBrought = 85;       // both, if these warps bring them too
 constexpr double kBroughtAlone = 170;
+constexpr double kUnderWay = 1200;    // from asking for a patch to having it
 constexpr double kChunk = 60;         // barriers of a chunk
 constexpr double kStart = 1500;       // of a block: until the first products are there
 constexpr double kStored = 22;        // instructions of a warp for a pair of positions of a channel
@@ -278,7 +279,9 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
                high = std::min<double>(p.load_h, p.h.source_extent) / p.load_h;
   const double brought =
       (x_bytes * wide * high + weight_bytes * (p.own_rows ? kShort : 1)) / kL2Bytes;
-  const double slice = std::max({tensor, banks, issued, turned, brought}) * kBusy;
+  // Where a patch is turned before the next one is asked for.
+  const double alone = p.brought || p.x_stages > 1 ? 0 : kUnderWay / p.slices + turned;
+  const double slice = std::max({tensor, banks, issued, turned, brought, alone}) * kBusy;
   const double pairs = kGroups * 4 * width / kEight * 2;
   const double store = pairs * kStored * (p.shifted ? 2 : 1) / kInstructions;
   return p.chunks * (p.slices * slice + kChunk) + (1 - kHidden) * store;
