@@ -38,6 +38,7 @@
 #include "cuda/igemm/igemm.h"
 #include "cuda/igemm/igemm_plan.h"
 #include "cuda/igemm/igemm_weight_plan.h"
+#include "cuda/loom/loom_plan.h"
 #include "cuda/narrow/narrow_plan.h"
 #include "cuda/rows/rows_plan.h"
 #include "cuda/slide/slide_plan.h"
@@ -158,6 +159,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = cuda::narrow::plans(problem, device, reason);
   } else if (name == "fan") {
     plans = cuda::fan::plans(problem, device, reason);
+  } else if (name == "loom") {
+    plans = cuda::loom::plans(problem, device, reason);
   } else if (name == "rows") {
     plans = cuda::rows::plans(problem, device, reason);
   } else if (const Decision decision = family.plan(problem, device); decision.accepted) {

@@ -426,16 +426,16 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
                          slow * waves * (cycles + prologue) / kClock;
 
   // Pixels of a plane that no tap reads stay where they are.
-  const double source_bytes =
+  const double y_bytes =
       size * problem.batch * problem.out_channels * problem.h.out * problem.w.out;
   const double bytes =
       tensor_bytes(problem) -
-      (forward ? 0 : source_bytes * (1 - std::min(products / p.planes_apart, 1.0)));
+      (forward ? 0 : y_bytes * (1 - std::min(products / p.planes_apart, 1.0)));
   const double l2_bytes = bytes * scatter_of(problem, p) + combos * tiles * sectors * 32;
   // Channels-last pixels of y that are no whole sectors are written in pieces (erfnet_out in TF32: 211 us for 113).
   const bool torn = forward && channels_last(problem) && int64_t(problem.group_out() * size) % 32;
   const double memory_us =
-      (bytes + (torn ? kTorn * source_bytes : 0)) / (0.88 * device.copy_bytes_per_us);
+      (bytes + (torn ? kTorn * y_bytes : 0)) / (0.88 * device.copy_bytes_per_us);
   const double l2_us = l2_bytes / ((!by_steps(tile) ? kL2
                                     : forward       ? kStepsL2
                                                     : kStepsInputL2) *

@@ -1,0 +1,62 @@
+// The loom kernel on a CPU, to the bit, in random schedules.
+//
+//   emulate_loom CASES SEED PLANS [NAME]
+//
+// As emulate.cpp does for hopper: PLANS plans of each case at random, on integers. TF32 NCHW is all there is.
+#include <cstdlib>
+#include <string>
+
+namespace convt2d::cuda::loom {
+alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
+}
+
+#include "cuda/cuda_families.h"
+#include "cuda/loom/loom_kernel.cuh"
+#include "cuda/loom/loom_plan.h"
+#include "cuda/visit_row.h"
+#include "fibers.h"
+#include "gather_trial.h"
+
+namespace {
+
+using namespace convt2d;
+using namespace convt2d::cuda;
+
+bool check(const Case& one, Direction direction, int most) {
+  GatherTrial<float> trial(one, direction, Precision::tf32);
+  std::string reason;
+  std::vector<Plan> plans = loom::plans(trial.problem, invented_device("h200"), reason);
+  for (Plan& plan : plans) {
+    int32_t &x = plan.detail[5], &turned = plan.detail[6], &weights = plan.detail[7],
+            *walkers = &plan.detail[8];
+    x = std::min(x, 1 + int(emulate::random() % 3));
+    turned =
+        std::min(turned, 2 + int(emulate::random() % 2));  // one is given back from the next one
+    if (weights) weights = std::min(weights, 2 + int(emulate::random() % 2));
+    for (int g = 0; g < loom::kMostGroups; ++g)
+      if (walkers[g]) walkers[g] = std::min(walkers[g], 1 + int(emulate::random() % 3));
+  }
+  return trial.passes(trial.some(plans, most, reason), [&](const Plan& plan) {
+    const loom::GatherParams params = loom::params_of(trial.problem, plan, trial.args);
+    const loom::TensorMaps maps = loom::maps_of(params);
+    visit_row<loom::kTileCount>(plan.row, [&](auto row) {
+      emulate::run_grid(loom::blocks_of(params), loom::kThreads, params.shared_bytes,
+                        [&] { loom::convt2d_loom_kernel<float, row>(params, maps); });
+    });
+  });
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count < 4) return std::printf("see the head of %s\n", __FILE__), 2;
+  emulate::smem = loom::smem;
+  emulate::random.seed(std::atoi(arguments[2]));
+  const int plans = std::atoi(arguments[3]);
+  return check_cases(arguments[1], Layout::nchw, count > 4 ? arguments[4] : "",
+                     [&](const Case& one) {
+                       bool good = check(one, Direction::fwd, plans);
+                       good &= check(one, Direction::grad_input, plans);
+                       return good;
+                     });
+}

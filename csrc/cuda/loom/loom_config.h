@@ -1,0 +1,134 @@
+// loom: what one block computes, and the numbers it is told.
+//
+// An implicit GEMM, the mirror image of fan's: rows are channels of the result, columns are positions (core/phases.h), of
+// one phase of a row or of two:
+//
+//   sums[phase][co][position] += w[co][ci][tap] * x[ci][position + offset(tap)]     for each tap of the phase
+//
+// A step is a slice of 8 channels times a tap: one instruction of 64 channels x 256 or 128 positions. Warps that multiply
+// fetch its weights to registers, as they lie in memory; the pixels lie in shared memory in rows of 16 bytes of channels,
+// where a tap is an address.
+//
+//   weights   a ring, or all of them, as the copy engine brings them. Forward  [eight out][channel in][channel out, tap],
+//             grad_input  [slice][channel out][channel in, tap]; the last axis is `pitch` words long, which the host chooses
+//             so that lanes that fetch eight channels out times four in meet no bank twice: boxes overlap. Of kernel rows of
+//             16 bytes of which a phase has some: these alone  [kernel row][channel out][channel in][16 B], boxes of 4
+//             channels in more than needed, for the same end; if they stay, those of all chunks in one
+//   copied    a ring of patches of the source, as they lie  [image][channel][row][pixel]; where rows are no whole 16 bytes,
+//             of batches in which each lane finds what it brought itself
+//   turned    a ring  [slice][four channels][plane][image][row][pixel][16 B]; where a step of positions is several
+//             pixels, as in grad_input, pixels and rows are sorted into planes by the remainder of their place
+//
+// Two warpgroups multiply: two sets of 64 channels for the same positions, or two sets of positions for the same channels.
+// Of four other warps one asks the copy engine for both operands, three turn patches, and bring them where it cannot.
+//
+// Columns of an instruction are eights of neighbouring pixels, equally far apart. In runs they follow each other, from row
+// to row of a patch, and what they cover beyond a row of the tile is not stored; or each is a row of a tile that is 8 wide,
+// or 16 with the two warpgroups side by side.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "core/types.h"
+#include "cuda/gather_axes.h"
+
+namespace convt2d::cuda::loom {
+
+constexpr int kGroups = 2, kConsumers = 128 * kGroups, kThreads = kConsumers + 128;
+constexpr int kConsumerRegisters = 216, kProducerRegisters = 72;
+constexpr int kTurners = 3;  // warps
+
+constexpr int kRows = 64;      // of an instruction: channels
+constexpr int kColumns = 256;  // of a group: positions of all phases
+constexpr int kEight =
+    8;  // channels of a slice; channels out of a box of weights; pixels of a core matrix
+constexpr int kSlice = 8;
+constexpr int kMostRow = 256;  // words of a box
+constexpr int kMostTaps = kMostRow / kSlice;
+constexpr int kMostGroups = 4;  // of phases, by their rows
+constexpr int kMostSteps = kMostTaps;
+constexpr int kMostWeights = 40;  // stages of weights
+constexpr int kMostRing = 8;      // stages of patches
+constexpr int kMostSlices = 4;    // of a chunk
+constexpr int kBatch = 4,
+              kBatches = 3;  // runs of 32 pixels that a warp brings together; batches under way
+constexpr int kBatchBytes = kBatch * 32 * kSlice * 4;
+
+// Phases of a row of the result, and taps of a kernel row that a lane fetches at once: these are of phases by turns.
+struct Tile {
+  int phases, taps;
+};
+constexpr Tile kTiles[] = {{1, 1}, {2, 1}, {1, 3}, {2, 3}, {1, 4}, {2, 4}};
+constexpr int kMostFetched = 4;
+constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
+
+CONVT2D_HOST_DEVICE constexpr int positions(Tile tile) { return kColumns / tile.phases; }
+
+// Where the columns of a group are: see above.
+enum Columns : int32_t { kRuns, kStacked, kBeside };
+
+// A tap, or the first of so many of a kernel row: where its pixels are, in units of 16 bytes from a position's; where its
+// weights are, in bytes from a lane's, and above that its phase, if it is one tap.
+struct Step {
+  uint32_t pixel, weights;
+};
+constexpr int kPhaseShift = 16;
+
+// Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.
+struct GatherParams {
+  const void* source;
+  const void* weight;
+  const void* bias;  // or null
+  void* destination;
+  int32_t source_stride[4], destination_stride[4];                         // n, c, h, w
+  int32_t weight_group, weight_reduce, weight_column, weight_h, weight_w;  // strides
+  int32_t batch, groups, reduce, columns;                                  // channels a group
+  AxisTable h, w;
+  int32_t tile_n, tile_h, tile_w;     // positions of a tile
+  int32_t tiles_n, tiles_h, tiles_w;  // tiles of the position grid
+  int32_t tile_channels, column_tiles;
+  int32_t layout;
+  // Blocks for each combination of group and column tile, by the group of phases.
+  int32_t walkers[kMostGroups];
+  int32_t slices, chunks;  // of a chunk; chunks of K
+  int32_t first_step[kMostGroups + 1];
+  Step step[kMostSteps];
+  uint32_t column[kMostFetched];  // from the pixels of a step to those of its taps
+  int32_t swapped;                // the first of these is of phase 1
+
+  // Patches: loaded rows and pixels; pixels as they are copied; planes along both axes, rows and pixels of one.
+  int32_t load_h, load_w, copied_w, steps_h, steps_w, plane_h, plane_w;
+  int32_t plane_units;                              // of 16 bytes
+  int32_t items;                                    // pixels that are turned, for each channel
+  int32_t channel_words, x_stages, x_bytes;         // of copied patches
+  int32_t half_bytes, turned_stages, turned_bytes;  // of turned ones
+  int32_t column_pitch, beside;  // from eight to eight, from group to group; bytes
+
+  // Weights, bytes: from set to set of 64 channels, warp to warp, lane to lane by its row and by its number of K; to the
+  // row eight further on; of a slice.
+  int32_t set_pitch, warp_pitch, row_pitch, number_pitch, far_row, slice_pitch;
+  int32_t taps, pitch, box_bytes, weight_stages, weight_bytes, all_weights;
+  int32_t resident;
+  int32_t own_rows;        // of a kernel, those of the phase alone
+  int32_t weight_barrier;  // bytes, from stage to stage: 0 where all come at once
+  int32_t items_at, weights_at, x_at, turned_at, shared_bytes;
+  int32_t brought;  // patches are, by the warps that turn them
+  int32_t forward;
+  int32_t shifted;  // what a lane stores side by side does not start at multiples of itself
+};
+
+// What the copy engine is told.
+struct TensorMaps {
+  CUtensorMap source, weight;
+};
+static_assert(sizeof(GatherParams) + sizeof(TensorMaps) <= 4096 - 64);
+
+// In front: barriers of the stages of patches, of turned ones, of weights; the scope of the block; the positions of a tile.
+constexpr int kXBarriers = 0, kTurnedBarriers = kXBarriers + kMostRing * 16,
+              kWeightBarriers = kTurnedBarriers + kMostRing * 16,
+              kScope = kWeightBarriers + kMostWeights * 16, kPositions = kScope + 16,
+              kHeader = kPositions + kGroups * kColumns * 4;
+
+}  // namespace convt2d::cuda::loom

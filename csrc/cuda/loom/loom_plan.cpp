@@ -1,0 +1,544 @@
+#include "cuda/loom/loom_plan.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "core/phases.h"
+#include "cuda/gather_params.h"
+#include "cuda/strict_sums.h"
+#include "cuda/tensor_map.h"
+
+namespace convt2d::cuda::loom {
+namespace {
+
+constexpr double kClock = 1700;  // cycles a microsecond
+
+// What things cost, in cycles where nothing else is said: counted by hand, not yet measured.
+constexpr double kLaunch = 7;         // us: tables, barriers, the first loads, the last stores
+constexpr double kBanks = 128 * .85;  // bytes of shared memory a cycle
+constexpr double kTensor = .9;        // of the tensor core's rate
+constexpr double kInstructions = 4;   // a cycle
+constexpr double kStep = 44;          // instructions of a warp for a step of one tap
+constexpr double kTap = 12;           // of one more that is fetched with it
+constexpr double kTurned = 26;        // for 32 pixels of a slice
+constexpr double kTurnedAlone = 70;   // the same, cycles, of a warp that waits for what it loads
+constexpr double kBrought = 85;       // both, if these warps bring them too
+constexpr double kBroughtAlone = 170;
+constexpr double kUnderWay = 1200;    // from asking for a patch to having it
+constexpr double kChunk = 60;         // barriers of a chunk
+constexpr double kStart = 1500;       // of a block: until the first products are there
+constexpr double kStored = 22;        // instructions of a warp for a pair of positions of a channel
+constexpr double kHidden = 0.5;       // of stores, behind the multiplications of the other group
+constexpr double kL2Bytes = 24;       // a cycle, of a multiprocessor
+constexpr double kShort = 1.5;        // for rows of 16 bytes
+constexpr double kBusy = 1.15;        // what nothing above accounts for
+constexpr double kMemoryRate = 0.85;  // of the copy rate
+constexpr double kLesser = 0.1;       // of the lesser of work and bytes
+constexpr double kTorn = 185;  // bytes, where tiles meet in a row of y that is no whole sectors
+
+struct Choice {
+  int row;  // of kTiles
+  int tile_n, tile_h, tile_w;
+  int sets, layout, own_rows;
+  int slices, x_stages, turned_stages, weight_stages;  // of weights: 0 if they stay
+  int walkers[kMostGroups];
+};
+
+// How often lanes that fetch weights meet in a bank: words, or 16 bytes by eight lanes at a time.
+int most_in_a_bank(Tile tile, const GatherParams& p) {
+  const int bytes = tile.taps == 4 ? 16 : 4, lanes = 128 / bytes;
+  int most = 0;
+  for (int first = 0; first < 32; first += lanes) {
+    int count[32] = {};
+    for (int lane = first; lane < first + lanes; ++lane)
+      most = std::max(
+          most,
+          ++count[(lane / 4 * p.row_pitch + lane % 4 * p.number_pitch) / bytes % (128 / bytes)]);
+  }
+  return most;
+}
+
+// Where weights lie in a stage.
+std::string set_weights(Tile tile, GatherParams& p) {
+  const int sets = p.tile_channels / kRows;
+  p.weight_barrier = 16;
+  if (p.own_rows) {
+    int rows = 0;
+    for (int g = 0; g < p.h.groups; ++g) rows = std::max<int>(rows, p.h.group[g].taps[0]);
+    p.pitch = kSlice * p.slices * (p.resident ? p.chunks : 1) + 4;
+    if (p.pitch > kMostSpan) return "weights that stay are too long for the copy engine";
+    p.box_bytes = p.pitch * 16 * p.tile_channels;
+    p.row_pitch = p.pitch * 16;
+    p.number_pitch = 16;
+    p.far_row = 8 * p.row_pitch;
+    p.slice_pitch = kSlice * 16;
+    p.warp_pitch = 16 * p.row_pitch;
+    p.set_pitch = kRows * p.row_pitch;
+    p.weight_bytes = p.resident ? p.slices * p.slice_pitch : rows * p.box_bytes;
+    p.all_weights = p.resident ? rows * p.box_bytes : p.weight_stages * p.weight_bytes;
+    if (p.resident) p.weight_barrier = 0;
+    return {};
+  }
+  const int least = kSlice * p.taps;
+  int best = 0;
+  for (int words = least; words <= std::min(kMostRow, least + 28); words += 4) {
+    p.row_pitch = (p.forward ? p.taps : words) * 4;
+    p.number_pitch = (p.forward ? words : p.taps) * 4;
+    if (const int met = most_in_a_bank(tile, p); best == 0 || met < best)
+      best = met, p.pitch = words;
+  }
+  if (p.forward) {
+    p.box_bytes = p.pitch * 4 * kSlice * p.slices;
+    p.row_pitch = p.taps * 4;
+    p.number_pitch = p.pitch * 4;
+    p.far_row = p.box_bytes;
+    p.slice_pitch = kSlice * p.number_pitch;
+    p.warp_pitch = 2 * p.box_bytes;
+    p.weight_bytes = sets * kRows / kEight * p.box_bytes;
+  } else {
+    p.box_bytes = p.pitch * 4 * p.tile_channels;
+    p.row_pitch = p.pitch * 4;
+    p.number_pitch = p.taps * 4;
+    p.far_row = 8 * p.row_pitch;
+    p.slice_pitch = p.box_bytes;
+    p.warp_pitch = 16 * p.row_pitch;
+    p.weight_bytes = p.slices * p.box_bytes;
+  }
+  p.set_pitch = 4 * p.warp_pitch;
+  p.all_weights = p.weight_stages * p.weight_bytes;
+  return {};
+}
+
+// A source offset as a place in a half of a patch, in units of 16 bytes.
+int unit_of_row(const GatherParams& p, int offset) {
+  return offset % p.steps_h * p.steps_w * p.plane_units + offset / p.steps_h * p.plane_w;
+}
+int unit_of_column(const GatherParams& p, int offset) {
+  return offset % p.steps_w * p.plane_units + offset / p.steps_w;
+}
+
+// Phase and place of each tap of a kernel row.
+struct Place {
+  int phase = -1, unit = 0;
+};
+std::vector<Place> places_of_row(const Problem& problem, const GatherParams& p) {
+  const AxisGroup& group = p.w.group[0];
+  std::vector<Place> places(problem.w.kernel);
+  for (int i = group.first; i < group.first + group.count; ++i)
+    for (int slot = 0; slot < group.phases; ++slot)
+      if (const AxisStep& step = p.w.step[i]; step.rank[slot] >= 0)
+        places[group.first_tap[slot] + step.rank[slot] * p.w.tap_step] = {
+            slot, unit_of_column(p, step.offset - group.offset_low)};
+  return places;
+}
+
+// Steps of all groups of phases, or why there are none.
+std::string set_steps(const Problem& problem, Tile tile, GatherParams& p) {
+  const std::vector<Place> places = places_of_row(problem, p);
+  const int width = static_cast<int>(problem.w.kernel);
+  if (tile.taps > 1) {
+    if (width % tile.taps != 0) return "a kernel row is not taps by " + std::to_string(tile.taps);
+    p.swapped = tile.phases > 1 && places[0].phase == 1;
+    for (int i = 0; i < width; ++i) {
+      const int tap = i % tile.taps;
+      if (places[i].phase != (tile.phases > 1 ? (tap + p.swapped) % 2 : 0) ||
+          places[i].unit - places[i - tap].unit != places[tap].unit - places[0].unit)
+        return "taps of a kernel row are not of phases by turns";
+    }
+    for (int i = 0; i < tile.taps; ++i) p.column[i] = places[i].unit - places[0].unit;
+  }
+  int steps = 0;
+  for (int g = 0; g < p.h.groups; ++g) {
+    const AxisGroup& group = p.h.group[g];
+    p.first_step[g] = steps;
+    for (int i = group.first; i < group.first + group.count; ++i) {
+      const AxisStep& h = p.h.step[i];
+      // Of the weights of a lane.
+      const int first = p.own_rows ? h.rank[0] * p.box_bytes
+                                   : (group.first_tap[0] + h.rank[0] * p.h.tap_step) * width * 4;
+      const int unit = unit_of_row(p, h.offset - group.offset_low);
+      for (int j = 0; j < width; j += tile.taps) {
+        if (places[j].phase < 0) continue;
+        const int phase = tile.taps == 1 ? places[j].phase : 0;
+        p.step[steps++] = {static_cast<uint32_t>(unit + places[j].unit),
+                           static_cast<uint32_t>(first + j * 4 | phase << kPhaseShift)};
+      }
+    }
+  }
+  p.first_step[p.h.groups] = steps;
+  return {};
+}
+
+// Units of 16 bytes that instructions read from where a half starts.
+int units_read(const GatherParams& p, Tile tile) {
+  const auto farthest = [&](const AxisTable& axis, const auto& unit_of) {
+    int far = 0;
+    for (int g = 0; g < axis.groups; ++g)
+      for (int i = axis.group[g].first; i < axis.group[g].first + axis.group[g].count; ++i)
+        far = std::max(far, unit_of(p, axis.step[i].offset - axis.group[g].offset_low));
+    return far;
+  };
+  return farthest(p.h, unit_of_row) + farthest(p.w, unit_of_column) + p.beside / 16 +
+         (positions(tile) / kEight - 1) * (p.column_pitch / 16) + kEight;
+}
+
+// Everything that follows from the problem and the choice, pointers aside; or why there is nothing.
+std::string shape(const Problem& problem, const Choice& choice, GatherParams& p) {
+  const Tile tile = kTiles[choice.row];
+  p = {};
+  p.forward = problem.direction == Direction::fwd;
+  set_extents(problem, p);
+  if (std::string reason = set_axes(problem, 1, tile.phases, p); !reason.empty()) return reason;
+  if (p.h.groups > kMostGroups)
+    return std::to_string(p.h.groups) + " groups of phases are more than " +
+           std::to_string(kMostGroups);
+  set_tiles(problem, choice, p);
+  std::copy(std::begin(choice.walkers), std::end(choice.walkers), p.walkers);
+  p.taps = static_cast<int32_t>(problem.h.kernel * problem.w.kernel);
+  p.tile_channels = kRows * choice.sets;
+  p.column_tiles = static_cast<int32_t>(ceil_div(p.columns, p.tile_channels));
+  p.layout = choice.layout;
+  p.slices = choice.slices;
+  p.chunks = static_cast<int32_t>(ceil_div(p.reduce, kSlice * p.slices));
+
+  p.steps_h = p.h.source_step;
+  p.steps_w = p.w.source_step;
+  p.load_h = p.steps_h * (p.tile_h - 1) + span_of(p.h) + 1;
+  p.load_w = p.steps_w * (p.tile_w - 1) + span_of(p.w) + 1;
+  p.brought = p.w.source_extent % 4 != 0;
+  const int low = p.w.group[0].offset_low & 3;
+  const int lead = p.steps_w * p.tile_w % 4 == 0 || p.tiles_w == 1 ? low : 3;
+  p.copied_w = static_cast<int32_t>(round_up(lead + p.load_w, 4));
+  if (std::max({p.copied_w, p.load_h, p.tile_n}) > kMostSpan)
+    return "a tile is too long for the copy engine";
+  if (p.brought && (p.tile_n > 1 || p.slices > 1))
+    return "patches that are brought are of one image and slice";
+  p.items = p.tile_n * p.load_h * p.load_w;
+  p.channel_words = p.load_h * p.copied_w;
+  p.x_stages = p.brought ? 1 : choice.x_stages;
+  p.x_bytes = p.brought ? kTurners * kBatches * kBatchBytes
+                        : kSlice * p.slices * 4 * p.tile_n * p.channel_words;
+
+  p.plane_h = static_cast<int32_t>(ceil_div(p.load_h, p.steps_h));
+  // Two neighbours of a run are never of two rows.
+  p.plane_w = static_cast<int32_t>(ceil_div(p.load_w, p.steps_w));
+  if (p.layout == kRuns) p.plane_w += p.plane_w % 2;
+  // Neighbours that go to different planes meet no bank twice.
+  const int planes = p.steps_h * p.steps_w, apart = p.steps_w > 1 ? kEight / p.steps_w : 0;
+  p.plane_units = p.tile_n * p.plane_h * p.plane_w;
+  while (p.steps_w > 1 && p.plane_units % kEight != apart) ++p.plane_units;
+  p.half_bytes = planes * p.plane_units * 16;
+  p.turned_stages = choice.turned_stages;
+  p.turned_bytes = 2 * p.half_bytes * p.slices;
+  p.column_pitch = p.layout == kRuns ? kEight * 16 : p.plane_w * 16;
+  if (choice.sets == 1)
+    p.beside = p.layout == kBeside ? kEight * 16 : positions(tile) / kEight * p.column_pitch;
+
+  p.resident = choice.weight_stages == 0;
+  p.weight_stages = p.resident ? p.chunks : choice.weight_stages;
+  if (p.weight_stages > kMostWeights) return "weights that stay are too many chunks";
+  p.own_rows = choice.own_rows;
+  if (p.own_rows && (tile.taps != 4 || problem.w.kernel != 4 || p.h.groups == 1 || !p.forward))
+    return "kernel rows are not of 16 bytes, or are all of one phase";
+  if (std::string reason = set_weights(tile, p); !reason.empty()) return reason;
+  if (std::string reason = set_steps(problem, tile, p); !reason.empty()) return reason;
+  p.shifted =
+      p.w.destination_extent % (2 * tile.phases) != 0 || (p.tile_w % 2 != 0 && p.tiles_w > 1);
+  SharedPlaces places{kHeader};
+  p.items_at = places.take(int64_t{p.items} * 4, 16);
+  p.weights_at = places.take(p.all_weights, 128);
+  p.x_at = places.take(int64_t{p.x_stages} * p.x_bytes, 128);
+  p.turned_at = places.take(int64_t{p.turned_stages} * p.turned_bytes, 128);
+  places.take(std::max(0, units_read(p, tile) * 16 - p.half_bytes), 16);
+  p.shared_bytes = static_cast<int32_t>(places.end);
+  return {};
+}
+
+// A tile whose phases are those of a group.
+double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int group) {
+  const double steps = p.first_step[group + 1] - p.first_step[group], taps = steps * tile.taps,
+               width = positions(tile);
+  const int met = most_in_a_bank(tile, p);
+  const double weight_bytes = p.resident ? 0 : double(p.weight_bytes) / p.slices,
+               turned_bytes = double(p.items) * kSlice * 4;
+  // Rows end inside sectors.
+  const double x_bytes = p.tile_n * p.load_h * double(kSlice) * (p.copied_w * 4 + 16);
+  // Of a slice, both groups.
+  const double tensor = kGroups * taps * width / 2 / kTensor;
+  const double banks = (kGroups * taps * (width * kSlice * 4 + kRows * kSlice * 4 * met) +
+                        weight_bytes + x_bytes + 2 * turned_bytes) /
+                       kBanks;
+  const double turns = ceil_div(p.items, 32);
+  const double issued = (kGroups * 4 * steps * (kStep + (tile.taps - 1) * kTap) +
+                         turns * (p.brought ? kBrought : kTurned)) /
+                        kInstructions;
+  const double turned =
+      ceil_div(int64_t{p.slices} * ceil_div(p.items, 32), kTurners) * kTurnedAlone / p.slices;
+  // Of a patch, what lies in the source.
+  const double wide = std::min<double>(p.copied_w, p.w.source_extent) / p.copied_w,
+               high = std::min<double>(p.load_h, p.h.source_extent) / p.load_h;
+  const double brought =
+      (x_bytes * wide * high + weight_bytes * (p.own_rows ? kShort : 1)) / kL2Bytes;
+  // Where a patch is turned before the next one is asked for.
+  const double alone = p.brought || p.x_stages > 1 ? 0 : kUnderWay / p.slices + turned;
+  const double slice = std::max({tensor, banks, issued, turned, brought, alone}) * kBusy;
+  const double pairs = kGroups * 4 * width / kEight * 2;
+  const double store = pairs * kStored * (p.shifted ? 2 : 1) / kInstructions;
+  return p.chunks * (p.slices * slice + kChunk) + (1 - kHidden) * store;
+}
+
+// Blocks for each combination, so that the grid fills the device once: groups of phases get them by their cost.
+void set_walkers(const Device& device, const std::vector<double>& cycles, GatherParams& p) {
+  const int64_t tiles = tiles_of(p);
+  int64_t blocks = device.sm_count / (combinations(p) / p.h.groups) - p.h.groups;
+  std::fill_n(p.walkers, p.h.groups, 1);
+  for (; blocks > 0; --blocks) {
+    const auto time = [&](int g) { return ceil_div(tiles, p.walkers[g]) * cycles[g]; };
+    int busiest = 0;
+    for (int g = 1; g < p.h.groups; ++g)
+      if (time(g) > time(busiest)) busiest = g;
+    if (p.walkers[busiest] == tiles) break;
+    ++p.walkers[busiest];
+  }
+}
+
+// With the best numbers of blocks, which it leaves in the parameters.
+double predict(const Problem& problem, const Device& device, Tile tile, GatherParams& p) {
+  std::vector<double> cycles;
+  for (int g = 0; g < p.h.groups; ++g) cycles.push_back(tile_cycles(problem, p, tile, g));
+  set_walkers(device, cycles, p);
+  const double combos = double(combinations(p)) / p.h.groups;
+  double longest = 0, all = 0;
+  for (int g = 0; g < p.h.groups; ++g) {
+    const double once = kStart + (p.resident ? double(p.all_weights) / kL2Bytes : 0);
+    const double block = once + ceil_div(tiles_of(p), p.walkers[g]) * cycles[g];
+    longest = std::max(longest, block);
+    all += block * p.walkers[g] * combos;
+  }
+  const double busy_us = std::max(longest, all / device.sm_count) / kClock;
+  const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
+  const double rows = double(problem.batch) * p.columns * p.groups * p.h.destination_extent;
+  const double torn_us =
+      p.w.destination_extent % 8 == 0 ? 0 : kTorn * rows * p.tiles_w / device.copy_bytes_per_us;
+  return kLaunch + std::max(busy_us, memory_us) + kLesser * std::min(busy_us, memory_us) + torn_us;
+}
+
+bool chunks_in_groups(const Problem& problem, int slices) {
+  return problem.groups == 1 || problem.direction != Direction::fwd ||
+         problem.group_in() % (kSlice * slices) == 0;
+}
+
+// The tiles of one layout: as many rows as fit.
+void add_tiles(const Problem& problem, const Device& device, Tile tile, Choice choice,
+               std::vector<Choice>& found) {
+  GatherParams p;
+  choice.tile_n = choice.tile_h = choice.tile_w = 1;
+  if (!shape(problem, choice, p).empty()) return;
+  const int64_t extent_h = position_extent(p.h), extent_w = position_extent(p.w);
+  const int all = positions(tile) * (choice.sets == 1 ? kGroups : 1);
+  std::vector<int> widths;
+  if (choice.layout == kRuns) {
+    for (int pieces = 1; pieces <= 12; ++pieces) {
+      const int64_t width = ceil_div(extent_w, pieces);
+      add_once(widths, width);
+      add_once(widths, std::min(round_up(width, 4), extent_w));
+      add_once(widths, std::min(round_up(width, 8), extent_w));
+    }
+  } else {
+    add_once(widths, std::min<int64_t>(extent_w, choice.layout == kBeside ? 2 * kEight : kEight));
+  }
+  for (const int width : widths) {
+    if (width > all || width < std::min<int64_t>(extent_w, kEight)) continue;
+    const int64_t across = choice.layout == kRuns
+                               ? round_up(width + span_of(p.w) / p.w.source_step, 2)
+                           : choice.layout == kBeside ? 2 * kEight
+                                                      : kEight;
+    // Rows of patches, between the first of the tile and its last.
+    const int64_t lines = choice.layout == kRuns ? (all - width) / across + 1 : all / across;
+    const int64_t most_h = std::min(lines, extent_h);
+    choice.tile_w = width;
+    choice.tile_h = static_cast<int>(ceil_div(extent_h, ceil_div(extent_h, most_h)));
+    choice.tile_n = 1;
+    if (width == extent_w && choice.tile_h == extent_h && !p.brought) {
+      const int64_t image = extent_h + span_of(p.h) / p.h.source_step;
+      choice.tile_n =
+          static_cast<int>(std::min<int64_t>(problem.batch, (lines - extent_h) / image + 1));
+    }
+    // Fewer rows, where the least that a tile needs is too much for a block.
+    while (choice.tile_h > 1 && shape(problem, choice, p).empty() &&
+           p.shared_bytes > device.smem_optin)
+      choice.tile_h = choice.tile_h * 3 / 4, choice.tile_n = 1;
+    found.push_back(choice);
+  }
+}
+
+std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
+                                          std::string& reason) {
+  std::vector<Candidate<Choice>> found;
+  const int64_t phases_w = phases_of(problem, problem.w);
+  const int64_t columns =
+      problem.direction == Direction::fwd ? problem.group_out() : problem.group_in();
+  // Those that fetch most taps at once first: others have more to do for the same.
+  for (int row = kTileCount; row-- > 0 && found.empty();) {
+    const Tile tile = kTiles[row];
+    if (tile.phases != phases_w) continue;
+    std::vector<Choice> tiles;
+    for (const int sets : {1, 2})
+      for (const int layout : {kRuns, kStacked, kBeside})
+        if (sets == 1 || (columns > kRows && layout != kBeside))
+          add_tiles(problem, device, tile, {row, 1, 1, 1, sets, layout, 0, 1, 1, 2, 2, {}}, tiles);
+    for (Choice choice : tiles)
+      for (const int slices : {1, 2, kMostSlices}) {
+        if (!chunks_in_groups(problem, slices)) continue;
+        if (slices > 1 &&
+            slices * kSlice / 2 >=
+                (problem.direction == Direction::fwd ? problem.group_in() : problem.group_out()))
+          continue;
+        choice.slices = slices;
+        for (const auto& [weights, turned] : {std::pair{0, 2}, {0, 3}, {2, 2}, {3, 2}, {3, 3}})
+          for (const int own_rows : {0, 1}) {
+            if (own_rows && tile.taps != 4) continue;
+            choice.own_rows = own_rows;
+            choice.weight_stages = weights;
+            choice.turned_stages = turned;
+            choice.x_stages = 1;
+            GatherParams p;
+            if (std::string why = shape(problem, choice, p); !why.empty()) {
+              reason = why;
+              continue;
+            }
+            if (p.shared_bytes > device.smem_optin) {
+              if (found.empty())
+                reason =
+                    "a tile needs " + std::to_string(p.shared_bytes) + " bytes of shared memory";
+              continue;
+            }
+            if (!p.brought)
+              choice.x_stages =
+                  std::min(kMostRing, 1 + (device.smem_optin - p.shared_bytes) / p.x_bytes);
+            shape(problem, choice, p);
+            const double predicted = predict(problem, device, tile, p);
+            std::copy(std::begin(p.walkers), std::end(p.walkers), choice.walkers);
+            found.push_back({choice, predicted});
+          }
+      }
+  }
+  return found;
+}
+
+Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
+  const Choice& c = candidate.choice;
+  GatherParams p;
+  shape(problem, c, p);
+  Plan plan;
+  plan.row = c.row;
+  plan.predicted_us = candidate.predicted_us;
+  const int detail[] = {
+      c.tile_n, c.tile_h,   c.tile_w,        c.own_rows * 16 + c.sets * 4 + c.layout,
+      c.slices, c.x_stages, c.turned_stages, c.weight_stages};
+  std::copy(std::begin(c.walkers), std::end(c.walkers),
+            std::copy(std::begin(detail), std::end(detail), plan.detail));
+  const char* const layouts[] = {"runs", "columns", "columns beside each other"};
+  plan.note = std::to_string(p.tile_channels) + " channels, " +
+              std::to_string(kTiles[c.row].phases) + " phases, tile " + std::to_string(c.tile_n) +
+              "x" + std::to_string(c.tile_h) + "x" + std::to_string(c.tile_w) + " in " +
+              layouts[c.layout] + ", K " + std::to_string(kSlice * c.slices) + " x " +
+              std::to_string(c.x_stages) + " and " + std::to_string(c.turned_stages) +
+              " stages, weights " +
+              (c.weight_stages ? std::to_string(c.weight_stages) + " stages" : "resident") +
+              (c.own_rows ? " of own rows, " : ", ") + std::to_string(blocks_of(p)) + " blocks";
+  return plan;
+}
+
+Choice choice_of(const Plan& plan) {
+  const int32_t* d = plan.detail;
+  return {plan.row,  d[0], d[1], d[2], d[3] / 4 % 4, d[3] % 4,
+          d[3] / 16, d[4], d[5], d[6], d[7],         {d[8], d[9], d[10], d[11]}};
+}
+
+std::string refusal(const Problem& problem, const Device& device) {
+  const auto number = [](int64_t value) { return std::to_string(value); };
+  if (!device.has_wgmma) return "no wgmma (sm_90a)";
+  if (problem.direction == Direction::grad_weight) return "loom is for forward and grad_input";
+  if (problem.dtype != DType::f32 || is_strict(problem)) return "loom is for TF32";
+  if (problem.x_layout != Layout::nchw || problem.w_layout != Layout::nchw ||
+      problem.y_layout != Layout::nchw)
+    return "loom is for NCHW";
+  const bool forward = problem.direction == Direction::fwd;
+  const int64_t taps = problem.h.kernel * problem.w.kernel,
+                phases_w = phases_of(problem, problem.w);
+  if (taps > kMostTaps) return number(taps) + " taps are more than " + number(kMostTaps);
+  if (problem.group_out() * taps % 4 != 0)
+    return number(problem.group_out()) + " kernels are not whole vectors of 4";
+  if (phases_w > 2 || (phases_w > 1 && phases_w != problem.w.stride))
+    return "a row of the result has " + number(phases_w) + " phases";
+  if (!forward && std::max(problem.h.stride, problem.w.stride) > 4)
+    return "a stride of " + number(std::max(problem.h.stride, problem.w.stride)) + " is above 4";
+  if ((forward ? problem.group_out() : problem.group_in()) * 2 <= kRows)
+    return "channels of the result fill less than half of a tile";
+  if (!chunks_in_groups(problem, 1))
+    return number(problem.group_in()) + " channels of a group are not whole slices of 8";
+  if (problem.wide_index) return "a tensor has more than 2^31 elements";
+  return {};
+}
+
+}  // namespace
+
+std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
+  return all_plans(problem, device, reason, refusal, candidates, plan_of);
+}
+
+Decision plan(const Problem& problem, const Device& device) {
+  return best_plan(problem, device, refusal, candidates, plan_of);
+}
+
+GatherParams params_of(const Problem& problem, const Plan& plan, const Args& args) {
+  GatherParams p;
+  shape(problem, choice_of(plan), p);
+  set_strided_tensors(problem, args, p);
+  return p;
+}
+
+int64_t blocks_of(const GatherParams& p) {
+  int64_t walkers = 0;
+  for (int g = 0; g < p.h.groups; ++g) walkers += p.walkers[g];
+  return int64_t{p.groups} * p.column_tiles * walkers;
+}
+
+TensorMaps maps_of(const GatherParams& p) {
+  const int64_t row = int64_t{p.w.source_extent} * 4, plane = row * p.h.source_extent,
+                channels = int64_t{p.groups} * p.reduce,
+                kernels = int64_t{p.forward ? p.columns : p.reduce} * p.taps,
+                inputs = int64_t{p.groups} * (p.forward ? p.reduce : p.columns);
+  TensorMaps maps{};
+  if (!p.brought)
+    maps.source = encode({p.source,
+                          4,
+                          4,
+                          {p.w.source_extent, p.h.source_extent, channels, p.batch},
+                          {4, row, plane, plane * channels},
+                          {p.copied_w, p.load_h, kSlice * p.slices, p.tile_n},
+                          {1, 1, 1, 1},
+                          false});
+  if (p.own_rows)
+    maps.weight = encode({p.weight,
+                          4,
+                          4,
+                          {4, inputs, p.columns, p.taps / 4},
+                          {4, kernels * 4, p.taps * 4, 16},
+                          {4, p.pitch, p.tile_channels, 1},
+                          {1, 1, 1, 1},
+                          false});
+  else
+    maps.weight = encode({p.weight,
+                          4,
+                          4,
+                          {kernels, inputs, 1, 1},
+                          {4, kernels * 4, kernels * 4 * inputs, kernels * 4 * inputs},
+                          {p.pitch, p.forward ? kSlice * p.slices : p.tile_channels, 1, 1},
+                          {1, 1, 1, 1},
+                          false});
+  return maps;
+}
+
+}  // namespace convt2d::cuda::loom

@@ -1,0 +1,227 @@
+// The producers: one thread asks the copy engine for patches of the source and for weights, three warps turn patches.
+#pragma once
+
+#include "cuda/device/async_copy.cuh"
+#include "cuda/device/barrier.cuh"
+#include "cuda/device/mma.cuh"
+#include "cuda/device/stage_ring.cuh"
+#include "cuda/device/tensor_copy.cuh"
+#include "cuda/device/wgmma.cuh"
+#include "cuda/loom/loom_scope.cuh"
+
+namespace convt2d::cuda::loom {
+
+struct Rings {
+  StageRing x, turned, weights;
+};
+__device__ __forceinline__ Rings rings_of(const GatherParams& p, uint32_t shared) {
+  return {{shared + kXBarriers, shared + p.x_at, p.x_stages, p.x_bytes},
+          {shared + kTurnedBarriers, shared + p.turned_at, p.turned_stages, p.turned_bytes},
+          {shared + kWeightBarriers, shared + p.weights_at, p.weight_stages, p.weight_bytes}};
+}
+
+// What is turned, pixel by pixel: where it is in a copied channel, in words, or, if patches are brought, its row and its
+// column; and where in a half, in units of 16 bytes.
+__device__ __forceinline__ void build_items(const GatherParams& p, uint32_t shared) {
+  for (int i = threadIdx.x; i < p.items; i += kThreads) {
+    const int line = i / p.load_w, x = i - line * p.load_w, n = line / p.load_h,
+              y = line - n * p.load_h;
+    const int from =
+        p.brought ? y << 8 | x : n * p.slices * kSlice * p.channel_words + y * p.copied_w + x;
+    const int qh = y / p.steps_h, qw = x / p.steps_w,
+              plane = (y - qh * p.steps_h) * p.steps_w + x - qw * p.steps_w;
+    const int to = plane * p.plane_units + (n * p.plane_h + qh) * p.plane_w + qw;
+    store_shared_4(shared + p.items_at + i * 4, uint32_t(to) << 16 | uint32_t(from));
+  }
+}
+
+// The weights of a chunk: boxes of eight channels of the result, or of slices, or of kernel rows.
+__device__ __forceinline__ void copy_weights(const GatherParams& p, const Scope& at,
+                                             const CUtensorMap* map, const StageRing& ring,
+                                             int chunk) {
+  const int number = chunk * p.slices * kSlice, first = at.column_tile * p.tile_channels;
+  const uint32_t full = ring.full();
+  uint32_t to = ring.stage();
+  if (p.own_rows) {
+    const AxisGroup& rows = p.h.group[at.group_h];
+    barrier_expect(full, rows.taps[0] * p.box_bytes);
+    for (int i = 0; i < rows.taps[0]; ++i, to += p.box_bytes)
+      copy_box(to, map, full, 0, at.group * p.reduce + number, first,
+               rows.first_tap[0] + i * p.h.tap_step);
+    return;
+  }
+  barrier_expect(full, p.weight_bytes);
+  if (p.forward) {
+    for (int i = 0; i < p.tile_channels; i += kEight, to += p.box_bytes)
+      copy_box(to, map, full, (first + i) * p.taps, at.group * p.reduce + number, 0, 0);
+  } else {
+    for (int i = 0; i < p.slices; ++i, to += p.box_bytes)
+      copy_box(to, map, full, (number + i * kSlice) * p.taps, at.group * p.columns + first, 0, 0);
+  }
+}
+
+__device__ __forceinline__ void copy(const GatherParams& p, const Scope& at, const TensorMaps& maps,
+                                     Rings& rings) {
+  bool weights = true;
+  for_tiles(p, at, [&](TileOrigin origin) {
+    for (int chunk = 0; chunk < p.chunks; ++chunk) {
+      if (!p.brought) {
+        barrier_wait(rings.x.empty(), rings.x.parity ^ 1);
+        barrier_expect(rings.x.full(), p.x_bytes);
+        copy_box(rings.x.stage(), &maps.source, rings.x.full(), first_column(p, origin) & ~3,
+                 first_row(p, at, origin), at.group * p.reduce + chunk * p.slices * kSlice,
+                 origin.n);
+        rings.x.advance();
+      }
+      if (!weights || (p.weight_barrier == 0 && chunk > 0)) continue;
+      barrier_wait(rings.weights.empty(), rings.weights.parity ^ 1);
+      copy_weights(p, at, &maps.weight, rings.weights, chunk);
+      rings.weights.advance();
+    }
+    weights = !p.resident;
+  });
+}
+
+__device__ __forceinline__ int turner_of_block() { return threadIdx.x / 32 - kConsumers / 32 - 1; }
+__device__ __forceinline__ uint32_t item_of_patch(const GatherParams& p, uint32_t shared,
+                                                  int number) {
+  // Lanes beyond the last pixel do it again.
+  return load_shared_4(shared + p.items_at + min(number, p.items - 1) * 4);
+}
+
+// Runs of 32 pixels of a slice, whose eight channels a lane brings together; two runs at a time, since what is loaded is
+// some 30 cycles on its way.
+__device__ __forceinline__ void turn_chunk(const GatherParams& p, uint32_t shared, uint32_t from,
+                                           uint32_t to) {
+  const int lane = threadIdx.x % 32, turner = turner_of_block();
+  const uint32_t channel = p.channel_words * 4;
+  for (int slice = 0; slice < p.slices; ++slice) {
+    for (int first = turner * 32 + lane; first - lane < p.items; first += 2 * kTurners * 32) {
+      uint32_t word[2][2][4], there[2];
+#pragma unroll
+      for (int two = 0; two < 2; ++two) {
+        // Lanes beyond the last pixel do it again.
+        const uint32_t item =
+            load_shared_4(shared + p.items_at + min(first + two * kTurners * 32, p.items - 1) * 4);
+        const uint32_t mine = from + (item & 0xffff) * 4;
+        there[two] = to + (item >> 16) * 16;
+#pragma unroll
+        for (int k = 0; k < kSlice; ++k)
+          word[two][k / 4][k % 4] = load_shared_4(mine + k * channel);
+      }
+#pragma unroll
+      for (int two = 0; two < 2; ++two)
+        if (first - lane + two * kTurners * 32 < p.items)
+#pragma unroll
+          for (int half = 0; half < 2; ++half)
+            store_shared_16(there[two] + half * p.half_bytes, word[two][half]);
+    }
+    from += kSlice * channel;
+    to += 2 * p.half_bytes;
+  }
+}
+
+__device__ __forceinline__ void turn(const GatherParams& p, const Scope& at, uint32_t shared,
+                                     Rings& rings) {
+  for_tiles(p, at, [&](TileOrigin origin) {
+    const uint32_t lead = (first_column(p, origin) & 3) * 4;
+    for (int chunk = 0; chunk < p.chunks; ++chunk) {
+      barrier_wait(rings.turned.empty(), rings.turned.parity ^ 1);
+      barrier_wait(rings.x.full(), rings.x.parity);
+      turn_chunk(p, shared, rings.x.stage() + lead, rings.turned.stage());
+      fence_for_wgmma();
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) {
+        barrier_arrive(rings.x.empty());
+        barrier_arrive(rings.turned.full());
+      }
+      rings.x.advance();
+      rings.turned.advance();
+    }
+  });
+}
+
+// Patches whose rows are no whole 16 bytes, a slice at a time: each lane brings the pixels that it turns, two batches of
+// runs ahead, so that it waits for nobody but itself. Here is what it brings next.
+struct Ahead {
+  int tile, chunk, first;
+  __device__ __forceinline__ bool there(const GatherParams& p) const {
+    return tile < p.tiles_n * p.tiles_h * p.tiles_w && turner_of_block() * 32 < p.items;
+  }
+  __device__ __forceinline__ void advance(const GatherParams& p, const Scope& at) {
+    if ((first += kTurners * 32) < p.items) return;
+    first = turner_of_block() * 32;
+    if (++chunk < p.chunks) return;
+    chunk = 0;
+    tile += p.walkers[at.group_h];
+  }
+};
+
+// A run, to [channel][lane].
+template <class T>
+__device__ __forceinline__ void bring(const GatherParams& p, const Scope& at, const Ahead& run,
+                                      uint32_t shared, uint32_t to) {
+  const TileOrigin origin = tile_origin(p, run.tile);
+  const uint32_t item = item_of_patch(p, shared, run.first + threadIdx.x % 32);
+  const int y = first_row(p, at, origin) + int(item >> 8 & 255),
+            x = first_column(p, origin) + int(item & 255), channel = run.chunk * kSlice;
+  const bool inside = y >= 0 && y < p.h.source_extent && x >= 0 && x < p.w.source_extent;
+  const T* const source = static_cast<const T*>(p.source);
+  const T* from = source + origin.n * p.source_stride[0] +
+                  (at.group * p.reduce + channel) * p.source_stride[1] + y * p.source_stride[2] + x;
+#pragma unroll
+  for (int k = 0; k < kSlice; ++k, from += p.source_stride[1]) {
+    const bool valid = inside && channel + k < p.reduce;
+    copy_async<4>(to + k * 128, valid ? from : source, valid);
+  }
+}
+
+template <class T>
+__device__ __forceinline__ void bring_and_turn(const GatherParams& p, const Scope& at,
+                                               uint32_t shared, StageRing& ring) {
+  const int lane = threadIdx.x % 32;
+  const uint32_t mine = shared + p.x_at + turner_of_block() * (kBatches * kBatchBytes) + lane * 4;
+  const auto next = [](uint32_t run) {
+    return run + 32 * kSlice * 4 == kBatches * kBatchBytes ? 0 : run + 32 * kSlice * 4;
+  };
+  Ahead ahead{at.walker, 0, turner_of_block() * 32};
+  uint32_t to = 0, from = 0;
+  const auto bring_batch = [&] {
+    for (int i = 0; i < kBatch; ++i, to = next(to)) {
+      if (!ahead.there(p)) continue;
+      bring<T>(p, at, ahead, shared, mine + to);
+      ahead.advance(p, at);
+    }
+    copy_async_commit();
+  };
+  for (int i = 1; i < kBatches; ++i) bring_batch();
+  int left = 0;  // of a batch that is there
+  for_tiles(p, at, [&](TileOrigin) {
+    for (int chunk = 0; chunk < p.chunks; ++chunk) {
+      barrier_wait(ring.empty(), ring.parity ^ 1);
+      for (int first = turner_of_block() * 32; first < p.items; first += kTurners * 32) {
+        if (left == 0) {
+          bring_batch();
+          copy_async_wait(kBatches - 1);
+          left = kBatch;
+        }
+        const uint32_t there = ring.stage() + (item_of_patch(p, shared, first + lane) >> 16) * 16;
+        uint32_t word[2][4];
+#pragma unroll
+        for (int k = 0; k < kSlice; ++k)
+          word[k / 4][k % 4] = MmaTF32::round(load_shared_4(mine + from + k * 128));
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          store_shared_16(there + half * p.half_bytes, word[half]);
+        from = next(from);
+        --left;
+      }
+      fence_for_wgmma();
+      __syncwarp();
+      if (lane == 0) barrier_arrive(ring.full());
+      ring.advance();
+    }
+  });
+}
+
+}  // namespace convt2d::cuda::loom
