@@ -12,7 +12,15 @@
 namespace convt2d::cuda::depthwise {
 
 void launch_gather(const Problem& problem, const Args& args);  // forward and grad_input
-void launch_grad_weight(const Problem& problem, const Args& args);
+// `early`: on a GPU where the second pass may start before the first has ended.
+void launch_grad_weight(const Problem& problem, const Args& args, bool early);
+
+// The gradients of what lanes serve; whether they do, which the alignment of pointers decides too.
+bool launch_lanes_grad_input(const Problem& problem, const Args& args);
+bool launch_lanes_grad_weight(const Problem& problem, const Args& args, bool early);
+
+// The bias gradient from `pieces` partial sums, [piece][C_out].
+void launch_bias_sum(const Problem& problem, const Args& args, const float* parts, int pieces);
 
 // Args and Problem become what the kernels see. `result` is what the direction writes.
 Geometry geometry_of(const Problem& problem, const Args& args, void* result);

@@ -6,6 +6,7 @@
 
 #include "core/phases.h"
 #include "cuda/depthwise/depthwise.h"
+#include "cuda/depthwise/depthwise_lanes.h"
 #include "cuda/depthwise/depthwise_launch.h"
 #include "cuda/depthwise/depthwise_strips.h"
 #include "cuda/weight_sum.h"
@@ -146,6 +147,13 @@ std::optional<StripKernel> strips_of(const Problem& problem, const ClassAxis& h,
   return bytes == 4 ? strip_kernels<4>()[index] : strip_kernels<2>()[index];
 }
 
+// The kernel that holds dY in registers, if one does; alignment as above.
+std::optional<LaneKernel> lanes_of(const Problem& problem) {
+  const int index = lane_kernel(problem);
+  if (index < 0) return std::nullopt;
+  return kLaneKernels[index];
+}
+
 // Issue slots of one y element, in units of a multiply-add. Measured on an H200 in f16, where issue and
 // not memory is the limit (2026-11-21; 12 layers with kernels 2 to 64, strides 1 to 32; strips: 27
 // layers): within 1.5x for most; planes of 8x8 and strides of 32 take up to twice as long in the backward.
@@ -156,6 +164,10 @@ double slots_per_output(const Problem& problem) {
       double(problem.h.in) * double(problem.w.in) /
       (double(problem.h.out) * double(problem.w.out) * double(problem.group_out()));
   const double far = std::max(0, std::max(h.stride, v.stride) - 8);
+  if (const auto lanes = lanes_of(problem)) {  // counted, 2026-11-23
+    const double columns = lane_columns(lanes->stride, int(element_size(problem.dtype)));
+    return 3 + lanes->taps * lanes->taps + 60 / (columns * lane_phases(lanes->stride));
+  }
   if (problem.y_layout == Layout::nchw) {
     const int taps = plane_taps(problem, h, v);
     const double blocks_h = double(blocks_of(h.taps, taps)),
@@ -187,7 +199,8 @@ double predicted_us(const Problem& problem, const Device& device) {
   if (is_flipped_forward(problem)) return predicted_us(flipped_forward(problem), device);
   // Of the copy rate: forward 0.85 (dla_up2 f32 50 us, k3 s1 f32 61 us, floors 39.8 and 48.8), else 0.7.
   const bool forward = problem.direction == Direction::fwd;
-  const double memory = tensor_bytes(problem) / ((forward ? 0.85 : 0.7) * device.copy_bytes_per_us);
+  const double share = forward ? 0.85 : lanes_of(problem) ? 0.8 : 0.7;
+  const double memory = tensor_bytes(problem) / (share * device.copy_bytes_per_us);
   const double outputs = double(problem.batch) * double(problem.out_channels) *
                          double(problem.h.out) * double(problem.w.out);
   const double issue = outputs * slots_per_output(problem) / device.fma_f32_per_us;
@@ -254,6 +267,23 @@ Decision plan(const Problem& problem, const Device& device) {
   }
   plan.predicted_us = predicted_us(problem, device);
   std::ostringstream note;
+  if (const auto kernel = lanes_of(problem)) {
+    const LaneTile t = lane_tile(problem, *kernel);
+    plan.split = t.split * t.tiles;
+    if (problem.direction == Direction::grad_weight) {
+      const int64_t bytes =
+          4 * plan.split * (t.part_floats + (problem.has_bias ? problem.out_channels : 0));
+      plan.workspace_bytes = std::max(plan.workspace_bytes, bytes);
+      plan.detail[0] = device.has_wgmma;  // where the second pass may start early
+    } else {
+      plan.split = 1;
+    }
+    note << "lanes, stride " << kernel->stride << ", " << kernel->taps << " taps, " << t.blocks
+         << " blocks of " << t.threads << " threads, " << t.rounds << " strips of " << t.rows;
+    if (plan.split > 1) note << ", split " << plan.split;
+    plan.note = note.str();
+    return Decision::accept(plan);
+  }
   const ClassAxis h = class_axis(problem.h), v = class_axis(problem.w);
   if (const auto strips = strips_of(problem, h, v)) {
     note << "strips of " << strips->run << ", " << strips->taps << " taps";
@@ -267,9 +297,9 @@ Decision plan(const Problem& problem, const Device& device) {
   return Decision::accept(plan);
 }
 
-void launch(const Problem& problem, const Plan&, const Args& args) {
+void launch(const Problem& problem, const Plan& plan, const Args& args) {
   if (problem.direction == Direction::grad_weight) {
-    launch_grad_weight(problem, args);
+    launch_grad_weight(problem, args, plan.detail[0] != 0);
   } else {
     launch_gather(problem, args);
   }

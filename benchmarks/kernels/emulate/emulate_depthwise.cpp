@@ -1,0 +1,187 @@
+// depthwise's gradients on a CPU: indices, shuffles, barriers, the NaN rule.
+//
+//   emulate_depthwise CASES TYPE LAYOUT DIRECTION SEED [NAME]     TYPE: fp16, bf16, fp32
+//
+// Each case that the kernels of lanes (NCHW) and walks (NHWC) serve, on integers, every other time with an infinity or a
+// NaN among the operands; outputs and partial sums hold NaN before.
+#include <cstdlib>
+#include <limits>
+#include <string>
+
+#include "core/phases.h"
+#include "cuda/depthwise/depthwise_config.h"
+
+namespace convt2d::cuda::depthwise {
+namespace lanes {
+alignas(1024) float4 shared[(232 << 10) / 16];  // the kernels declare it extern
+}
+}  // namespace convt2d::cuda::depthwise
+
+#include "cuda/depthwise/depthwise_lanes.cuh"
+#include "cuda/depthwise/depthwise_launch.h"
+#include "cuda/visit_row.h"
+#include "fibers.h"
+#include "problems.h"
+
+namespace convt2d::cuda::depthwise {  // nobody launches here
+void launch_gather(const Problem&, const Args&) {}
+void launch_grad_weight(const Problem&, const Args&, bool) {}
+}  // namespace convt2d::cuda::depthwise
+
+namespace {
+
+using namespace convt2d;
+using namespace convt2d::cuda;
+using namespace convt2d::cuda::depthwise;
+
+template <class T>
+struct Trial {
+  explicit Trial(const Case& one, Direction direction)
+      : problem(one.problem), name(one.name + " " + convt2d::name(dtype_of<T>)) {
+    Problem& p = problem;
+    p.direction = direction, p.dtype = dtype_of<T>;
+    p.has_bias = direction == Direction::grad_weight;
+    weights = p.in_channels * p.group_out() * p.h.kernel * p.w.kernel;
+    x = integers<T>(p.batch * p.in_channels * p.h.in * p.w.in);
+    y = integers<T>(p.batch * p.out_channels * p.h.out * p.w.out);
+    w = integers<T>(weights);
+    special = emulate::random() % 2;
+    if (special) {
+      spoil(y);
+      spoil(direction == Direction::grad_input ? w : x);
+    }
+    args.x = tensor(x.data(), p.in_channels, p.h.in, p.w.in, p.x_layout);
+    args.w = tensor(w.data(), p.group_out(), p.h.kernel, p.w.kernel, p.w_layout);
+    args.y = tensor(y.data(), p.out_channels, p.h.out, p.w.out, p.y_layout);
+    const bool back = direction == Direction::grad_weight;
+    expected.resize(back ? weights : x.size() - 64);
+    bias.resize(p.out_channels);
+    const auto value = [](const std::vector<T>& from, int64_t i) {
+      return Numeric<T>::widen(from[i]);
+    };
+    products(p, args, [&](int64_t i, int64_t j, int64_t k) {
+      expected[back ? j : i] += back ? value(x, i) * value(y, k) : value(w, j) * value(y, k);
+    });
+    const int64_t image = p.h.out * p.w.out, outputs = p.batch * p.out_channels * image;
+    for (int64_t i = 0; i < outputs; ++i) {
+      bias[p.y_layout == Layout::nhwc ? i % p.out_channels : i / image % p.out_channels] +=
+          value(y, i);
+    }
+    std::vector<T>& result = back ? w : x;
+    std::memset(result.data(), 0xff, result.size() * sizeof(T));
+  }
+
+  // Adds up partial sums, [piece][kh][kw][C_out] and [piece][C_out], in place of the second pass.
+  void add_up(const std::vector<float>& parts, int64_t part_floats, int pieces) {
+    const Problem& p = problem;
+    for (int64_t tap = 0; tap < p.h.kernel * p.w.kernel; ++tap) {
+      for (int64_t co = 0; co < p.out_channels; ++co) {
+        float sum = 0;
+        for (int piece = 0; piece < pieces; ++piece)
+          sum += parts[piece * part_floats + tap * p.out_channels + co];
+        const int64_t c = co / p.group_out();
+        w[c * args.w.stride[0] + co % p.group_out() * args.w.stride[1] +
+          tap / p.w.kernel * args.w.stride[2] + tap % p.w.kernel * args.w.stride[3]] =
+            Numeric<T>::narrow(sum);
+      }
+    }
+    for (int64_t co = 0; co < p.out_channels; ++co) {
+      float sum = 0;
+      for (int piece = 0; piece < pieces; ++piece)
+        sum += parts[pieces * part_floats + piece * p.out_channels + co];
+      wrong += !same(sum, bias[co]);
+    }
+  }
+
+  bool passes() {
+    const std::vector<T>& result = problem.direction == Direction::grad_weight ? w : x;
+    for (size_t i = 0; i < result.size(); ++i) {
+      if (i >= expected.size()) {
+        T ones;
+        std::memset(&ones, 0xff, sizeof ones);
+        wrong += std::memcmp(&ones, &result[i], sizeof ones) != 0;
+      } else {
+        wrong +=
+            !same(Numeric<T>::widen(result[i]), Numeric<T>::widen(Numeric<T>::narrow(expected[i])));
+      }
+    }
+    std::printf("%s%s: %lld of %zu wrong\n", name.c_str(), special ? ", not finite" : "",
+                static_cast<long long>(wrong), expected.size());
+    return wrong == 0;
+  }
+
+  Problem problem;
+  Args args;
+  int64_t weights = 0, wrong = 0;
+
+ private:
+  static void spoil(std::vector<T>& values) {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    const float odd[] = {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN()};
+    for (int i = 0; i < 2; ++i) {
+      values[emulate::random() % (values.size() - 64)] =
+          Numeric<T>::narrow(odd[emulate::random() % 3]);
+    }
+  }
+  static bool same(float a, float b) { return a == b || (a != a && b != b); }
+
+  std::string name;
+  bool special;
+  std::vector<T> x, y, w;
+  std::vector<float> expected, bias;
+};
+
+template <class T>
+bool check(const Case& one, Direction direction) {
+  Trial<T> trial(one, direction);
+  const Problem& p = trial.problem;
+  const bool back = direction == Direction::grad_weight;
+  const int index = lane_kernel(p);
+  if (index < 0) return std::printf("%s: not served\n", one.name.c_str()), true;
+  std::vector<float> parts;
+  if (index >= 0) {
+    const LaneTile t = lane_tile(p, kLaneKernels[index]);
+    const int pieces = t.split * t.tiles;
+    if (std::getenv("SHOW"))
+      std::printf(
+          "%d lanes of %d, %d segments, %d slots, rows %d, strips %d, rounds %d, split %d, %d "
+          "threads\n",
+          t.lanes, t.step, t.segments, t.slots, t.rows, t.strips, t.rounds, t.split, t.threads);
+    if (back) parts.assign(pieces * (t.part_floats + p.out_channels), NAN);
+    const lanes::LaneParams params{
+        geometry_of(p, trial.args, back ? static_cast<void*>(parts.data()) : trial.args.x.data), t,
+        back ? parts.data() + pieces * t.part_floats : nullptr};
+    emulate::smem = reinterpret_cast<unsigned char*>(lanes::shared);
+    visit_row<int(kLaneKernels.size())>(index, [&](auto row) {
+      constexpr LaneKernel kernel = kLaneKernels[decltype(row)::value];
+      emulate::run_grid(t.blocks, t.threads, t.shared_bytes, [&] {
+        if (back) {
+          lanes::convt2d_depthwise_grad_weight_lanes_kernel<T, kernel.stride, kernel.taps>(params);
+        } else {
+          lanes::convt2d_depthwise_grad_input_lanes_kernel<T, kernel.stride, kernel.taps>(params);
+        }
+      });
+    });
+    if (back) trial.add_up(parts, t.part_floats, pieces);
+  }
+  return trial.passes();
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count < 6) return std::printf("see the head of %s\n", __FILE__), 2;
+  const std::string type = arguments[2], layout = arguments[3], way = arguments[4];
+  const Direction direction = way == "grad_weight" ? Direction::grad_weight : Direction::grad_input;
+  emulate::random.seed(std::atoi(arguments[5]));
+  return check_cases(arguments[1], layout == "nhwc" ? Layout::nhwc : Layout::nchw,
+                     count > 6 ? arguments[6] : "", [&](Case one) {
+                       if (one.problem.group_in() != 1) return true;
+                       if (emulate::random() % 4 == 0) {
+                         one.problem.w_layout = layout == "nhwc" ? Layout::nchw : Layout::nhwc;
+                       }
+                       return type == "fp16"   ? check<__half>(one, direction)
+                              : type == "bf16" ? check<__nv_bfloat16>(one, direction)
+                                               : check<float>(one, direction);
+                     });
+}
