@@ -15,10 +15,14 @@ namespace convt2d::cuda::depthwise {
 namespace lanes {
 alignas(1024) float4 shared[(232 << 10) / 16];  // the kernels declare it extern
 }
+namespace walks {
+alignas(1024) float4 shared[(232 << 10) / 16];
+}
 }  // namespace convt2d::cuda::depthwise
 
 #include "cuda/depthwise/depthwise_lanes.cuh"
 #include "cuda/depthwise/depthwise_launch.h"
+#include "cuda/depthwise/depthwise_walks.cuh"
 #include "cuda/visit_row.h"
 #include "fibers.h"
 #include "problems.h"
@@ -137,20 +141,22 @@ bool check(const Case& one, Direction direction) {
   const Problem& p = trial.problem;
   const bool back = direction == Direction::grad_weight;
   const int index = lane_kernel(p);
-  if (index < 0) return std::printf("%s: not served\n", one.name.c_str()), true;
+  if (index < 0 && !walks_serve(p)) return std::printf("%s: not served\n", one.name.c_str()), true;
   std::vector<float> parts;
+  float* bias_parts = nullptr;
+  const auto geometry = [&](int64_t part_floats, int pieces) {
+    parts.assign(back ? pieces * (part_floats + p.out_channels) : 0, NAN);
+    if (back) bias_parts = parts.data() + pieces * part_floats;
+    return geometry_of(p, trial.args, back ? parts.data() : trial.args.x.data);
+  };
   if (index >= 0) {
     const LaneTile t = lane_tile(p, kLaneKernels[index]);
     const int pieces = t.split * t.tiles;
     if (std::getenv("SHOW"))
-      std::printf(
-          "%d lanes of %d, %d segments, %d slots, rows %d, strips %d, rounds %d, split %d, %d "
-          "threads\n",
-          t.lanes, t.step, t.segments, t.slots, t.rows, t.strips, t.rounds, t.split, t.threads);
-    if (back) parts.assign(pieces * (t.part_floats + p.out_channels), NAN);
-    const lanes::LaneParams params{
-        geometry_of(p, trial.args, back ? static_cast<void*>(parts.data()) : trial.args.x.data), t,
-        back ? parts.data() + pieces * t.part_floats : nullptr};
+      std::printf("%d lanes of %d, %d slots, %d strips of %d, rounds %d, split %d, %d threads\n",
+                  t.step, t.lanes, t.slots, t.strips, t.rows, t.rounds, t.split, t.threads);
+    const Geometry g = geometry(t.part_floats, pieces);
+    const lanes::LaneParams params{g, t, bias_parts};
     emulate::smem = reinterpret_cast<unsigned char*>(lanes::shared);
     visit_row<int(kLaneKernels.size())>(index, [&](auto row) {
       constexpr LaneKernel kernel = kLaneKernels[decltype(row)::value];
@@ -163,6 +169,36 @@ bool check(const Case& one, Direction direction) {
       });
     });
     if (back) trial.add_up(parts, t.part_floats, pieces);
+  } else if (back) {
+    const WalkWeightTile t = walk_weight_tile(p);
+    if (std::getenv("SHOW"))
+      std::printf("%d lanes, %d classes, %d slots, run %d, split %d, %d threads\n", t.lanes,
+                  t.classes, t.slots, t.run, t.split, t.threads);
+    const Geometry g = geometry(t.part_floats, t.split);
+    const walks::WeightParams params = walks::weight_params(p, g, bias_parts);
+    emulate::smem = reinterpret_cast<unsigned char*>(walks::shared);
+    visit_row<2>(t.taps - 1, [&](auto row) {
+      emulate::run_grid(t.blocks, t.threads, t.shared_bytes, [&] {
+        walks::convt2d_depthwise_grad_weight_walk_kernel<T, decltype(row)::value + 1>(params);
+      });
+    });
+    trial.add_up(parts, t.part_floats, t.split);
+  } else {
+    const WalkInputTile t = walk_input_tile(p);
+    if (std::getenv("SHOW"))
+      std::printf("%d lanes, spread %d, %d items, %d columns, %d bytes, %d threads\n", t.lanes,
+                  t.spread, t.items, t.columns, t.shared_bytes, t.threads);
+    const walks::InputParams params = walks::input_params(p, geometry(0, 0));
+    emulate::smem = reinterpret_cast<unsigned char*>(walks::shared);
+    visit_row<kMostWalkTaps>(t.taps - 1, [&](auto row) {
+      emulate::run_grid(t.blocks, t.threads, t.shared_bytes, [&] {
+        if (t.phases == 1) {
+          walks::convt2d_depthwise_grad_input_walk_kernel<T, 2, 1>(params);
+        } else {
+          walks::convt2d_depthwise_grad_input_walk_kernel<T, decltype(row)::value + 1, 2>(params);
+        }
+      });
+    });
   }
   return trial.passes();
 }

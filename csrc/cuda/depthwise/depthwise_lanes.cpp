@@ -58,7 +58,7 @@ LaneTile lane_tile(const Problem& problem, const LaneKernel& kernel) {
   const int64_t columns_of_units = problem.batch * problem.out_channels * t.tiles;
   int64_t strips = 1;
   while (strips * 2 * 8 * kernel.taps <= rows &&
-         columns_of_units * strips * threads() / t.slots < kBlocksAtOnce * kLeastThreads) {
+         columns_of_units * strips * threads() / t.slots < kBlocksAtOnce * kLeastThreads * 3 / 4) {
     strips *= 2;
   }
   t.rows = int(blocks_of(rows, strips));

@@ -15,9 +15,11 @@ void launch_gather(const Problem& problem, const Args& args);  // forward and gr
 // `early`: on a GPU where the second pass may start before the first has ended.
 void launch_grad_weight(const Problem& problem, const Args& args, bool early);
 
-// The gradients of what lanes serve; whether they do, which the alignment of pointers decides too.
+// The gradients of what lanes and walks serve; whether they do, which the alignment of pointers decides too.
 bool launch_lanes_grad_input(const Problem& problem, const Args& args);
 bool launch_lanes_grad_weight(const Problem& problem, const Args& args, bool early);
+bool launch_walks_grad_input(const Problem& problem, const Args& args);
+bool launch_walks_grad_weight(const Problem& problem, const Args& args, bool early);
 
 // The bias gradient from `pieces` partial sums, [piece][C_out].
 void launch_bias_sum(const Problem& problem, const Args& args, const float* parts, int pieces);

@@ -9,6 +9,7 @@
 #include "cuda/depthwise/depthwise_lanes.h"
 #include "cuda/depthwise/depthwise_launch.h"
 #include "cuda/depthwise/depthwise_strips.h"
+#include "cuda/depthwise/depthwise_walks.h"
 #include "cuda/weight_sum.h"
 
 namespace convt2d::cuda {
@@ -185,6 +186,16 @@ double slots_per_output(const Problem& problem) {
     const double narrow = v.out < 32 ? 1.7 : 1;  // too few columns for a block
     return narrow * unpaired * (14 + 2.5 * macs * blocks_h * blocks_v + 47 * share);
   }
+  if (walks_serve(problem)) {  // counted, 2026-11-23
+    const double channels = walk_vector(int(element_size(problem.dtype)));
+    if (back) {
+      const WalkWeightTile t = walk_weight_tile(problem);
+      return 4 + t.taps * t.taps + 60 / (4 * channels);
+    }
+    const WalkInputTile t = walk_input_tile(problem);
+    const double again = double(t.columns + t.taps - 1) / t.columns;  // columns fetched twice
+    return again * (4 + t.taps * t.taps + 40 / (walk_rows(t.taps) * t.phases * channels));
+  }
   const int vector = pixel_vector(problem), taps = pixel_taps(problem, h, v, vector);
   const double blocks_h = double(blocks_of(h.taps, taps)),
                blocks_v = double(blocks_of(v.taps, taps));
@@ -199,8 +210,14 @@ double predicted_us(const Problem& problem, const Device& device) {
   if (is_flipped_forward(problem)) return predicted_us(flipped_forward(problem), device);
   // Of the copy rate: forward 0.85 (dla_up2 f32 50 us, k3 s1 f32 61 us, floors 39.8 and 48.8), else 0.7.
   const bool forward = problem.direction == Direction::fwd;
-  const double share = forward ? 0.85 : lanes_of(problem) ? 0.8 : 0.7;
-  const double memory = tensor_bytes(problem) / (share * device.copy_bytes_per_us);
+  const double share = forward ? 0.85 : lanes_of(problem) ? 0.8 : walks_serve(problem) ? 0.75 : 0.7;
+  double bytes = tensor_bytes(problem);
+  if (problem.direction == Direction::grad_weight && walks_serve(problem)) {
+    const WalkWeightTile t =
+        walk_weight_tile(problem);  // its many weights' sums are worth counting
+    bytes += 8.0 * t.split * t.part_floats;
+  }
+  const double memory = bytes / (share * device.copy_bytes_per_us);
   const double outputs = double(problem.batch) * double(problem.out_channels) *
                          double(problem.h.out) * double(problem.w.out);
   const double issue = outputs * slots_per_output(problem) / device.fma_f32_per_us;
@@ -267,22 +284,33 @@ Decision plan(const Problem& problem, const Device& device) {
   }
   plan.predicted_us = predicted_us(problem, device);
   std::ostringstream note;
-  if (const auto kernel = lanes_of(problem)) {
-    const LaneTile t = lane_tile(problem, *kernel);
-    plan.split = t.split * t.tiles;
-    if (problem.direction == Direction::grad_weight) {
-      const int64_t bytes =
-          4 * plan.split * (t.part_floats + (problem.has_bias ? problem.out_channels : 0));
-      plan.workspace_bytes = std::max(plan.workspace_bytes, bytes);
+  const bool back = problem.direction == Direction::grad_weight;
+  const auto through_registers = [&](int64_t blocks, int threads, int split, int64_t part_floats) {
+    note << ", " << blocks << " blocks of " << threads;
+    if (back) {
+      plan.split = split;
+      const int64_t bias = problem.has_bias ? problem.out_channels : 0;
+      plan.workspace_bytes = std::max(plan.workspace_bytes, 4 * split * (part_floats + bias));
       plan.detail[0] = device.has_wgmma;  // where the second pass may start early
-    } else {
-      plan.split = 1;
+      note << ", split " << split;
     }
-    note << "lanes, stride " << kernel->stride << ", " << kernel->taps << " taps, " << t.blocks
-         << " blocks of " << t.threads << " threads, " << t.rounds << " strips of " << t.rows;
-    if (plan.split > 1) note << ", split " << plan.split;
     plan.note = note.str();
     return Decision::accept(plan);
+  };
+  if (const auto kernel = lanes_of(problem)) {
+    const LaneTile t = lane_tile(problem, *kernel);
+    note << "lanes, " << kernel->taps << " taps, " << t.rounds << " strips of " << t.rows;
+    return through_registers(t.blocks, t.threads, t.split * t.tiles, t.part_floats);
+  }
+  if (walks_serve(problem) && back) {
+    const WalkWeightTile t = walk_weight_tile(problem);
+    note << "walks, " << t.taps << " taps, " << t.channels << " channels, runs of " << t.run;
+    return through_registers(t.blocks, t.threads, t.split, t.part_floats);
+  }
+  if (walks_serve(problem)) {
+    const WalkInputTile t = walk_input_tile(problem);
+    note << "walks, " << t.taps << " taps, " << t.channels << " channels, runs of " << t.columns;
+    return through_registers(t.blocks, t.threads, 1, 0);
   }
   const ClassAxis h = class_axis(problem.h), v = class_axis(problem.w);
   if (const auto strips = strips_of(problem, h, v)) {
