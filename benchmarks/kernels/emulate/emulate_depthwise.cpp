@@ -1,6 +1,6 @@
-// depthwise's gradients on a CPU: indices, shuffles, barriers, the NaN rule.
+// What depthwise keeps in registers, on a CPU: indices, shuffles, barriers, the NaN rule.
 //
-//   emulate_depthwise CASES TYPE LAYOUT DIRECTION SEED [NAME]     TYPE: fp16, bf16, fp32
+//   emulate_depthwise CASES TYPE LAYOUT DIRECTION SEED [NAME]     TYPE: fp16, bf16, fp32; DIRECTION: fwd, ...
 //
 // Each case that the kernels of lanes (NCHW) and walks (NHWC) serve, on integers, every other time with an infinity or a
 // NaN among the operands; outputs and partial sums hold NaN before.
@@ -29,7 +29,13 @@ alignas(1024) float4 shared[(232 << 10) / 16];
 
 namespace convt2d::cuda::depthwise {  // nobody launches here
 void launch_gather(const Problem&, const Args&) {}
-void launch_grad_weight(const Problem&, const Args&, bool) {}
+void launch_grad_weight(const Problem&, const Args&) {}
+bool launch_lanes_forward(const Problem&, const Args&) { return false; }
+bool launch_lanes_grad_input(const Problem&, const Args&) { return false; }
+bool launch_lanes_grad_weight(const Problem&, const Args&, bool) { return false; }
+bool launch_walks_forward(const Problem&, const Args&) { return false; }
+bool launch_walks_grad_input(const Problem&, const Args&) { return false; }
+bool launch_walks_grad_weight(const Problem&, const Args&, bool) { return false; }
 }  // namespace convt2d::cuda::depthwise
 
 namespace {
@@ -44,34 +50,40 @@ struct Trial {
       : problem(one.problem), name(one.name + " " + convt2d::name(dtype_of<T>)) {
     Problem& p = problem;
     p.direction = direction, p.dtype = dtype_of<T>;
-    p.has_bias = direction == Direction::grad_weight;
-    weights = p.in_channels * p.group_out() * p.h.kernel * p.w.kernel;
+    p.has_bias = direction != Direction::grad_input;
     x = integers<T>(p.batch * p.in_channels * p.h.in * p.w.in);
     y = integers<T>(p.batch * p.out_channels * p.h.out * p.w.out);
-    w = integers<T>(weights);
+    w = integers<T>(p.in_channels * p.group_out() * p.h.kernel * p.w.kernel);
+    std::vector<T>& result = direction == Direction::fwd          ? y
+                             : direction == Direction::grad_input ? x
+                                                                  : w;
     special = emulate::random() % 2;
-    if (special) {
-      spoil(y);
-      spoil(direction == Direction::grad_input ? w : x);
-    }
+    if (special)
+      for (std::vector<T>* operand : {&x, &y, &w})
+        if (operand != &result) spoil(*operand);
     args.x = tensor(x.data(), p.in_channels, p.h.in, p.w.in, p.x_layout);
     args.w = tensor(w.data(), p.group_out(), p.h.kernel, p.w.kernel, p.w_layout);
     args.y = tensor(y.data(), p.out_channels, p.h.out, p.w.out, p.y_layout);
-    const bool back = direction == Direction::grad_weight;
-    expected.resize(back ? weights : x.size() - 64);
-    bias.resize(p.out_channels);
+    expected.resize(result.size() - 64);
     const auto value = [](const std::vector<T>& from, int64_t i) {
       return Numeric<T>::widen(from[i]);
     };
-    products(p, args, [&](int64_t i, int64_t j, int64_t k) {
-      expected[back ? j : i] += back ? value(x, i) * value(y, k) : value(w, j) * value(y, k);
-    });
+    given_bias = integers<T>(p.out_channels);
+    args.bias = given_bias.data();
     const int64_t image = p.h.out * p.w.out, outputs = p.batch * p.out_channels * image;
+    std::vector<float> sums(p.out_channels);
     for (int64_t i = 0; i < outputs; ++i) {
-      bias[p.y_layout == Layout::nhwc ? i % p.out_channels : i / image % p.out_channels] +=
-          value(y, i);
+      const int64_t co =
+          p.y_layout == Layout::nhwc ? i % p.out_channels : i / image % p.out_channels;
+      sums[co] += value(y, i);
+      if (direction == Direction::fwd) expected[i] = value(given_bias, co);
     }
-    std::vector<T>& result = back ? w : x;
+    products(p, args, [&](int64_t i, int64_t j, int64_t k) {
+      if (direction == Direction::fwd) expected[k] += value(x, i) * value(w, j);
+      if (direction == Direction::grad_input) expected[i] += value(y, k) * value(w, j);
+      if (direction == Direction::grad_weight) expected[j] += value(x, i) * value(y, k);
+    });
+    bias = sums;
     std::memset(result.data(), 0xff, result.size() * sizeof(T));
   }
 
@@ -98,7 +110,9 @@ struct Trial {
   }
 
   bool passes() {
-    const std::vector<T>& result = problem.direction == Direction::grad_weight ? w : x;
+    const std::vector<T>& result = problem.direction == Direction::fwd          ? y
+                                   : problem.direction == Direction::grad_input ? x
+                                                                                : w;
     for (size_t i = 0; i < result.size(); ++i) {
       if (i >= expected.size()) {
         T ones;
@@ -116,7 +130,7 @@ struct Trial {
 
   Problem problem;
   Args args;
-  int64_t weights = 0, wrong = 0;
+  int64_t wrong = 0;
 
  private:
   static void spoil(std::vector<T>& values) {
@@ -131,7 +145,7 @@ struct Trial {
 
   std::string name;
   bool special;
-  std::vector<T> x, y, w;
+  std::vector<T> x, y, w, given_bias;
   std::vector<float> expected, bias;
 };
 
@@ -147,7 +161,10 @@ bool check(const Case& one, Direction direction) {
   const auto geometry = [&](int64_t part_floats, int pieces) {
     parts.assign(back ? pieces * (part_floats + p.out_channels) : 0, NAN);
     if (back) bias_parts = parts.data() + pieces * part_floats;
-    return geometry_of(p, trial.args, back ? parts.data() : trial.args.x.data);
+    return geometry_of(p, trial.args,
+                       back                          ? parts.data()
+                       : direction == Direction::fwd ? trial.args.y.data
+                                                     : trial.args.x.data);
   };
   if (index >= 0) {
     const LaneTile t = lane_tile(p, kLaneKernels[index]);
@@ -161,7 +178,9 @@ bool check(const Case& one, Direction direction) {
     visit_row<int(kLaneKernels.size())>(index, [&](auto row) {
       constexpr LaneKernel kernel = kLaneKernels[decltype(row)::value];
       emulate::run_grid(t.blocks, t.threads, t.shared_bytes, [&] {
-        if (back) {
+        if (direction == Direction::fwd) {
+          lanes::convt2d_depthwise_fwd_lanes_kernel<T, kernel.stride, kernel.taps>(params);
+        } else if (back) {
           lanes::convt2d_depthwise_grad_weight_lanes_kernel<T, kernel.stride, kernel.taps>(params);
         } else {
           lanes::convt2d_depthwise_grad_input_lanes_kernel<T, kernel.stride, kernel.taps>(params);
@@ -169,20 +188,24 @@ bool check(const Case& one, Direction direction) {
       });
     });
     if (back) trial.add_up(parts, t.part_floats, pieces);
-  } else if (back) {
-    const WalkWeightTile t = walk_weight_tile(p);
+  } else if (direction != Direction::grad_input) {
+    const WalkSquareTile t = walk_square_tile(p);
     if (std::getenv("SHOW"))
       std::printf("%d lanes, %d classes, %d slots, run %d, split %d, %d threads\n", t.lanes,
                   t.classes, t.slots, t.run, t.split, t.threads);
     const Geometry g = geometry(t.part_floats, t.split);
-    const walks::WeightParams params = walks::weight_params(p, g, bias_parts);
+    const walks::SquareParams params = walks::square_params(p, g, bias_parts);
     emulate::smem = reinterpret_cast<unsigned char*>(walks::shared);
     visit_row<2>(t.taps - 1, [&](auto row) {
       emulate::run_grid(t.blocks, t.threads, t.shared_bytes, [&] {
-        walks::convt2d_depthwise_grad_weight_walk_kernel<T, decltype(row)::value + 1>(params);
+        if (back) {
+          walks::convt2d_depthwise_grad_weight_walk_kernel<T, decltype(row)::value + 1>(params);
+        } else {
+          walks::convt2d_depthwise_fwd_walk_kernel<T, decltype(row)::value + 1>(params);
+        }
       });
     });
-    trial.add_up(parts, t.part_floats, t.split);
+    if (back) trial.add_up(parts, t.part_floats, t.split);
   } else {
     const WalkInputTile t = walk_input_tile(p);
     if (std::getenv("SHOW"))
@@ -208,7 +231,9 @@ bool check(const Case& one, Direction direction) {
 int main(int count, char** arguments) {
   if (count < 6) return std::printf("see the head of %s\n", __FILE__), 2;
   const std::string type = arguments[2], layout = arguments[3], way = arguments[4];
-  const Direction direction = way == "grad_weight" ? Direction::grad_weight : Direction::grad_input;
+  const Direction direction = way == "fwd"          ? Direction::fwd
+                              : way == "grad_input" ? Direction::grad_input
+                                                    : Direction::grad_weight;
   emulate::random.seed(std::atoi(arguments[5]));
   return check_cases(arguments[1], layout == "nhwc" ? Layout::nhwc : Layout::nchw,
                      count > 6 ? arguments[6] : "", [&](Case one) {

@@ -113,7 +113,6 @@ void launch_gather(const Problem& problem, const Args& args) {
     const Problem flipped = flipped_forward(problem);
     return launch_gather(flipped, flipped_args(problem, args));
   }
-  if (launch_lanes_grad_input(problem, args) || launch_walks_grad_input(problem, args)) return;
   switch (problem.dtype) {
     case DType::f16:
       return launch<__half>(problem, args);

@@ -124,11 +124,7 @@ void launch_bias_sum(const Problem& problem, const Args& args, const float* part
   });
 }
 
-void launch_grad_weight(const Problem& problem, const Args& args, bool early) {
-  if (launch_lanes_grad_weight(problem, args, early) ||
-      launch_walks_grad_weight(problem, args, early)) {
-    return;
-  }
+void launch_grad_weight(const Problem& problem, const Args& args) {
   visit_dtype(problem.dtype, [&](auto element) {
     using T = decltype(element);
     if constexpr (sizeof(T) <= 4) launch<T>(problem, args);

@@ -15,9 +15,8 @@ constexpr int64_t kBlocksAtOnce = 528;
 
 int lane_kernel(const Problem& problem) {
   const int bytes = int(element_size(problem.dtype));
-  const bool back = problem.direction == Direction::grad_weight;
-  if (problem.direction == Direction::fwd || problem.y_layout != Layout::nchw) return -1;
-  if (!back && problem.group_out() != 1) return -1;
+  if (problem.y_layout != Layout::nchw) return -1;
+  if (problem.direction == Direction::grad_input && problem.group_out() != 1) return -1;
   const Axis &h = problem.h, &w = problem.w;
   if (h.dilation != 1 || w.dilation != 1 || h.stride != w.stride || h.near_pad < 0) return -1;
   if (problem.batch * (h.out + h.near_pad + 1) >= INT32_MAX / 2) return -1;
@@ -53,8 +52,9 @@ LaneTile lane_tile(const Problem& problem, const LaneKernel& kernel) {
   t.slots = threads() / kWarp * t.segments / spread;
 
   // Long walks, since the first steps of each fetch again what another one has fetched, but enough of them.
-  const int64_t rows =
-      back ? (problem.h.out - 1 + problem.h.near_pad) / kernel.stride + 1 : problem.h.in;
+  const int64_t rows = problem.direction == Direction::grad_input
+                           ? problem.h.in
+                           : (problem.h.out - 1 + problem.h.near_pad) / kernel.stride + 1;
   const int64_t columns_of_units = problem.batch * problem.out_channels * t.tiles;
   int64_t strips = 1;
   while (strips * 2 * 8 * kernel.taps <= rows &&
@@ -83,7 +83,7 @@ LaneTile lane_tile(const Problem& problem, const LaneKernel& kernel) {
   const int sums = kernel.taps * kernel.taps * kernel.stride * lane_phases(kernel.stride);
   if (back) {
     t.shared_bytes = 4 * (sums + 1) * (t.threads + 1);
-  } else if (spread > 1) {
+  } else if (problem.direction == Direction::grad_input && spread > 1) {
     t.shared_bytes = 2 * 4 * lane_depth(kernel.stride, bytes) * spread * t.slots * t.lanes * own;
   }
   t.by_lanes = FastDivide(t.lanes);

@@ -1,4 +1,4 @@
-// NCHW gradients through registers.
+// NCHW with y, or dY, in registers.
 #pragma once
 
 #include <climits>
@@ -46,6 +46,22 @@ struct Piece {
     for (int i = 0; i < kLoads; ++i) {
       if (kZeros) bits[i] = make_uint4(0, 0, 0, 0);
       if (inside) bits[i] = __ldg(reinterpret_cast<const uint4*>(from) + i);
+    }
+  }
+
+  static __device__ __forceinline__ void store(T* to, const float (&value)[kColumns]) {
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      uint32_t word[4];
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        if constexpr (sizeof(T) == 4) {
+          word[k] = __float_as_uint(value[i * 4 + k]);
+        } else {
+          word[k] = Pair<T>::narrow(value[i * 8 + k * 2], value[i * 8 + k * 2 + 1]).bits;
+        }
+      }
+      reinterpret_cast<uint4*>(to)[i] = make_uint4(word[0], word[1], word[2], word[3]);
     }
   }
 
@@ -130,6 +146,144 @@ struct Walk {
     return true;
   }
 };
+
+// Neighbouring elements of y that are not finite are computed again.
+template <typename T, int kColumns>
+__device__ __noinline__ void repair_outputs(const Geometry& g, int64_t n, int co, int oy, int ox,
+                                            T* y) {
+#pragma unroll 1
+  for (int e = 0; e < kColumns; ++e) {
+    if (!is_finite(Numeric<T>::widen(y[e]))) store(y + e, exact_output<T>(g, n, co, oy, ox + e));
+  }
+}
+
+// A block owns an output channel, a tile of columns and some strips of rows of all images. Reads x once a
+// row phase, from the cache but for the first time, and w; writes y. No barrier: x and weights are looked
+// at, and where one is not finite, so are the thread's results.
+template <typename T, int kStride, int kTaps>
+__global__ void __launch_bounds__(kLaneThreads, 2)
+    convt2d_depthwise_fwd_lanes_kernel(const __grid_constant__ LaneParams p) {
+  using Row = Piece<T, kStride, kTaps>;
+  constexpr int kColumns = Row::kColumns, kOwn = Row::kOwn, kEdge = Row::kEdge;
+  constexpr int kPhases = Row::kPhases, kSpread = Row::kSpread;
+  constexpr int kDepth = 4;  // steps that loads are ahead of sums
+  const Geometry& g = p.g;
+  const LaneTile& t = p.t;
+
+  const int pieces = g.v.out / kColumns;
+  const Place at = place_of<kPhases, kSpread>(g, t, pieces);
+  const bool left_exists = at.piece > 0, right_exists = at.piece + 1 < pieces;
+  const int c = g.by_multiplier.quotient(at.channel);
+
+  // What is fetched next: a row of x.
+  Walk<kTaps> ahead(t, at);
+  const T* x = nullptr;
+  const auto aim = [&] {
+    x = static_cast<const T*>(g.x) +
+        (int64_t{ahead.n} * g.in_channels + c) * (int64_t{g.h.in} * g.v.in) +
+        int64_t{ahead.row} * g.v.in + at.piece * kOwn;
+  };
+  Pack<T, kOwn> x_rows[kDepth];
+  const auto fetch = [&](int slot) {
+    x_rows[slot] = load_pack<T, kOwn>(x, at.active && unsigned(ahead.row) < unsigned(g.h.in));
+    x += g.v.in;
+    if (ahead.advance()) aim();
+  };
+  aim();
+#pragma unroll
+  for (int slot = 0; slot < kDepth; ++slot) fetch(slot);
+
+  float weights[kPhases][kTaps][Row::kKernel];
+  float spoiled = 0;  // NaN once something is not finite
+  const T* w = static_cast<const T*>(g.w) + c * g.w_stride[0] +
+               (at.channel - c * g.multiplier) * g.w_stride[1];
+#pragma unroll
+  for (int f = 0; f < kPhases; ++f) {
+#pragma unroll
+    for (int j = 0; j < kTaps; ++j) {
+#pragma unroll
+      for (int tap = 0; tap < Row::kKernel; ++tap) {
+        const int row = at.phase + f + j * kStride;
+        const bool exists = row < g.h.kernel && tap < g.v.kernel;
+        const float value = exists ? load(w + row * g.w_stride[2] + tap * g.w_stride[3]) : 0.f;
+        spoiled = fmaf(value, 0.f, spoiled);
+        weights[f][j][tap] = value;
+      }
+    }
+  }
+  const float bias = g.bias ? load(static_cast<const T*>(g.bias) + at.channel) : 0.f;
+
+  float window[kTaps][Row::kReached] = {};  // rows of x, the latest first
+  const auto row_of = [&](const Walk<kTaps>& walk, int f) {
+    return walk.row * kStride - g.h.near_pad + at.phase + f;
+  };
+  const auto y_at = [&](const Walk<kTaps>& walk, int row) {
+    return static_cast<T*>(g.result) +
+           (int64_t{walk.n} * g.out_channels + at.channel) * (int64_t{g.h.out} * g.v.out) +
+           int64_t{row} * g.v.out + at.piece * kColumns;
+  };
+  const auto row_exists = [&](const Walk<kTaps>& walk, int f) {
+    return at.own && walk.step >= kTaps - 1 && unsigned(row_of(walk, f)) < unsigned(g.h.out);
+  };
+  Walk<kTaps> here(t, at);
+  const int steps = t.rounds * here.steps;
+  for (int first = 0; first < steps; first += kDepth) {
+#pragma unroll
+    for (int slot = 0; slot < kDepth; ++slot) {
+#pragma unroll
+      for (int v = 0; v < Row::kReached; ++v) {
+#pragma unroll
+        for (int j = kTaps - 1; j > 0; --j) window[j][v] = window[j - 1][v];
+      }
+#pragma unroll
+      for (int v = 0; v < kOwn; ++v) {
+        window[0][v + kEdge] = Numeric<T>::widen(x_rows[slot].value[v]);
+      }
+      if constexpr (kEdge > 0) {
+        const int in_warp = threadIdx.x % 32;
+        const float left = __shfl_sync(~0u, window[0][kOwn], max(in_warp - 1, 0));
+        const float right = __shfl_sync(~0u, window[0][kEdge], min(in_warp + 1, 31));
+        window[0][0] = left_exists ? left : 0.f;
+        window[0][kOwn + 1] = right_exists ? right : 0.f;
+      }
+#pragma unroll
+      for (int v = 0; v < Row::kReached; ++v) spoiled = fmaf(window[0][v], 0.f, spoiled);
+      fetch(slot);
+#pragma unroll
+      for (int f = 0; f < kPhases; ++f) {
+        if (!row_exists(here, f)) continue;
+        float sum[kColumns];
+#pragma unroll
+        for (int e = 0; e < kColumns; ++e) {
+          sum[e] = bias;
+#pragma unroll
+          for (int j = 0; j < kTaps; ++j) {
+#pragma unroll
+            for (int v = 0; v < Row::kReached; ++v) {
+              if (!Row::meets(e, v)) continue;
+              sum[e] = fmaf(window[j][v], weights[f][j][Row::tap(e, v)], sum[e]);
+            }
+          }
+        }
+        Row::store(y_at(here, row_of(here, f)), sum);
+      }
+      here.advance();
+    }
+  }
+
+  if (spoiled == 0) return;
+  Walk<kTaps> again(t, at);
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step, again.advance()) {
+#pragma unroll 1
+    for (int f = 0; f < kPhases; ++f) {
+      if (!row_exists(again, f)) continue;
+      const int row = row_of(again, f);
+      repair_outputs<T, kColumns>(g, again.n, at.channel, row, at.piece * kColumns,
+                                  y_at(again, row));
+    }
+  }
+}
 
 // Neighbouring elements of x that are not finite are computed again.
 template <typename T, int kOwn>

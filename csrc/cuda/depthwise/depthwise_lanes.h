@@ -1,9 +1,10 @@
-// NCHW gradients without shared memory for dY: what one thread and one block own.
+// NCHW with y, or dY, in registers: what one thread and one block own.
 //
-// A lane owns a piece of dY, 16 bytes of a row or a stride of columns, whichever is more, and walks down
-// the rows of one phase, or of both where the stride is 2. It multiplies what it loaded with everything
-// that meets it: grad_input keeps sums of the columns of x that its piece reaches, and hands those of
-// its neighbours over once a row; grad_weight keeps those of the weights, and x comes from the neighbours.
+// A lane owns a piece of y, 16 bytes of a row or a stride of columns, whichever is more, and walks down
+// the rows of one phase, or of both where the stride is 2; it knows all products that its piece is in.
+// grad_input keeps sums of the columns of x that the piece reaches, and hands those of its neighbours over
+// once a row. In the other directions what the neighbours have of x comes from them: forward keeps the
+// weights, grad_weight their sums.
 #pragma once
 
 #include <array>
@@ -52,7 +53,7 @@ struct LaneTile {
   FastDivide by_lanes, by_tiles, by_channels, by_strips, by_steps, by_places;
 };
 
-// Index of the kernel that serves a gradient, -1 if none does.
+// Index of the kernel that serves a problem, -1 if none does.
 int lane_kernel(const Problem& problem);
 
 LaneTile lane_tile(const Problem& problem, const LaneKernel& kernel);

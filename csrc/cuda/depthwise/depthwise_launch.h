@@ -12,12 +12,15 @@
 namespace convt2d::cuda::depthwise {
 
 void launch_gather(const Problem& problem, const Args& args);  // forward and grad_input
-// `early`: on a GPU where the second pass may start before the first has ended.
-void launch_grad_weight(const Problem& problem, const Args& args, bool early);
+void launch_grad_weight(const Problem& problem, const Args& args);
 
-// The gradients of what lanes and walks serve; whether they do, which the alignment of pointers decides too.
+// What keeps y, or dY, in registers: lanes (NCHW) and walks (NHWC). False where the alignment of pointers, or
+// the problem, does not allow it. `early`: on a GPU where the second pass of grad_weight may start before the
+// first has ended.
+bool launch_lanes_forward(const Problem& problem, const Args& args);
 bool launch_lanes_grad_input(const Problem& problem, const Args& args);
 bool launch_lanes_grad_weight(const Problem& problem, const Args& args, bool early);
+bool launch_walks_forward(const Problem& problem, const Args& args);
 bool launch_walks_grad_input(const Problem& problem, const Args& args);
 bool launch_walks_grad_weight(const Problem& problem, const Args& args, bool early);
 

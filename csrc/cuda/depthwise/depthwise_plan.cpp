@@ -1,4 +1,6 @@
 // When the family serves a problem, and how long it should take.
+#include "cuda/depthwise/depthwise_plan.h"
+
 #include <algorithm>
 #include <optional>
 #include <sstream>
@@ -148,13 +150,6 @@ std::optional<StripKernel> strips_of(const Problem& problem, const ClassAxis& h,
   return bytes == 4 ? strip_kernels<4>()[index] : strip_kernels<2>()[index];
 }
 
-// The kernel that holds dY in registers, if one does; alignment as above.
-std::optional<LaneKernel> lanes_of(const Problem& problem) {
-  const int index = lane_kernel(problem);
-  if (index < 0) return std::nullopt;
-  return kLaneKernels[index];
-}
-
 // Issue slots of one y element, in units of a multiply-add. Measured on an H200 in f16, where issue and
 // not memory is the limit (2026-11-21; 12 layers with kernels 2 to 64, strides 1 to 32; strips: 27
 // layers): within 1.5x for most; planes of 8x8 and strides of 32 take up to twice as long in the backward.
@@ -165,10 +160,6 @@ double slots_per_output(const Problem& problem) {
       double(problem.h.in) * double(problem.w.in) /
       (double(problem.h.out) * double(problem.w.out) * double(problem.group_out()));
   const double far = std::max(0, std::max(h.stride, v.stride) - 8);
-  if (const auto lanes = lanes_of(problem)) {  // counted, 2026-11-23
-    const double columns = lane_columns(lanes->stride, int(element_size(problem.dtype)));
-    return 3 + lanes->taps * lanes->taps + 60 / (columns * lane_phases(lanes->stride));
-  }
   if (problem.y_layout == Layout::nchw) {
     const int taps = plane_taps(problem, h, v);
     const double blocks_h = double(blocks_of(h.taps, taps)),
@@ -181,20 +172,10 @@ double slots_per_output(const Problem& problem) {
     }
     if (const auto strips = strips_of(problem, h, v)) {
       const double products = double(strips->taps) * strips->taps;
-      return strips->run == 1 ? 25 + 8 * products : 14 + 2.2 * products;
+      return strips->run == 1 ? 25 + 8 * products : 10 + 2.2 * products;
     }
     const double narrow = v.out < 32 ? 1.7 : 1;  // too few columns for a block
     return narrow * unpaired * (14 + 2.5 * macs * blocks_h * blocks_v + 47 * share);
-  }
-  if (walks_serve(problem)) {  // counted, 2026-11-23
-    const double channels = walk_vector(int(element_size(problem.dtype)));
-    if (back) {
-      const WalkWeightTile t = walk_weight_tile(problem);
-      return 4 + t.taps * t.taps + 60 / (4 * channels);
-    }
-    const WalkInputTile t = walk_input_tile(problem);
-    const double again = double(t.columns + t.taps - 1) / t.columns;  // columns fetched twice
-    return again * (4 + t.taps * t.taps + 40 / (walk_rows(t.taps) * t.phases * channels));
   }
   const int vector = pixel_vector(problem), taps = pixel_taps(problem, h, v, vector);
   const double blocks_h = double(blocks_of(h.taps, taps)),
@@ -202,30 +183,83 @@ double slots_per_output(const Problem& problem) {
   if (back) return blocks_h * blocks_v * (vector == 1 ? 1.6 : 1) * (20 + 9 * taps * taps);
   const double narrow = vector == 1 ? 4.5 : vector == 4 ? 1.4 : 1;
   const bool forward = problem.direction == Direction::fwd;
-  return narrow * (20 + 3.5 * h.taps * taps * blocks_v) +
+  const double others = forward && vector > 1 ? 8 : 20;
+  return narrow * (others + 3.5 * h.taps * taps * blocks_v) +
          (forward ? 0 : 6 * std::max(0, v.stride - 2));
+}
+
+double outputs_of(const Problem& problem) {
+  return double(problem.batch) * double(problem.out_channels) * double(problem.h.out) *
+         double(problem.w.out);
 }
 
 double predicted_us(const Problem& problem, const Device& device) {
   if (is_flipped_forward(problem)) return predicted_us(flipped_forward(problem), device);
   // Of the copy rate: forward 0.85 (dla_up2 f32 50 us, k3 s1 f32 61 us, floors 39.8 and 48.8), else 0.7.
   const bool forward = problem.direction == Direction::fwd;
-  const double share = forward ? 0.85 : lanes_of(problem) ? 0.8 : walks_serve(problem) ? 0.75 : 0.7;
-  double bytes = tensor_bytes(problem);
-  if (problem.direction == Direction::grad_weight && walks_serve(problem)) {
-    const WalkWeightTile t =
-        walk_weight_tile(problem);  // its many weights' sums are worth counting
-    bytes += 8.0 * t.split * t.part_floats;
-  }
-  const double memory = bytes / (share * device.copy_bytes_per_us);
-  const double outputs = double(problem.batch) * double(problem.out_channels) *
-                         double(problem.h.out) * double(problem.w.out);
-  const double issue = outputs * slots_per_output(problem) / device.fma_f32_per_us;
+  const double memory = tensor_bytes(problem) / ((forward ? 0.85 : 0.7) * device.copy_bytes_per_us);
+  const double issue = outputs_of(problem) * slots_per_output(problem) / device.fma_f32_per_us;
   const double launches = problem.direction == Direction::grad_weight ? 8 : forward ? 5 : 4;
   return launches + std::max(memory, issue);
 }
 
-Decision plan(const Problem& problem, const Device& device) {
+// Row 1, y or dY in registers, if that serves the problem; the alignment of pointers is taken for granted.
+// Issue slots are counted (sass, 2026-11-23), nothing is measured yet: hence a modest share of the copy rate.
+std::optional<Plan> register_plan(const Problem& problem, const Device& device) {
+  const bool back = problem.direction == Direction::grad_weight;
+  const bool forward = problem.direction == Direction::fwd;
+  const int bytes = int(element_size(problem.dtype));
+  Plan plan;
+  plan.row = 1;
+  std::ostringstream note;
+  double slots = 0, moved = tensor_bytes(problem);
+  int64_t blocks = 0, part_floats = 0;
+  if (const int index = lane_kernel(problem); index >= 0) {
+    const LaneKernel& kernel = kLaneKernels[index];
+    const LaneTile t = lane_tile(problem, kernel);
+    slots =
+        3 + kernel.taps * kernel.taps +
+        (forward ? 40. : 60.) / (lane_columns(kernel.stride, bytes) * lane_phases(kernel.stride));
+    blocks = t.blocks, plan.split = t.split * t.tiles, part_floats = t.part_floats;
+    note << "lanes, " << kernel.taps << " taps, " << t.rounds << " strips of " << t.rows << ", "
+         << blocks << " blocks of " << t.threads;
+  } else if (!walks_serve(problem)) {
+    return std::nullopt;
+  } else if (problem.direction == Direction::grad_input) {
+    const WalkInputTile t = walk_input_tile(problem);
+    const double again = double(t.columns + t.taps - 1) / t.columns;  // columns fetched twice
+    slots =
+        again * (4 + t.taps * t.taps + 40. / (walk_rows(t.taps) * t.phases * walk_vector(bytes)));
+    blocks = t.blocks;
+    note << "walks, " << t.taps << " taps, " << t.channels << " channels, runs of " << t.columns
+         << ", " << blocks << " blocks of " << t.threads;
+  } else {
+    const WalkSquareTile t = walk_square_tile(problem);
+    slots = 4 + t.taps * t.taps + (forward ? 40. : 60.) / (4 * walk_vector(bytes));
+    blocks = t.blocks, plan.split = t.split, part_floats = t.part_floats;
+    if (back) moved += 8. * t.split * t.part_floats;  // written and read
+    note << "walks, " << t.taps << " taps, " << t.channels << " channels, runs of " << t.run << ", "
+         << blocks << " blocks of " << t.threads;
+  }
+  if (blocks >= INT32_MAX) return std::nullopt;
+  if (back) {
+    plan.workspace_bytes =
+        4 * plan.split * (part_floats + (problem.has_bias ? problem.out_channels : 0));
+    if (plan.workspace_bytes > kWorkspaceLimit) return std::nullopt;
+    plan.detail[0] = device.has_wgmma;  // there the second pass may start early
+    note << ", split " << plan.split;
+  } else {
+    plan.split = 1;
+  }
+  const double memory = moved / (0.78 * device.copy_bytes_per_us);
+  const double issue = outputs_of(problem) * slots / device.fma_f32_per_us;
+  plan.predicted_us = (back ? 8 : forward ? 5 : 4) + std::max(memory, issue);
+  plan.note = note.str();
+  return plan;
+}
+
+// Row 0: what takes everything that the family does.
+Decision general_plan(const Problem& problem, const Device& device) {
   constexpr int64_t kMost = int64_t{1} << 31;
   if (problem.group_in() != 1) {
     return decline("each output reads ", problem.group_in(), " input channels, depthwise needs 1");
@@ -284,34 +318,6 @@ Decision plan(const Problem& problem, const Device& device) {
   }
   plan.predicted_us = predicted_us(problem, device);
   std::ostringstream note;
-  const bool back = problem.direction == Direction::grad_weight;
-  const auto through_registers = [&](int64_t blocks, int threads, int split, int64_t part_floats) {
-    note << ", " << blocks << " blocks of " << threads;
-    if (back) {
-      plan.split = split;
-      const int64_t bias = problem.has_bias ? problem.out_channels : 0;
-      plan.workspace_bytes = std::max(plan.workspace_bytes, 4 * split * (part_floats + bias));
-      plan.detail[0] = device.has_wgmma;  // where the second pass may start early
-      note << ", split " << split;
-    }
-    plan.note = note.str();
-    return Decision::accept(plan);
-  };
-  if (const auto kernel = lanes_of(problem)) {
-    const LaneTile t = lane_tile(problem, *kernel);
-    note << "lanes, " << kernel->taps << " taps, " << t.rounds << " strips of " << t.rows;
-    return through_registers(t.blocks, t.threads, t.split * t.tiles, t.part_floats);
-  }
-  if (walks_serve(problem) && back) {
-    const WalkWeightTile t = walk_weight_tile(problem);
-    note << "walks, " << t.taps << " taps, " << t.channels << " channels, runs of " << t.run;
-    return through_registers(t.blocks, t.threads, t.split, t.part_floats);
-  }
-  if (walks_serve(problem)) {
-    const WalkInputTile t = walk_input_tile(problem);
-    note << "walks, " << t.taps << " taps, " << t.channels << " channels, runs of " << t.columns;
-    return through_registers(t.blocks, t.threads, 1, 0);
-  }
   const ClassAxis h = class_axis(problem.h), v = class_axis(problem.w);
   if (const auto strips = strips_of(problem, h, v)) {
     note << "strips of " << strips->run << ", " << strips->taps << " taps";
@@ -325,15 +331,53 @@ Decision plan(const Problem& problem, const Device& device) {
   return Decision::accept(plan);
 }
 
+bool launch_registers(const Problem& problem, const Plan& plan, const Args& args) {
+  const bool early = plan.detail[0] != 0;
+  switch (problem.direction) {
+    case Direction::fwd:
+      return launch_lanes_forward(problem, args) || launch_walks_forward(problem, args);
+    case Direction::grad_input:
+      return launch_lanes_grad_input(problem, args) || launch_walks_grad_input(problem, args);
+    default:
+      return launch_lanes_grad_weight(problem, args, early) ||
+             launch_walks_grad_weight(problem, args, early);
+  }
+}
+
 void launch(const Problem& problem, const Plan& plan, const Args& args) {
+  if (plan.row == 1 && launch_registers(problem, plan, args)) return;
   if (problem.direction == Direction::grad_weight) {
-    launch_grad_weight(problem, args, plan.detail[0] != 0);
+    launch_grad_weight(problem, args);
   } else {
     launch_gather(problem, args);
   }
 }
 
+Decision plan(const Problem& problem, const Device& device) {
+  std::string reason;
+  const std::vector<Plan> both = plans(problem, device, reason);
+  if (both.empty()) return Decision::decline(reason);
+  // In grad_weight, which follows from the shape alone, what keeps dY in registers is taken wherever it serves.
+  const bool last = both.size() > 1 && (problem.direction == Direction::grad_weight ||
+                                        both[1].predicted_us < both[0].predicted_us);
+  return Decision::accept(both[last]);
+}
+
 }  // namespace
+
+std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
+  const Decision general = general_plan(problem, device);
+  reason = general.reason;
+  if (!general.accepted) return {};
+  std::vector<Plan> both{general.plan};
+  if (auto registers =
+          register_plan(problem, device)) {  // other pointers than expected bring row 0
+    registers->workspace_bytes = std::max(registers->workspace_bytes, general.plan.workspace_bytes);
+    both.push_back(*registers);
+  }
+  return both;
+}
+
 }  // namespace depthwise
 
 const Family depthwise_family = {"depthwise", depthwise::plan, depthwise::launch};

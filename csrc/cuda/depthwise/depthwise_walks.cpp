@@ -9,7 +9,7 @@ namespace {
 constexpr int kMostChannels = 64;
 constexpr int64_t kTableBytes = 40 * 1024;
 // Blocks that an H200 holds at once. How sums of grad_weight are cut follows from it.
-constexpr int64_t kInputBlocks = 264, kWeightBlocks = 132;
+constexpr int64_t kInputBlocks = 264, kSquareBlocks = 132;
 
 int taps_of(const Problem& problem) {
   const auto of = [](const Axis& a) { return int(blocks_of(a.kernel, a.stride)); };
@@ -27,17 +27,16 @@ int channel_slice(int64_t all, int64_t most, int vector) {
 bool walks_serve(const Problem& problem) {
   const int bytes = int(element_size(problem.dtype)), vector = walk_vector(bytes);
   const Axis &h = problem.h, &w = problem.w;
-  const bool back = problem.direction == Direction::grad_weight;
-  if (problem.direction == Direction::fwd || problem.y_layout != Layout::nhwc) return false;
+  if (problem.y_layout != Layout::nhwc) return false;
   if (problem.group_out() != 1 || problem.in_channels % vector != 0) return false;
   if (h.dilation != 1 || w.dilation != 1 || h.stride != w.stride) return false;
   if (h.near_pad < 0 || w.near_pad < 0) return false;
   const int taps = taps_of(problem);
-  if (back) {
+  if (problem.direction != Direction::grad_input) {
     if (taps > 2 || h.stride % 2 != 0) return false;
-    const WalkWeightTile t = walk_weight_tile(problem);
+    const WalkSquareTile t = walk_square_tile(problem);
     const double positions = double(problem.batch) * t.rows * t.columns;
-    return positions < INT32_MAX / 2 && t.threads <= kWeightWalkThreads &&
+    return positions < INT32_MAX / 8 && t.threads <= kSquareWalkThreads &&
            t.channels * bytes >= 32 && t.part_floats * 4 * t.split <= kWorkspaceLimit / 2;
   }
   if (taps > kMostWalkTaps || (h.stride != 2 && (h.stride % 4 != 0 || taps > 2))) return false;
@@ -91,10 +90,10 @@ WalkInputTile walk_input_tile(const Problem& problem) {
   return t;
 }
 
-WalkWeightTile walk_weight_tile(const Problem& problem) {
+WalkSquareTile walk_square_tile(const Problem& problem) {
   const int bytes = int(element_size(problem.dtype)), vector = walk_vector(bytes);
   const int half = int(problem.h.stride) / 2;
-  WalkWeightTile t{};
+  WalkSquareTile t{};
   t.taps = std::min(taps_of(problem), 2);
   t.classes = half * half;
   // Few channels a block leave threads for several runs of positions, whose sums meet before they go to memory.
@@ -104,19 +103,21 @@ WalkWeightTile walk_weight_tile(const Problem& problem) {
     t.lanes = t.channels / vector;
     return t.lanes * t.classes;
   };
-  while (slice() > kWeightWalkThreads / 4 && t.channels * bytes >= 128) most /= 2;
-  while (slice() > kWeightWalkThreads && t.channels * bytes >= 64) most /= 2;
+  while (slice() > kSquareWalkThreads / 4 && t.channels * bytes >= 128) most /= 2;
+  while (slice() > kSquareWalkThreads && t.channels * bytes >= 64) most /= 2;
   const int64_t slices = blocks_of(problem.out_channels, t.channels);
-  t.slots = std::max(1, kWeightWalkThreads / (t.lanes * t.classes));
+  t.slots = std::max(1, kSquareWalkThreads / (t.lanes * t.classes));
   t.threads = int(round_up(int64_t{t.lanes} * t.classes * t.slots, 32));
   const auto extent = [](const Axis& a) { return int((a.out - 1 + a.near_pad) / a.stride + 1); };
   t.rows = extent(problem.h), t.columns = extent(problem.w);
   const int64_t positions = problem.batch * t.rows * t.columns;
   t.positions = int(std::min<int64_t>(positions, INT32_MAX));
   t.part_floats = weight_bytes(problem) / 4;
-  const int64_t piece_bytes = 4 * (t.part_floats + problem.out_channels);
-  int64_t split = std::min(std::max<int64_t>(1, kWeightBlocks / slices),
-                           std::max<int64_t>(1, kWorkspaceLimit / piece_bytes));
+  int64_t split = std::max<int64_t>(1, kSquareBlocks / slices);
+  if (problem.direction == Direction::grad_weight) {
+    const int64_t piece_bytes = 4 * (t.part_floats + problem.out_channels);
+    split = std::min(split, std::max<int64_t>(1, kWorkspaceLimit / piece_bytes));
+  }
   split = std::min(split, blocks_of(positions, 16 * int64_t{t.slots}));
   t.run = int(blocks_of(t.positions, split * t.slots));
   t.split = int(blocks_of(t.positions, int64_t{t.run} * t.slots));

@@ -1,4 +1,4 @@
-// NHWC gradients along rows of dY.
+// NHWC along rows of y, or dY.
 #pragma once
 
 #include "cuda/depthwise/depthwise_common.cuh"
@@ -262,63 +262,253 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
   }
 }
 
-struct WeightParams {
+struct SquareParams {
   Geometry g;
-  WalkWeightTile t;
+  WalkSquareTile t;
   float* bias_parts;                                 // [pieces][C_out] or null
   int64_t x_pixel, x_row, y_pixel, y_row, y_pixels;  // in bytes; y_pixels: a stride of them
 };
 
-inline WeightParams weight_params(const Problem& problem, const Geometry& g, float* bias_parts) {
+inline SquareParams square_params(const Problem& problem, const Geometry& g, float* bias_parts) {
   const int64_t bytes = element_size(problem.dtype);
-  WeightParams p{g, walk_weight_tile(problem), bias_parts};
+  SquareParams p{g, walk_square_tile(problem), bias_parts};
   p.x_pixel = g.in_channels * bytes, p.x_row = g.v.in * p.x_pixel;
   p.y_pixel = g.out_channels * bytes, p.y_row = g.v.out * p.y_pixel;
   p.y_pixels = g.v.stride * p.y_pixel;
   return p;
 }
 
+// What a thread and its block work on: phases of rows and columns, from which on two each; channels; the
+// first of its slot's positions.
+struct SquarePlace {
+  unsigned piece;
+  int channel0, channel, slot, phase_h, phase_v, first;
+
+  __device__ __forceinline__ explicit SquarePlace(const WalkSquareTile& t) {
+    piece = t.by_slices.quotient(blockIdx.x);
+    channel0 = int(blockIdx.x - piece * t.by_slices.divisor) * t.channels;
+    const int line = t.by_lanes.quotient(threadIdx.x), lane = threadIdx.x - line * t.lanes;
+    channel = channel0 + lane * (t.channels / t.lanes);
+    slot = t.by_classes.quotient(line);
+    const int of_class = line - slot * t.classes;
+    const int half_row = t.by_half_stride.quotient(of_class);
+    phase_h = 2 * half_row;
+    phase_v = 2 * (of_class - half_row * int(t.by_half_stride.divisor));
+    first = (int(piece) * t.slots + slot) * t.run;
+  }
+};
+
+// Neighbouring channels of y that are not finite are computed again.
+template <typename T>
+__device__ __noinline__ void repair_outputs(const Geometry& g, int64_t n, int co, int oy, int ox,
+                                            T* y) {
+#pragma unroll 1
+  for (int i = 0; i < walk_vector(sizeof(T)); ++i) {
+    if (!is_finite(Numeric<T>::widen(y[i]))) store(y + i, exact_output<T>(g, n, co + i, oy, ox));
+  }
+}
+
+// A thread's slot walks its share of the positions; at each it computes a square of 2 x 2 pixels of y from
+// kTaps x kTaps pixels of x, of which it fetches a column. Reads x once a class, from the cache but for
+// the first time, and w; writes y. No barrier: x and weights are looked at, and where one is not finite,
+// so are the thread's results.
+template <typename T, int kTaps>
+__global__ void __launch_bounds__(kSquareWalkThreads, 1)
+    convt2d_depthwise_fwd_walk_kernel(const __grid_constant__ SquareParams p) {
+  constexpr int kVector = walk_vector(sizeof(T));
+  constexpr int kDepth = sizeof(T) == 4 ? 4 : 3;  // positions that loads are ahead of sums
+  const Geometry& g = p.g;
+  const WalkSquareTile& t = p.t;
+  const int stride = g.h.stride;
+  const SquarePlace at(t);
+  const bool active = at.slot < t.slots && at.channel < g.out_channels;
+  const int last = active ? min(at.first + t.run, t.positions) : 0;
+
+  // The position to be fetched next: its column, its row of all images, and how many are left.
+  int row_of_all = t.by_columns.quotient(at.first);
+  int m = at.first - row_of_all * t.columns;
+  int left = last - at.first;
+  const char* x = nullptr;
+  char* y = nullptr;
+  // Bits: rows i - j of x exist, then the two of y; of what was fetched also the two columns of y, and
+  // whether a row begins.
+  unsigned rows_there = 0;
+  const auto aim = [&] {
+    const int n = t.by_rows.quotient(row_of_all), i = row_of_all - n * t.rows;
+    const int row = i * stride - g.h.near_pad + at.phase_h;
+    x = reinterpret_cast<const char*>(static_cast<const T*>(g.x) + at.channel) +
+        (int64_t{n} * g.h.in + i) * p.x_row + m * p.x_pixel;
+    y = reinterpret_cast<char*>(static_cast<T*>(g.result) + at.channel) +
+        (int64_t{n} * g.h.out + row) * p.y_row +
+        (int64_t{m} * stride - g.v.near_pad + at.phase_v) * p.y_pixel;
+    rows_there = 0;
+#pragma unroll
+    for (int j = 0; j < kTaps; ++j) {
+      rows_there |= unsigned(unsigned(i - j) < unsigned(g.h.in)) << j;
+    }
+#pragma unroll
+    for (int f = 0; f < 2; ++f) {
+      rows_there |= unsigned(unsigned(row + f) < unsigned(g.h.out)) << (kTaps + f);
+    }
+  };
+  constexpr unsigned kYColumn = 1u << (kTaps + 2), kRowBegins = kYColumn << 2;
+  struct Loaded {
+    Pack<T, kVector> x[kTaps];
+    char* y;
+    unsigned there;
+  };
+  Loaded loaded[kDepth];
+  const auto fetch = [&](Loaded& to) {
+    const int column = m * stride - g.v.near_pad + at.phase_v;
+    unsigned there = rows_there;
+    if (unsigned(column) < unsigned(g.v.out)) there |= kYColumn;
+    if (unsigned(column + 1) < unsigned(g.v.out)) there |= kYColumn << 1;
+    if (m == 0) there |= kRowBegins;
+    if (left <= 0) there = 0;
+    const char* from = x;
+#pragma unroll
+    for (int j = 0; j < kTaps; ++j) {
+      to.x[j] =
+          load_pack<T, kVector>(reinterpret_cast<const T*>(from), (there & 1u << j) && m < g.v.in);
+      from -= p.x_row;
+    }
+    to.y = y, to.there = there;
+    --left;
+    x += p.x_pixel, y += p.y_pixels;
+    if (++m == t.columns) {
+      m = 0, ++row_of_all;
+      aim();
+    }
+  };
+  aim();
+
+  float weights[2][2][kTaps][kTaps][kVector], bias[kVector];
+  float spoiled = 0;                                     // NaN once something is not finite
+  float window[kTaps][kTaps][kVector] = {};              // rows i - j, columns m - l of x
+  if (kTaps == 2 && left > 0 && m > 0 && m <= g.v.in) {  // comes before the first position
+#pragma unroll
+    for (int j = 0; j < kTaps; ++j) {
+      widen<T>(load_pack<T, kVector>(reinterpret_cast<const T*>(x - p.x_pixel - j * p.x_row),
+                                     rows_there & 1u << j),
+               window[j][0]);
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) spoiled = fmaf(window[j][0][i], 0.f, spoiled);
+    }
+  }
+#pragma unroll
+  for (int d = 0; d < kDepth; ++d) fetch(loaded[d]);
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) {
+    const int co = min(at.channel, g.out_channels - kVector) + i;
+    const T* w = static_cast<const T*>(g.w) + co * g.w_stride[0];
+#pragma unroll
+    for (int f = 0; f < 4; ++f) {
+#pragma unroll
+      for (int j = 0; j < kTaps * kTaps; ++j) {
+        const int row = at.phase_h + f / 2 + j / kTaps * stride;
+        const int column = at.phase_v + f % 2 + j % kTaps * stride;
+        const bool exists = row < g.h.kernel && column < g.v.kernel;
+        const float value = exists ? load(w + row * g.w_stride[2] + column * g.w_stride[3]) : 0.f;
+        spoiled = fmaf(value, 0.f, spoiled);
+        weights[f / 2][f % 2][j / kTaps][j % kTaps][i] = value;
+      }
+    }
+    bias[i] = g.bias ? load(static_cast<const T*>(g.bias) + co) : 0.f;
+  }
+
+  while (left > -kDepth) {
+#pragma unroll
+    for (int d = 0; d < kDepth; ++d) {
+      const unsigned there = loaded[d].there;
+      const bool row_begins = there & kRowBegins;
+#pragma unroll
+      for (int j = 0; j < kTaps; ++j) {
+#pragma unroll
+        for (int i = 0; i < kVector; ++i) {
+#pragma unroll
+          for (int l = kTaps - 1; l > 0; --l) {
+            window[j][l][i] = row_begins ? 0.f : window[j][l - 1][i];
+          }
+        }
+        widen<T>(loaded[d].x[j], window[j][0]);
+#pragma unroll
+        for (int i = 0; i < kVector; ++i) spoiled = fmaf(window[j][0][i], 0.f, spoiled);
+      }
+#pragma unroll
+      for (int f = 0; f < 2; ++f) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          float sum[kVector];
+          Pack<T, kVector> narrow;
+#pragma unroll
+          for (int i = 0; i < kVector; ++i) {
+            sum[i] = bias[i];
+#pragma unroll
+            for (int j = 0; j < kTaps; ++j) {
+#pragma unroll
+              for (int l = 0; l < kTaps; ++l) {
+                sum[i] = fmaf(window[j][l][i], weights[f][e][j][l][i], sum[i]);
+              }
+            }
+            narrow.value[i] = Numeric<T>::narrow(sum[i]);
+          }
+          if ((there & 1u << (kTaps + f)) && (there & kYColumn << e)) {
+            *reinterpret_cast<Pack<T, kVector>*>(loaded[d].y + f * p.y_row + e * p.y_pixel) =
+                narrow;
+          }
+        }
+      }
+      fetch(loaded[d]);
+    }
+  }
+
+  if (spoiled == 0) return;
+#pragma unroll 1
+  for (int index = at.first * 4; index < last * 4; ++index) {
+    const int line = t.by_columns.quotient(index / 4), n = t.by_rows.quotient(line);
+    const int row = (line - n * t.rows) * stride - g.h.near_pad + at.phase_h + index / 2 % 2;
+    const int column =
+        (index / 4 - line * t.columns) * stride - g.v.near_pad + at.phase_v + index % 2;
+    if (unsigned(row) >= unsigned(g.h.out) || unsigned(column) >= unsigned(g.v.out)) continue;
+    repair_outputs(g, n, at.channel, row, column,
+                   static_cast<T*>(g.result) +
+                       ((int64_t{n} * g.h.out + row) * g.v.out + column) * g.out_channels +
+                       at.channel);
+  }
+}
+
 // A thread's slot walks its share of the positions; at each it multiplies a square of 2 x 2 pixels of dY
 // with kTaps x kTaps pixels of x, of which it fetches a column. Reads dY once, x once a class, from the
 // cache; writes a piece's sums, [tap][C_out]. Only what exists is multiplied.
 template <typename T, int kTaps>
-__global__ void __launch_bounds__(kWeightWalkThreads, 1)
-    convt2d_depthwise_grad_weight_walk_kernel(const __grid_constant__ WeightParams p) {
+__global__ void __launch_bounds__(kSquareWalkThreads, 1)
+    convt2d_depthwise_grad_weight_walk_kernel(const __grid_constant__ SquareParams p) {
   constexpr int kVector = walk_vector(sizeof(T));
   constexpr int kDepth = sizeof(T) == 4 ? 4 : 3;  // positions that loads are ahead of sums
   const Geometry& g = p.g;
-  const WalkWeightTile& t = p.t;
+  const WalkSquareTile& t = p.t;
   const int stride = g.h.stride;
   extern __shared__ float4 shared[];
   float* sums = reinterpret_cast<float*>(shared);  // [value][thread], and one more
 
-  const unsigned piece = t.by_slices.quotient(blockIdx.x);
-  const int channel0 = int(blockIdx.x - piece * t.by_slices.divisor) * t.channels;
-  const int line = t.by_lanes.quotient(threadIdx.x), lane = threadIdx.x - line * t.lanes;
-  const int slot = t.by_classes.quotient(line), of_class = line - slot * t.classes;
-  const int half_row = t.by_half_stride.quotient(of_class);
-  const int phase_h = 2 * half_row;
-  const int phase_v = 2 * (of_class - half_row * int(t.by_half_stride.divisor));
-  const int channel = channel0 + lane * kVector;
-  const bool active = slot < t.slots && channel < g.out_channels;
-
-  const int first = int(piece) * t.slots * t.run + slot * t.run;
-  const int last = active ? min(first + t.run, t.positions) : 0;
+  const SquarePlace at(t);
+  const bool active = at.slot < t.slots && at.channel < g.out_channels;
+  const int last = active ? min(at.first + t.run, t.positions) : 0;
   // A position has a column, a row and an image, in strides of dY: those of the one to be fetched next.
-  int row_of_all = t.by_columns.quotient(first);
-  int m = first - row_of_all * t.columns;
-  int left = last - first;
+  int row_of_all = t.by_columns.quotient(at.first);
+  int m = at.first - row_of_all * t.columns;
+  int left = last - at.first;
   const char *x = nullptr, *y = nullptr;
   // Bits: rows i - j of x exist, then the two of dY; of what was fetched also column m of x, then the two of dY.
   unsigned rows_there = 0;
   const auto aim = [&] {
     const int n = t.by_rows.quotient(row_of_all), i = row_of_all - n * t.rows;
-    const int row = i * stride - g.h.near_pad + phase_h;
-    x = reinterpret_cast<const char*>(static_cast<const T*>(g.x) + channel) +
+    const int row = i * stride - g.h.near_pad + at.phase_h;
+    x = reinterpret_cast<const char*>(static_cast<const T*>(g.x) + at.channel) +
         (int64_t{n} * g.h.in + i) * p.x_row + m * p.x_pixel;
-    y = reinterpret_cast<const char*>(static_cast<const T*>(g.y) + channel) +
+    y = reinterpret_cast<const char*>(static_cast<const T*>(g.y) + at.channel) +
         (int64_t{n} * g.h.out + row) * p.y_row +
-        (int64_t{m} * stride - g.v.near_pad + phase_v) * p.y_pixel;
+        (int64_t{m} * stride - g.v.near_pad + at.phase_v) * p.y_pixel;
     rows_there = 0;
 #pragma unroll
     for (int j = 0; j < kTaps; ++j) {
@@ -336,7 +526,7 @@ __global__ void __launch_bounds__(kWeightWalkThreads, 1)
   };
   Loaded loaded[kDepth];
   const auto fetch = [&](Loaded& to) {
-    const int column = m * stride - g.v.near_pad + phase_v;
+    const int column = m * stride - g.v.near_pad + at.phase_v;
     unsigned there = rows_there;
     if (unsigned(m) < unsigned(g.v.in)) there |= kXColumn;
     if (unsigned(column) < unsigned(g.v.out)) there |= kXColumn << 1;
@@ -445,7 +635,7 @@ __global__ void __launch_bounds__(kWeightWalkThreads, 1)
   let_successor_start();
   const int pitch = blockDim.x + 1, step = t.classes * t.lanes;
   constexpr int kValues = kTaps * kTaps * kVector;
-  float* parts = static_cast<float*>(g.result) + piece * t.part_floats + channel0;
+  float* parts = static_cast<float*>(g.result) + at.piece * t.part_floats + at.channel0;
 #pragma unroll
   for (int f = 0; f < 2; ++f) {
 #pragma unroll
@@ -469,7 +659,7 @@ __global__ void __launch_bounds__(kWeightWalkThreads, 1)
       // Neighbouring threads write neighbouring channels.
       for (int index = threadIdx.x; index < kValues * step; index += blockDim.x) {
         const int above = index / kVector, i = index - above * kVector;
-        const int above_lanes = t.by_lanes.quotient(above), at = above - above_lanes * t.lanes;
+        const int above_lanes = t.by_lanes.quotient(above), lane = above - above_lanes * t.lanes;
         const int tap = t.by_classes.quotient(above_lanes);
         const int its_class = above_lanes - tap * t.classes;
         const int upper = t.by_half_stride.quotient(its_class);
@@ -477,23 +667,23 @@ __global__ void __launch_bounds__(kWeightWalkThreads, 1)
         const int column =
             2 * (its_class - upper * int(t.by_half_stride.divisor)) + e + tap % kTaps * stride;
         if (row >= g.h.kernel || column >= g.v.kernel) continue;
-        if (channel0 + at * kVector + i >= g.out_channels) continue;
+        if (at.channel0 + lane * kVector + i >= g.out_channels) continue;
         float sum = 0;
-        const float* from = sums + (tap * kVector + i) * pitch + its_class * t.lanes + at;
+        const float* from = sums + (tap * kVector + i) * pitch + its_class * t.lanes + lane;
         for (int other = 0; other < t.slots; ++other) sum += from[other * step];
-        parts[int64_t{row * g.v.kernel + column} * g.out_channels + at * kVector + i] = sum;
+        parts[int64_t{row * g.v.kernel + column} * g.out_channels + lane * kVector + i] = sum;
       }
     }
   }
   if (!wants_bias) return;
   for (int local = threadIdx.x; local < t.channels; local += blockDim.x) {
-    if (channel0 + local >= g.out_channels) continue;
-    const int at = local / kVector, i = local - at * kVector;
+    if (at.channel0 + local >= g.out_channels) continue;
+    const int lane = local / kVector, i = local - lane * kVector;
     float sum = 0;
     for (int other = 0; other < t.slots * t.classes; ++other) {
-      sum += sums[(kValues + i) * pitch + other * t.lanes + at];
+      sum += sums[(kValues + i) * pitch + other * t.lanes + lane];
     }
-    p.bias_parts[int64_t{piece} * g.out_channels + channel0 + local] = sum;
+    p.bias_parts[int64_t{at.piece} * g.out_channels + at.channel0 + local] = sum;
   }
 }
 

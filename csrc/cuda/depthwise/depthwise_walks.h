@@ -1,9 +1,10 @@
-// NHWC gradients along rows of dY: what one thread and one block own.
+// NHWC along rows of y, or dY: what one thread and one block own.
 //
-// A thread owns 8 bytes of channels and walks along the columns of dY, so that every pixel it has loaded
-// is multiplied with all that meets it. grad_input: some rows of x, of which it sums one row phase of dY,
+// A thread owns 8 bytes of channels and walks along the columns, so that every pixel it has loaded is
+// multiplied with all that meets it. grad_input: some rows of x, of which it sums one row phase of dY,
 // or both where the stride is 2; weights lie in shared memory, and each serves all of the rows.
-// grad_weight: two row phases by two column phases, whose taps stay in registers; pixels of x slide.
+// The other directions: two row phases by two column phases, whose weights, or their sums, stay in
+// registers; pixels of x slide.
 #pragma once
 
 #include "cuda/depthwise/depthwise_config.h"
@@ -11,7 +12,7 @@
 namespace convt2d::cuda::depthwise {
 
 constexpr int kWalkThreads = 256;  // of a block of grad_input, at most
-constexpr int kWeightWalkThreads =
+constexpr int kSquareWalkThreads =
     384;  // of grad_weight, one block a multiprocessor: the more, the fewer sums go to memory
 constexpr int kMostWalkTaps = 3;
 
@@ -33,7 +34,7 @@ struct WalkInputTile {
   FastDivide by_lanes, by_spread, by_column_runs, by_row_groups, by_slices, by_kernel, by_places;
 };
 
-struct WalkWeightTile {
+struct WalkSquareTile {
   int taps;
   int channels, lanes;
   int classes, slots;  // (two row phases, two column phases); runs of positions at once
@@ -46,10 +47,10 @@ struct WalkWeightTile {
   FastDivide by_lanes, by_classes, by_half_stride, by_slices, by_rows, by_columns;
 };
 
-// Whether walks serve a gradient.
+// Whether walks serve a problem.
 bool walks_serve(const Problem& problem);
 
 WalkInputTile walk_input_tile(const Problem& problem);
-WalkWeightTile walk_weight_tile(const Problem& problem);
+WalkSquareTile walk_square_tile(const Problem& problem);
 
 }  // namespace convt2d::cuda::depthwise

@@ -11,11 +11,11 @@ bool launch_walks_grad_weight(const Problem& problem, const Args& args, bool ear
       !aligned(args.y, vector, problem.dtype)) {
     return false;
   }
-  const WalkWeightTile t = walk_weight_tile(problem);
+  const WalkSquareTile t = walk_square_tile(problem);
   float* bias_parts =
       problem.has_bias ? static_cast<float*>(args.workspace) + t.split * t.part_floats : nullptr;
-  const walks::WeightParams p =
-      walks::weight_params(problem, geometry_of(problem, args, args.workspace), bias_parts);
+  const walks::SquareParams p =
+      walks::square_params(problem, geometry_of(problem, args, args.workspace), bias_parts);
   visit_dtype(problem.dtype, [&](auto element) {
     using T = decltype(element);
     if constexpr (sizeof(T) <= 4) {
