@@ -3,6 +3,7 @@
 
 #include "cuda/depthwise/depthwise_common.cuh"
 #include "cuda/depthwise/depthwise_walks.h"
+#include "cuda/device/memory.cuh"
 #include "cuda/device/successor.cuh"
 
 namespace convt2d::cuda::depthwise::walks {
@@ -19,6 +20,17 @@ __device__ __forceinline__ void widen(const Pack<T, walk_vector(sizeof(T))>& pac
     const float2 low = Pair<T>{bits.x}.widen(), high = Pair<T>{bits.y}.widen();
     value[0] = low.x, value[1] = low.y, value[2] = high.x, value[3] = high.y;
   }
+}
+
+// A pixel of dY. Those around it in the row are read soon, by the same thread.
+template <typename T>
+__device__ __forceinline__ Pack<T, walk_vector(sizeof(T))> load_pixel(const void* from,
+                                                                      bool inside) {
+  uint2 bits = make_uint2(0, 0);
+  if (inside) bits = load_8_and_around(from);
+  Pack<T, walk_vector(sizeof(T))> pack;
+  __builtin_memcpy(&pack, &bits, sizeof bits);
+  return pack;
 }
 
 // As many floats of shared memory as neighbouring channels: one access.
@@ -119,8 +131,7 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
     const char* from = y;
 #pragma unroll
     for (int a = 0; a < kSources * kPhases; ++a) {
-      pixels[slot][a / kPhases][a % kPhases] =
-          load_pack<T, kVector>(reinterpret_cast<const T*>(from), rows & 1u << a);
+      pixels[slot][a / kPhases][a % kPhases] = load_pixel<T>(from, rows & 1u << a);
       from += p.y_row;
     }
     y += p.y_pixel, ++y_column;
@@ -544,9 +555,8 @@ __global__ void __launch_bounds__(kSquareWalkThreads, 1)
     for (int f = 0; f < 2; ++f) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        to.y[f][e] =
-            load_pack<T, kVector>(reinterpret_cast<const T*>(from + e * p.y_pixel),
-                                  (there & 1u << (kTaps + f)) && (there & kXColumn << (1 + e)));
+        to.y[f][e] = load_pixel<T>(from + e * p.y_pixel,
+                                   (there & 1u << (kTaps + f)) && (there & kXColumn << (1 + e)));
       }
       from += p.y_row;
     }
