@@ -5,7 +5,7 @@
 # make matrix     that wheel under every Python x torch of tools/matrix.py
 # make oldest     compile and test from source against the oldest torch
 # make budgets    build time, wheel size and kernel count against their limits
-# make emulators  builds the eight of benchmarks/kernels and runs them on small cases
+# make emulators  builds the ten of benchmarks/kernels and runs them on small cases
 #
 # PYTHON=...      which Python makes the environment; the newest suitable one otherwise
 # VENV=none       use PYTHON (python3) as it is, torch included: no network, nothing installed in it
@@ -155,7 +155,13 @@ emulators:
 	benchmarks/kernels/emulate_rows.sh fp16 1 1 whole_; \
 	build/kernels/emulate_rows benchmarks/kernels/cases.txt fp32 1 1 whole_; \
 	build/kernels/emulate_rows benchmarks/kernels/cases.txt fp16:nhwc 1 1 pixels_; \
-	build/kernels/emulate_rows benchmarks/kernels/cases.txt tf32:nhwc 2 1 pixels_
+	build/kernels/emulate_rows benchmarks/kernels/cases.txt tf32:nhwc 2 1 pixels_; \
+	benchmarks/kernels/emulate_depthwise.sh fp16 nchw grad_input 1 each_k; \
+	build/kernels/emulate_depthwise benchmarks/kernels/cases.txt fp32 nchw grad_weight 1 each_k; \
+	build/kernels/emulate_depthwise benchmarks/kernels/cases.txt bf16 nchw fwd 1 each_k3; \
+	build/kernels/emulate_depthwise benchmarks/kernels/cases.txt fp16 nhwc grad_input 1 each_n_; \
+	build/kernels/emulate_depthwise benchmarks/kernels/cases.txt bf16 nhwc grad_weight 1 each_n_; \
+	build/kernels/emulate_depthwise benchmarks/kernels/cases.txt fp32 nhwc fwd 1 each_n_k
 
 matrix:
 	$(FIND_PYTHON) tools/matrix.py $(WHEEL) $(MATRIX_ARGS)

@@ -28,6 +28,7 @@
 #include "core/floor.h"
 #include "cuda/cuda_check.h"
 #include "cuda/cuda_families.h"
+#include "cuda/depthwise/depthwise_plan.h"
 #include "cuda/device/numeric.cuh"
 #include "cuda/direct/direct.h"
 #include "cuda/fan/fan_plan.h"
@@ -161,6 +162,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = cuda::fan::plans(problem, device, reason);
   } else if (name == "loom") {
     plans = cuda::loom::plans(problem, device, reason);
+  } else if (name == "depthwise") {
+    plans = cuda::depthwise::plans(problem, device, reason);
   } else if (name == "rows") {
     plans = cuda::rows::plans(problem, device, reason);
   } else if (const Decision decision = family.plan(problem, device); decision.accepted) {

@@ -52,6 +52,14 @@ __global__ void __launch_bounds__(32 * kSumRows)
 }
 
 template <typename T>
+void launch_sum(const SumParams& sum, void* stream) {
+  convt2d_depthwise_grad_weight_sum_kernel<T>
+      <<<blocks_of(sum.weights + sum.out_channels, 32), dim3(32, kSumRows), 0,
+         static_cast<cudaStream_t>(stream)>>>(sum);
+  check_launch("depthwise grad_weight sum");
+}
+
+template <typename T>
 void launch(const Problem& problem, const Args& args) {
   const auto stream = static_cast<cudaStream_t>(args.stream);
   const Geometry g = geometry_of(problem, args, args.workspace);
@@ -100,22 +108,27 @@ void launch(const Problem& problem, const Args& args) {
     }
   }
   check_launch("depthwise grad_weight");
-  convt2d_depthwise_grad_weight_sum_kernel<T>
-      <<<blocks_of(sum.weights + sum.out_channels, 32), dim3(32, kSumRows), 0, stream>>>(sum);
-  check_launch("depthwise grad_weight sum");
+  launch_sum<T>(sum, args.stream);
 }
 
 }  // namespace
 
+void launch_bias_sum(const Problem& problem, const Args& args, const float* parts, int pieces) {
+  SumParams sum{};
+  sum.bias_parts = parts, sum.bias_split = pieces;
+  sum.bias = args.bias;
+  sum.out_channels = int(problem.out_channels);
+  visit_dtype(problem.dtype, [&](auto element) {
+    using T = decltype(element);
+    if constexpr (sizeof(T) <= 4) launch_sum<T>(sum, args.stream);
+  });
+}
+
 void launch_grad_weight(const Problem& problem, const Args& args) {
-  switch (problem.dtype) {
-    case DType::f16:
-      return launch<__half>(problem, args);
-    case DType::bf16:
-      return launch<__nv_bfloat16>(problem, args);
-    default:
-      return launch<float>(problem, args);
-  }
+  visit_dtype(problem.dtype, [&](auto element) {
+    using T = decltype(element);
+    if constexpr (sizeof(T) <= 4) launch<T>(problem, args);
+  });
 }
 
 }  // namespace convt2d::cuda::depthwise

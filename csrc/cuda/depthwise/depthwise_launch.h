@@ -14,6 +14,19 @@ namespace convt2d::cuda::depthwise {
 void launch_gather(const Problem& problem, const Args& args);  // forward and grad_input
 void launch_grad_weight(const Problem& problem, const Args& args);
 
+// What keeps y, or dY, in registers: lanes (NCHW) and walks (NHWC). False where the alignment of pointers, or
+// the problem, does not allow it. `early`: on a GPU where the second pass of grad_weight may start before the
+// first has ended.
+bool launch_lanes_forward(const Problem& problem, const Args& args);
+bool launch_lanes_grad_input(const Problem& problem, const Args& args);
+bool launch_lanes_grad_weight(const Problem& problem, const Args& args, bool early);
+bool launch_walks_forward(const Problem& problem, const Args& args);
+bool launch_walks_grad_input(const Problem& problem, const Args& args);
+bool launch_walks_grad_weight(const Problem& problem, const Args& args, bool early);
+
+// The bias gradient from `pieces` partial sums, [piece][C_out].
+void launch_bias_sum(const Problem& problem, const Args& args, const float* parts, int pieces);
+
 // Args and Problem become what the kernels see. `result` is what the direction writes.
 Geometry geometry_of(const Problem& problem, const Args& args, void* result);
 

@@ -1,4 +1,6 @@
 // When the family serves a problem, and how long it should take.
+#include "cuda/depthwise/depthwise_plan.h"
+
 #include <algorithm>
 #include <optional>
 #include <sstream>
@@ -6,8 +8,10 @@
 
 #include "core/phases.h"
 #include "cuda/depthwise/depthwise.h"
+#include "cuda/depthwise/depthwise_lanes.h"
 #include "cuda/depthwise/depthwise_launch.h"
 #include "cuda/depthwise/depthwise_strips.h"
+#include "cuda/depthwise/depthwise_walks.h"
 #include "cuda/weight_sum.h"
 
 namespace convt2d::cuda {
@@ -168,7 +172,7 @@ double slots_per_output(const Problem& problem) {
     }
     if (const auto strips = strips_of(problem, h, v)) {
       const double products = double(strips->taps) * strips->taps;
-      return strips->run == 1 ? 25 + 8 * products : 14 + 2.2 * products;
+      return strips->run == 1 ? 25 + 8 * products : 10 + 2.2 * products;
     }
     const double narrow = v.out < 32 ? 1.7 : 1;  // too few columns for a block
     return narrow * unpaired * (14 + 2.5 * macs * blocks_h * blocks_v + 47 * share);
@@ -179,8 +183,14 @@ double slots_per_output(const Problem& problem) {
   if (back) return blocks_h * blocks_v * (vector == 1 ? 1.6 : 1) * (20 + 9 * taps * taps);
   const double narrow = vector == 1 ? 4.5 : vector == 4 ? 1.4 : 1;
   const bool forward = problem.direction == Direction::fwd;
-  return narrow * (20 + 3.5 * h.taps * taps * blocks_v) +
+  const double others = forward && vector > 1 ? 8 : 20;
+  return narrow * (others + 3.5 * h.taps * taps * blocks_v) +
          (forward ? 0 : 6 * std::max(0, v.stride - 2));
+}
+
+double outputs_of(const Problem& problem) {
+  return double(problem.batch) * double(problem.out_channels) * double(problem.h.out) *
+         double(problem.w.out);
 }
 
 double predicted_us(const Problem& problem, const Device& device) {
@@ -188,14 +198,68 @@ double predicted_us(const Problem& problem, const Device& device) {
   // Of the copy rate: forward 0.85 (dla_up2 f32 50 us, k3 s1 f32 61 us, floors 39.8 and 48.8), else 0.7.
   const bool forward = problem.direction == Direction::fwd;
   const double memory = tensor_bytes(problem) / ((forward ? 0.85 : 0.7) * device.copy_bytes_per_us);
-  const double outputs = double(problem.batch) * double(problem.out_channels) *
-                         double(problem.h.out) * double(problem.w.out);
-  const double issue = outputs * slots_per_output(problem) / device.fma_f32_per_us;
+  const double issue = outputs_of(problem) * slots_per_output(problem) / device.fma_f32_per_us;
   const double launches = problem.direction == Direction::grad_weight ? 8 : forward ? 5 : 4;
   return launches + std::max(memory, issue);
 }
 
-Decision plan(const Problem& problem, const Device& device) {
+// Row 1, y or dY in registers, if that serves the problem; the alignment of pointers is taken for granted.
+// Issue slots are counted (sass, 2026-11-23), nothing is measured yet: hence a modest share of the copy rate.
+std::optional<Plan> register_plan(const Problem& problem, const Device& device) {
+  const bool back = problem.direction == Direction::grad_weight;
+  const bool forward = problem.direction == Direction::fwd;
+  const int bytes = int(element_size(problem.dtype));
+  Plan plan;
+  plan.row = 1;
+  std::ostringstream note;
+  double slots = 0, moved = tensor_bytes(problem);
+  int64_t blocks = 0, part_floats = 0;
+  if (const int index = lane_kernel(problem); index >= 0) {
+    const LaneKernel& kernel = kLaneKernels[index];
+    const LaneTile t = lane_tile(problem, kernel);
+    slots =
+        3 + kernel.taps * kernel.taps +
+        (forward ? 40. : 60.) / (lane_columns(kernel.stride, bytes) * lane_phases(kernel.stride));
+    blocks = t.blocks, plan.split = t.split * t.tiles, part_floats = t.part_floats;
+    note << "lanes, " << kernel.taps << " taps, " << t.rounds << " strips of " << t.rows << ", "
+         << blocks << " blocks of " << t.threads;
+  } else if (!walks_serve(problem)) {
+    return std::nullopt;
+  } else if (problem.direction == Direction::grad_input) {
+    const WalkInputTile t = walk_input_tile(problem);
+    const double again = double(t.columns + t.taps - 1) / t.columns;  // columns fetched twice
+    slots =
+        again * (4 + t.taps * t.taps + 40. / (walk_rows(t.taps) * t.phases * walk_vector(bytes)));
+    blocks = t.blocks;
+    note << "walks, " << t.taps << " taps, " << t.channels << " channels, runs of " << t.columns
+         << ", " << blocks << " blocks of " << t.threads;
+  } else {
+    const WalkSquareTile t = walk_square_tile(problem);
+    slots = 4 + t.taps * t.taps + (forward ? 40. : 60.) / (4 * walk_vector(bytes));
+    blocks = t.blocks, plan.split = t.split, part_floats = t.part_floats;
+    if (back) moved += 8. * t.split * t.part_floats;  // written and read
+    note << "walks, " << t.taps << " taps, " << t.channels << " channels, runs of " << t.run << ", "
+         << blocks << " blocks of " << t.threads;
+  }
+  if (blocks >= INT32_MAX) return std::nullopt;
+  if (back) {
+    plan.workspace_bytes =
+        4 * plan.split * (part_floats + (problem.has_bias ? problem.out_channels : 0));
+    if (plan.workspace_bytes > kWorkspaceLimit) return std::nullopt;
+    plan.detail[0] = device.has_wgmma;  // there the second pass may start early
+    note << ", split " << plan.split;
+  } else {
+    plan.split = 1;
+  }
+  const double memory = moved / (0.78 * device.copy_bytes_per_us);
+  const double issue = outputs_of(problem) * slots / device.fma_f32_per_us;
+  plan.predicted_us = (back ? 8 : forward ? 5 : 4) + std::max(memory, issue);
+  plan.note = note.str();
+  return plan;
+}
+
+// Row 0: what takes everything that the family does.
+Decision general_plan(const Problem& problem, const Device& device) {
   constexpr int64_t kMost = int64_t{1} << 31;
   if (problem.group_in() != 1) {
     return decline("each output reads ", problem.group_in(), " input channels, depthwise needs 1");
@@ -267,7 +331,21 @@ Decision plan(const Problem& problem, const Device& device) {
   return Decision::accept(plan);
 }
 
-void launch(const Problem& problem, const Plan&, const Args& args) {
+bool launch_registers(const Problem& problem, const Plan& plan, const Args& args) {
+  const bool early = plan.detail[0] != 0;
+  switch (problem.direction) {
+    case Direction::fwd:
+      return launch_lanes_forward(problem, args) || launch_walks_forward(problem, args);
+    case Direction::grad_input:
+      return launch_lanes_grad_input(problem, args) || launch_walks_grad_input(problem, args);
+    default:
+      return launch_lanes_grad_weight(problem, args, early) ||
+             launch_walks_grad_weight(problem, args, early);
+  }
+}
+
+void launch(const Problem& problem, const Plan& plan, const Args& args) {
+  if (plan.row == 1 && launch_registers(problem, plan, args)) return;
   if (problem.direction == Direction::grad_weight) {
     launch_grad_weight(problem, args);
   } else {
@@ -275,7 +353,31 @@ void launch(const Problem& problem, const Plan&, const Args& args) {
   }
 }
 
+Decision plan(const Problem& problem, const Device& device) {
+  std::string reason;
+  const std::vector<Plan> both = plans(problem, device, reason);
+  if (both.empty()) return Decision::decline(reason);
+  // In grad_weight, which follows from the shape alone, what keeps dY in registers is taken wherever it serves.
+  const bool last = both.size() > 1 && (problem.direction == Direction::grad_weight ||
+                                        both[1].predicted_us < both[0].predicted_us);
+  return Decision::accept(both[last]);
+}
+
 }  // namespace
+
+std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
+  const Decision general = general_plan(problem, device);
+  reason = general.reason;
+  if (!general.accepted) return {};
+  std::vector<Plan> both{general.plan};
+  if (auto registers =
+          register_plan(problem, device)) {  // other pointers than expected bring row 0
+    registers->workspace_bytes = std::max(registers->workspace_bytes, general.plan.workspace_bytes);
+    both.push_back(*registers);
+  }
+  return both;
+}
+
 }  // namespace depthwise
 
 const Family depthwise_family = {"depthwise", depthwise::plan, depthwise::launch};

@@ -47,6 +47,19 @@ __device__ __forceinline__ void load_words(const void* from, uint32_t (&word)[WO
   }
 }
 
+// 8 bytes, read once; the 256 around them come to L2 where the GPU knows how.
+__device__ __forceinline__ uint2 load_8_and_around(const void* from) {
+  uint2 words;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("ld.global.nc.L2::256B.v2.u32 {%0, %1}, [%2];"
+               : "=r"(words.x), "=r"(words.y)
+               : "l"(from));
+#else
+  words = __ldg(static_cast<const uint2*>(from));
+#endif
+  return words;
+}
+
 // Hides where a number came from, so that it is not computed or read again.
 __device__ __forceinline__ void keep_in_register(uint32_t& number) { asm("" : "+r"(number)); }
 

@@ -1,0 +1,36 @@
+// grad_input, NCHW, through registers.
+#include "core/phases.h"
+#include "cuda/depthwise/depthwise_lanes.cuh"
+#include "cuda/depthwise/depthwise_launch.h"
+
+namespace convt2d::cuda::depthwise {
+namespace {
+
+template <typename T, int index>
+void launch(const Problem& problem, const Args& args) {
+  constexpr LaneKernel kernel = kLaneKernels[index];
+  const LaneTile t = lane_tile(problem, kernel);
+  const lanes::LaneParams p{geometry_of(problem, args, args.x.data), t, nullptr};
+  lanes::convt2d_depthwise_grad_input_lanes_kernel<T, kernel.stride, kernel.taps>
+      <<<t.blocks, t.threads, t.shared_bytes, static_cast<cudaStream_t>(args.stream)>>>(p);
+  check_launch("depthwise lanes, grad_input");
+}
+
+}  // namespace
+
+bool launch_lanes_grad_input(const Problem& problem, const Args& args) {
+  const int index = lane_kernel(problem), unit = 16 / int(element_size(problem.dtype));
+  if (index < 0 || !aligned(args.x, unit, problem.dtype) || !aligned(args.y, unit, problem.dtype)) {
+    return false;
+  }
+  visit_dtype(problem.dtype, [&](auto element) {
+    using T = decltype(element);
+    if constexpr (sizeof(T) <= 4) {
+      visit_number<int(kLaneKernels.size())>(
+          index + 1, [&](auto number) { launch<T, decltype(number)::value - 1>(problem, args); });
+    }
+  });
+  return true;
+}
+
+}  // namespace convt2d::cuda::depthwise
