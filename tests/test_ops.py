@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import gradcheck, gradgradcheck
 
 import convt2d_ext
-from convt2d_ext import _ops
+from convt2d_ext import _inner
 
 pytest.importorskip("expecttest", reason="torch.testing._internal needs it")
 
@@ -292,7 +292,7 @@ def test_a_part_of_a_gradient_is_laid_out_once(order, device, monkeypatch):
         return call
 
     for name in ("grad_input", "grad_weight"):
-        monkeypatch.setattr(_ops, name, watched(getattr(_ops, name)))
+        monkeypatch.setattr(_inner, name, watched(getattr(_inner, name)))
     x = torch.randn(2, 4, 5, 6, device=device).contiguous(memory_format=order).requires_grad_()
     w = torch.randn(4, 3, 3, 3, device=device, requires_grad=True)
     y = conv(x, w, stride=2)
