@@ -131,6 +131,9 @@ def _transformable(function: type[_Function]) -> type[_Function]:
         "apply": torch.autograd.Function.__dict__["apply"],
     }
     function.under_func = type(function.__name__ + "UnderFunc", (function,), members)
+    # What the engine calls of a node. torch's own first looks for what is known here.
+    node: Any = function._backward_cls
+    node.apply = function.backward
     return function
 
 

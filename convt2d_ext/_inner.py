@@ -23,7 +23,6 @@ _dynamo_compiling: Callable[[], bool] = torch.compiler.is_dynamo_compiling
 _dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
 
 
-
 def _short(overload: Any) -> Callable[..., Any]:
     """What an OpOverload calls when it is called."""
     function: Callable[..., Any] = getattr(overload, "_op", overload)
