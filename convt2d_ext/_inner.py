@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._precision import precision_when_run, uses_tf32
+from ._precision import precision_of, precision_when_run
 from ._shape import Geometry
 
 _dynamo_compiling: Callable[[], bool] = torch.compiler.is_dynamo_compiling
@@ -46,7 +46,7 @@ def forward(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry) -> Te
             tail = precision_when_run(x), geometry.algorithm
             y = _forward(x, w, bias, *geometry.forward, *tail)
         else:
-            y = _forward_packed(x, w, bias, geometry.packed.forward[uses_tf32(x)])
+            y = _forward_packed(x, w, bias, geometry.packed.forward[precision_of(x)])
     except RuntimeError as error:
         _raise_out_of_memory(error, x)
         raise
@@ -60,7 +60,7 @@ def grad_input(grad_y: Tensor, w: Tensor, geometry: Geometry) -> Tensor:
             tail = precision_when_run(w), geometry.algorithm
             grad_x = _grad_input(grad_y, w, *geometry.grad_input, *tail)
         else:
-            grad_x = _grad_input_packed(grad_y, w, geometry.packed.grad_input[uses_tf32(w)])
+            grad_x = _grad_input_packed(grad_y, w, geometry.packed.grad_input[precision_of(w)])
     except RuntimeError as error:
         _raise_out_of_memory(error, w)
         raise
@@ -76,10 +76,10 @@ def grad_weight(
             tail = with_bias, precision_when_run(x), geometry.algorithm
             grad_w, grad_b = _grad_weight(grad_y, x, *geometry.grad_weight, *tail)
         elif with_bias:
-            packed = geometry.packed.grad_weight_and_bias[uses_tf32(x)]
+            packed = geometry.packed.grad_weight_and_bias[precision_of(x)]
             grad_w, grad_b = _grad_weight_and_bias_packed(grad_y, x, packed)
         else:
-            grad_w = _grad_weight_packed(grad_y, x, geometry.packed.grad_weight[uses_tf32(x)])
+            grad_w = _grad_weight_packed(grad_y, x, geometry.packed.grad_weight[precision_of(x)])
     except RuntimeError as error:
         _raise_out_of_memory(error, x)
         raise

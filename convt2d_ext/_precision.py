@@ -37,9 +37,11 @@ def ambient_precision() -> int:
 LIBRARY.impl("ambient_precision", ambient_precision, "CompositeExplicitAutograd")
 
 
-def uses_tf32(tensor: Tensor) -> bool:
-    """Whether a product of it is to be TF32 now."""
-    return tensor.dtype is _float32 and tensor.is_cuda and _fp32_precision("cuda", "conv") == "tf32"
+def precision_of(tensor: Tensor) -> int:
+    """The `precision` argument of a call now."""
+    if tensor.dtype is _float32 and tensor.is_cuda:
+        return ambient_precision()
+    return IEEE
 
 
 def precision_when_run(tensor: Tensor) -> int:

@@ -38,7 +38,7 @@ def is_channels_last(
 
 
 class Packed(NamedTuple):
-    """All scalars of an inner op in one string: for ieee, and for tf32."""
+    """All scalars of an inner op in one string, for precision 0 and for precision 1."""
 
     forward: tuple[str, str]
     grad_input: tuple[str, str]
