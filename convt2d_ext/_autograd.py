@@ -14,7 +14,7 @@ too, the examples are laid side by side as groups, since each has a weight of it
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -22,15 +22,14 @@ import torch.distributed.rpc  # creates torch._C._distributed_rpc
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from . import _ops
-from ._precision import precision_of
+from . import _inner
 from ._shape import Geometry
 
 Dims = tuple[int | None, ...]
 
 _functorch_active = torch._C._are_functorch_transforms_active
 _grad_enabled = torch.is_grad_enabled
-_compiling: Callable[[], bool] = torch.compiler.is_compiling
+_dynamo_compiling: Callable[[], bool] = torch.compiler.is_dynamo_compiling
 # Private, though torch's own Python uses them. Without the first, bool says yes to every node;
 # without the second, no.
 _will_execute: Callable[[Any], bool] = getattr(torch._C, "_will_engine_execute_node", bool)
@@ -39,8 +38,11 @@ _has_rpc_agent: Callable[[], bool] = getattr(
 )
 
 
+# An operation is recorded if derivatives may be asked for later (reverse mode) or travel along (the
+# rest). That is written out four times: small layers feel every microsecond.
+
+
 def forward(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry) -> Tensor:
-    # _call() in place, and looking at the bias as well: small layers feel every microsecond.
     y: Tensor
     if _functorch_active():
         y = _Forward.under_func.apply(x, w, bias, geometry)
@@ -50,12 +52,20 @@ def forward(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry) -> Te
     ):
         y = _Forward.apply(x, w, bias, geometry)
     else:
-        y = _ops.forward(x, w, bias, *geometry.forward, precision_of(x), geometry.algorithm)
+        y = _inner.forward(x, w, bias, geometry)
     return y
 
 
 def grad_input(grad_y: Tensor, w: Tensor, geometry: Geometry) -> Tensor:
-    grad_x: Tensor = _call(_GradInput, grad_y, w, geometry)
+    grad_x: Tensor
+    if _functorch_active():
+        grad_x = _GradInput.under_func.apply(grad_y, w, geometry)
+    elif forward_ad._current_level >= 0 or (
+        _grad_enabled() and (grad_y.requires_grad or w.requires_grad)
+    ):
+        grad_x = _GradInput.apply(grad_y, w, geometry)
+    else:
+        grad_x = _inner.grad_input(grad_y, w, geometry)
     return grad_x
 
 
@@ -63,12 +73,25 @@ def grad_weight(
     grad_y: Tensor, x: Tensor, geometry: Geometry, with_bias: bool = False
 ) -> tuple[Tensor, Tensor | None]:
     """The second result is the bias gradient, which costs next to nothing here."""
-    gradients = _call(_GradWeight, grad_y, x, geometry, with_bias)
+    if _functorch_active():
+        gradients = _GradWeight.under_func.apply(grad_y, x, geometry, with_bias)
+    elif forward_ad._current_level >= 0 or (
+        _grad_enabled() and (grad_y.requires_grad or x.requires_grad)
+    ):
+        gradients = _GradWeight.apply(grad_y, x, geometry, with_bias)
+    else:
+        return _inner.grad_weight(grad_y, x, geometry, with_bias)
     return gradients if with_bias else (gradients, None)
 
 
 def grad_bias(grad_y: Tensor) -> Tensor:
-    sums: Tensor = _call(_GradBias, grad_y)
+    sums: Tensor
+    if _functorch_active():
+        sums = _GradBias.under_func.apply(grad_y)
+    elif forward_ad._current_level >= 0 or (_grad_enabled() and grad_y.requires_grad):
+        sums = _GradBias.apply(grad_y)
+    else:
+        sums = _inner.grad_bias(grad_y)
     return sums
 
 
@@ -108,25 +131,17 @@ def _transformable(function: type[_Function]) -> type[_Function]:
         "apply": torch.autograd.Function.__dict__["apply"],
     }
     function.under_func = type(function.__name__ + "UnderFunc", (function,), members)
+    # What the engine calls of a node. torch's own first looks for what is known here.
+    node: Any = function._backward_cls
+    node.apply = function.backward
     return function
-
-
-def _call(function: type[_Function], *inputs: Any) -> Any:
-    """Recorded if derivatives may be asked for later (reverse mode) or travel along (the rest)."""
-    if _functorch_active():
-        return function.under_func.apply(*inputs)
-    if forward_ad._current_level >= 0 or (
-        _grad_enabled() and any(isinstance(item, Tensor) and item.requires_grad for item in inputs)
-    ):
-        return function.apply(*inputs)
-    return function.compute(*inputs)
 
 
 @_transformable
 class _Forward(_Function):
     @staticmethod
     def compute(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry) -> Any:
-        return _ops.forward(x, w, bias, *geometry.forward, precision_of(x), geometry.algorithm)
+        return _inner.forward(x, w, bias, geometry)
 
     @staticmethod
     def prepare(ctx: Any, inputs: Any, output: Any = None) -> None:
@@ -140,7 +155,7 @@ class _Forward(_Function):
         x, w = ctx.saved_tensors
         need_x, need_w, need_bias, _ = _wanted(ctx)
         grad_x = grad_w = grad_b = None
-        if need_x or need_w:
+        if (need_x or need_w) and not grad_y.is_contiguous():
             grad_y = _laid_out_like(x, grad_y)
         if need_x:
             grad_x = grad_input(grad_y, w, ctx.geometry)
@@ -188,7 +203,7 @@ class _Forward(_Function):
 class _GradInput(_Function):
     @staticmethod
     def compute(grad_y: Tensor, w: Tensor, geometry: Geometry) -> Any:
-        return _ops.grad_input(grad_y, w, *geometry.grad_input, precision_of(w), geometry.algorithm)
+        return _inner.grad_input(grad_y, w, geometry)
 
     @staticmethod
     def prepare(ctx: Any, inputs: Any, output: Any = None) -> None:
@@ -230,9 +245,7 @@ class _GradWeight(_Function):
 
     @staticmethod
     def compute(grad_y: Tensor, x: Tensor, geometry: Geometry, with_bias: bool) -> Any:
-        gradients = _ops.grad_weight(
-            grad_y, x, *geometry.grad_weight, with_bias, precision_of(x), geometry.algorithm
-        )
+        gradients = _inner.grad_weight(grad_y, x, geometry, with_bias)
         return gradients if with_bias else gradients[0]
 
     @staticmethod
@@ -283,7 +296,7 @@ class _GradWeight(_Function):
 class _GradBias(_Function):
     @staticmethod
     def compute(grad_y: Tensor) -> Any:
-        return _ops.grad_bias(grad_y)
+        return _inner.grad_bias(grad_y)
 
     @staticmethod
     def prepare(ctx: Any, inputs: Any, output: Any = None) -> None:
@@ -316,9 +329,7 @@ def _laid_out_like(x: Tensor, grad_y: Tensor) -> Tensor:
 
     Kernels read such memory, but their fast ways are for whole tensors; torch copies it too.
     """
-    if _functorch_active() or grad_y.is_contiguous():
-        return grad_y
-    if grad_y.is_contiguous(memory_format=torch.channels_last):
+    if _functorch_active() or grad_y.is_contiguous(memory_format=torch.channels_last):
         return grad_y
     last = x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
     return grad_y.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
@@ -328,13 +339,13 @@ def _laid_out_like(x: Tensor, grad_y: Tensor) -> Tensor:
 _orders: dict[tuple[bool, ...], list[int]] = {}
 
 
-def _wanted(ctx: Any) -> tuple[bool, ...]:
+def _wanted(ctx: Any) -> Sequence[bool]:
     """Which gradients this backward pass is for.
 
     ctx.needs_input_grad was written down by the forward: it says what any pass may be for. So the
     engine is asked, as torch's own nodes ask it, whether it goes on to the node that a gradient is
-    for. (Tensors come first among the inputs, so that input and node have the same number.) Under
-    a tracer everything is computed, and the graph drops what it does not use.
+    for. (Tensors come first among the inputs, so that input and node have the same number.) Where
+    Dynamo traces everything is computed, and the graph drops what it does not use.
 
     Where the answer is yes and the node a leaf whose gradient autograd.grad() returns, the engine
     raises instead, which takes longer than the rest of a backward. So what was not wanted when it
@@ -342,25 +353,29 @@ def _wanted(ctx: Any) -> tuple[bool, ...]:
     because something is wanted of it.
     """
     needed: tuple[bool, ...] = ctx.needs_input_grad
-    if needed.count(True) < 2 or _compiling():
+    if _dynamo_compiling():
         return needed
     order = _orders.get(needed)
     if order is None:
         order = _orders[needed] = [i for i, yes in enumerate(needed) if yes]
-    edges = ctx.next_functions
-    wanted, some, raised = list(needed), False, False
+    if len(order) < 2:
+        return needed
+    edges, wanted, last = ctx.next_functions, list(needed), order[-1]
+    some = raised = False
     for i in order:
-        if i == order[-1] and not some and not _has_rpc_agent():
+        if i == last and not some and not _has_rpc_agent():
             break
         try:
-            wanted[i] = _will_execute(edges[i][0])
-            some = some or wanted[i]
+            if _will_execute(edges[i][0]):
+                some = True
+            else:
+                wanted[i] = False
         except RuntimeError:  # or there is no engine, because somebody calls the backward by hand
             some = raised = True
     if raised:
         _orders[needed] = sorted(order, key=wanted.__getitem__)
     # None at all: torch.distributed.autograd, whose engine keeps its plans elsewhere.
-    return tuple(wanted) if True in wanted else needed
+    return wanted if True in wanted else needed
 
 
 def _spread(bias: Tensor, shape: tuple[int, ...]) -> Tensor:

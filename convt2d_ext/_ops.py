@@ -7,7 +7,6 @@ The inner ops (schemas in csrc/torch/library.cpp) know nothing of autograd, vmap
 from __future__ import annotations
 
 import importlib
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +18,6 @@ importlib.import_module("convt2d_ext._C")  # its static initialisers register th
 
 _library: Any = torch.library  # torch does not annotate it
 LIBRARY = _library.Library("convt2d", "FRAGMENT")
-INNER_OPS = ("forward", "grad_input", "grad_weight", "grad_bias")
 
 # int[2] and not SymInt[2], because only int[2] takes a bare int. An output_padding that follows
 # from a symbolic output_size is guarded on instead, and the sizes themselves stay symbolic.
@@ -30,39 +28,7 @@ LIBRARY.define(
     tags=(torch.Tag.flexible_layout, torch.Tag.pt2_compliant_tag),
 )
 
-# Any strides are welcome. Without this tag Inductor copies inputs back to the traced strides.
-# (The stable ABI's schema registration has no room for tags.)
-for _name in INNER_OPS:
-    _op = getattr(torch.ops.convt2d, _name).default
-    _op.tags.extend((torch.Tag.flexible_layout, torch.Tag.pt2_compliant_tag))
-
 conv_transpose2d: Callable[..., Tensor] = torch.ops.convt2d.conv_transpose2d.default
-
-
-def _with_torch_errors(op: Callable[..., Any]) -> Callable[..., Any]:
-    """Out of memory is torch.OutOfMemoryError, which the stable ABI cannot let through.
-
-    Asking torch for the same memory once more lets it say so itself.
-    """
-
-    def call(*arguments: Any) -> Any:
-        try:
-            return op(*arguments)
-        except RuntimeError as error:
-            refused = re.search(r"could not allocate a tensor of sizes \[([\d, ]+)\]", str(error))
-            if refused is None:
-                raise
-            sizes = [int(size) for size in refused[1].split(",")]
-            torch.empty(sizes, dtype=arguments[0].dtype, device=arguments[0].device)
-            raise
-
-    return call
-
-
-forward = _with_torch_errors(torch.ops.convt2d.forward.default)
-grad_input = _with_torch_errors(torch.ops.convt2d.grad_input.default)
-grad_weight = _with_torch_errors(torch.ops.convt2d.grad_weight.default)
-grad_bias = _with_torch_errors(torch.ops.convt2d.grad_bias.default)
 
 
 def implement_public_op(function: Callable[..., Tensor]) -> None:
@@ -83,10 +49,6 @@ def _refuse_transforms(*_: Any, **__: Any) -> None:
     )
 
 
-for _name in INNER_OPS:
-    LIBRARY.impl(_name, _refuse_transforms, "FuncTorchDynamicLayerFrontMode")
-
-
 def _result(like: Tensor, shape: tuple[int, ...], channels_last: bool) -> Tensor:
     memory_format = torch.channels_last if channels_last else torch.contiguous_format
     return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=memory_format)
@@ -97,20 +59,25 @@ def _check_dtypes(*tensors: Tensor | None) -> None:
     torch._check(len(dtypes) == 1, lambda: f"convt2d: the operands are of mixed dtypes: {dtypes}")
 
 
+def _unpacked(scalars: tuple[Any, ...]) -> tuple[Any, ...]:
+    return scalars if len(scalars) > 1 else tuple(map(int, scalars[0].split(",")))
+
+
 def _forward_fake(x: Tensor, w: Tensor, bias: Tensor | None, *scalars: Any) -> Tensor:
-    _, _, _, _, out_h, out_w, _, _, groups, channels_last, _, _ = scalars
+    _, _, _, _, out_h, out_w, _, _, groups, channels_last, _, _ = _unpacked(scalars)
     _check_dtypes(x, w, bias)
     return _result(x, (x.shape[0], w.shape[1] * groups, out_h, out_w), channels_last)
 
 
 def _grad_input_fake(grad_y: Tensor, w: Tensor, *scalars: Any) -> Tensor:
-    _, _, _, _, in_h, in_w, _, _, _, channels_last, _, _ = scalars
+    _, _, _, _, in_h, in_w, _, _, _, channels_last, _, _ = _unpacked(scalars)
     _check_dtypes(grad_y, w)
     return _result(grad_y, (grad_y.shape[0], w.shape[0], in_h, in_w), channels_last)
 
 
 def _grad_weight_fake(grad_y: Tensor, x: Tensor, *scalars: Any) -> tuple[Tensor, Tensor]:
-    _, _, _, _, kernel_h, kernel_w, _, _, groups, channels_last, with_bias, _, _ = scalars
+    numbers = _unpacked(scalars)
+    _, _, _, _, kernel_h, kernel_w, _, _, groups, channels_last, with_bias, _, _ = numbers
     _check_dtypes(grad_y, x)
     out_channels = grad_y.shape[1]
     shape = (x.shape[1], out_channels // groups, kernel_h, kernel_w)
@@ -121,9 +88,29 @@ def _grad_bias_fake(grad_y: Tensor) -> Tensor:
     return grad_y.new_empty(grad_y.shape[1])
 
 
-_fakes = (_forward_fake, _grad_input_fake, _grad_weight_fake, _grad_bias_fake)
-for _name, _fake in zip(INNER_OPS, _fakes, strict=True):
+def _grad_weight_alone_fake(grad_y: Tensor, x: Tensor, scalars: str) -> Tensor:
+    return _grad_weight_fake(grad_y, x, scalars)[0]
+
+
+_fakes: dict[str, Callable[..., Any]] = {
+    "forward": _forward_fake,
+    "forward.packed": _forward_fake,
+    "grad_input": _grad_input_fake,
+    "grad_input.packed": _grad_input_fake,
+    "grad_weight": _grad_weight_fake,
+    "grad_weight.packed": _grad_weight_alone_fake,
+    "grad_weight.packed_with_bias": _grad_weight_fake,
+    "grad_bias": _grad_bias_fake,
+}
+
+for _name, _fake in _fakes.items():
     _library.register_fake(f"convt2d::{_name}", _fake, lib=LIBRARY)
+    LIBRARY.impl(_name, _refuse_transforms, "FuncTorchDynamicLayerFrontMode")
+    # Any strides are welcome. Without this tag Inductor copies inputs back to the traced strides.
+    # (The stable ABI's schema registration has no room for tags.)
+    _op, _, _overload = _name.partition(".")
+    _tags = getattr(getattr(torch.ops.convt2d, _op), _overload or "default").tags
+    _tags.extend((torch.Tag.flexible_layout, torch.Tag.pt2_compliant_tag))
 
 
 def _macs(x_shape: Any, w_shape: Any) -> int:

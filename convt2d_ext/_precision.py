@@ -14,6 +14,7 @@ from ._ops import LIBRARY
 # present value.
 IEEE, TF32, ASK_WHEN_RUN = 0, 1, 2
 
+_float32 = torch.float32
 _cudnn: Any = torch.backends.cudnn
 
 
@@ -37,11 +38,12 @@ LIBRARY.impl("ambient_precision", ambient_precision, "CompositeExplicitAutograd"
 
 
 def precision_of(tensor: Tensor) -> int:
-    """The `precision` to call an inner op with."""
-    if tensor.dtype is not torch.float32 or not tensor.is_cuda:
-        return IEEE
-    # Dynamo may be tracing us (compiled autograd), or a dispatch mode recording the call (compile,
-    # export, make_fx).
-    if torch.compiler.is_dynamo_compiling() or torch._C._len_torch_dispatch_stack():
-        return ASK_WHEN_RUN
-    return ambient_precision()
+    """The `precision` argument of a call now."""
+    if tensor.dtype is _float32 and tensor.is_cuda:
+        return ambient_precision()
+    return IEEE
+
+
+def precision_when_run(tensor: Tensor) -> int:
+    """The `precision` argument in a graph."""
+    return ASK_WHEN_RUN if tensor.dtype is _float32 and tensor.is_cuda else IEEE

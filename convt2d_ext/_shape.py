@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 Pair = tuple[int, int]
 
@@ -37,12 +37,21 @@ def is_channels_last(
     return True
 
 
+class Packed(NamedTuple):
+    """All scalars of an inner op in one string, for precision 0 and for precision 1."""
+
+    forward: tuple[str, str]
+    grad_input: tuple[str, str]
+    grad_weight: tuple[str, str]
+    grad_weight_and_bias: tuple[str, str]
+
+
 @dataclass
 class Geometry:
     """One transposed convolution as the inner ops take it: everything but the tensors.
 
     `forward`, `grad_input` and `grad_weight` are the middle arguments of the inner op of that name;
-    they differ in the extent of the result only.
+    they differ in the extent of the result only. `packed` is None where a number is symbolic.
     """
 
     stride: Pair
@@ -61,6 +70,18 @@ class Geometry:
         self.forward = (*self.stride, *self.padding, *self.out_size, *last)
         self.grad_input = (*self.stride, *self.padding, *self.size, *last)
         self.grad_weight = (*self.stride, *self.padding, *self.kernel, *last)
+        self.packed = self._pack()
+
+    def _pack(self) -> Packed | None:
+        scalars = self.forward, self.grad_input, self.grad_weight
+        if not all(isinstance(number, int) for middle in scalars for number in middle):
+            return None
+        texts = [",".join(str(int(number)) for number in middle) for middle in scalars]
+        forward, grad_input, grad_weight, with_bias = (
+            (f"{text},0,{self.algorithm}", f"{text},1,{self.algorithm}")
+            for text in (*texts[:2], f"{texts[2]},0", f"{texts[2]},1")
+        )
+        return Packed(forward, grad_input, grad_weight, with_bias)
 
     def repeated(self, count: int) -> Geometry:
         """The same convolution `count` times side by side, as groups."""

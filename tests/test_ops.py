@@ -10,9 +10,10 @@ from tolerance import BY_NAME as FORMATS
 from tolerance import assert_close
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import gradcheck, gradgradcheck
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import convt2d_ext
-from convt2d_ext import _ops
+from convt2d_ext import _inner
 
 pytest.importorskip("expecttest", reason="torch.testing._internal needs it")
 
@@ -74,6 +75,66 @@ def test_opcheck_of_the_inner_ops(name, channels_last, device, strict_fp32):
     )
     for op, arguments in calls:
         torch.library.opcheck(op.default, arguments)
+        packed = packed_overload(op, arguments)
+        if packed is not None:
+            torch.library.opcheck(*packed)
+            results, of_scalars = packed[0](*packed[1]), op(*arguments)
+            if isinstance(results, torch.Tensor) and not isinstance(of_scalars, torch.Tensor):
+                of_scalars = of_scalars[0]
+            torch.testing.assert_close(results, of_scalars, rtol=0, atol=0)
+
+
+def packed_overload(op, arguments):
+    """The overload that takes its scalars as a string, and its arguments."""
+    scalars = [each for each in arguments if isinstance(each, int)]
+    if not scalars:
+        return None
+    with_bias = op is INNER.grad_weight and scalars[10]
+    overload = op.packed_with_bias if with_bias else op.packed
+    tensors = arguments[: len(arguments) - len(scalars)]
+    return overload, (*tensors, ",".join(str(int(each)) for each in scalars))
+
+
+@pytest.mark.parametrize(
+    "change", [lambda s: s[:-3], lambda s: s + ",1", lambda s: "x" + s, lambda s: ""]
+)
+def test_malformed_packs_are_refused(change, device):
+    x, w, _ = tensors_of(BY_NAME["k3s2p1op1"], device)
+    with pytest.raises(RuntimeError, match="not the scalars"):
+        INNER.forward.packed(x, w, None, change("2,2,1,1,8,8,1,1,1,0,0,-1"))
+
+
+def test_one_result_has_no_room_for_a_bias_gradient(device):
+    x = torch.randn(1, 1, 2, 2, device=device)
+    with pytest.raises(RuntimeError, match="two results"):
+        INNER.grad_weight.packed(x, x, "1,1,0,0,1,1,1,1,1,0,1,0,-1")
+
+
+@pytest.mark.parametrize("direction", ["forward", "grad_input", "grad_weight"])
+def test_who_gets_packs(direction, device, strict_fp32, monkeypatch):
+    """Plain calls do; whoever records them gets scalars, which may be symbolic."""
+    x, w, _ = tensors_of(BY_NAME["k3s2p1op1"], device, requires_grad=True)
+
+    def run():
+        y = conv(x, w, stride=2, padding=1)
+        return torch.autograd.grad(y.sum(), (x, w))
+
+    class Names(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            names.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    names = []
+    with Names():
+        recorded = run()
+    assert f"convt2d.{direction}.default" in names
+    assert not any("packed" in name for name in names)
+    packed, strings = getattr(_inner, f"_{direction}_packed"), []
+    watched = lambda *arguments: strings.append(arguments[-1]) or packed(*arguments)  # noqa: E731
+    monkeypatch.setattr(_inner, f"_{direction}_packed", watched)
+    plain = run()
+    assert len(strings) == 1 and isinstance(strings[0], str)
+    assert all(torch.equal(*pair) for pair in zip(recorded, plain))
 
 
 def test_strides_are_free():
@@ -292,7 +353,7 @@ def test_a_part_of_a_gradient_is_laid_out_once(order, device, monkeypatch):
         return call
 
     for name in ("grad_input", "grad_weight"):
-        monkeypatch.setattr(_ops, name, watched(getattr(_ops, name)))
+        monkeypatch.setattr(_inner, name, watched(getattr(_inner, name)))
     x = torch.randn(2, 4, 5, 6, device=device).contiguous(memory_format=order).requires_grad_()
     w = torch.randn(4, 3, 3, 3, device=device, requires_grad=True)
     y = conv(x, w, stride=2)

@@ -90,10 +90,11 @@ def _inner_op(operands: Operands, algorithm: str) -> TensorCall:
     index = -1 if algorithm == "auto" else families.index(algorithm)
     size = layer.output_shape[2:]
     numbers = (*layer.stride, *layer.padding, *size, *layer.dilation, layer.groups, False, 0, index)
-    forward = torch.ops.convt2d.forward
+    scalars = ",".join(str(int(number)) for number in numbers)
+    forward = torch.ops.convt2d.forward.packed
 
     def call() -> Tensor:
-        y: Tensor = forward(x, operands.weight, operands.bias, *numbers)
+        y: Tensor = forward(x, operands.weight, operands.bias, scalars)
         return y
 
     return call

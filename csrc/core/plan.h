@@ -1,6 +1,7 @@
 // What a family answers when it is asked to serve a Problem on a Device.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,8 @@ struct Plan {
   int64_t workspace_bytes = 0;
   double predicted_us = 0;
   std::string note;  // for people: tile name, blocks, waves
+  // What a launch would derive from the problem and this plan alone, where that takes too long.
+  std::shared_ptr<const void> prepared;
 };
 
 struct Decision {

@@ -15,26 +15,26 @@ void run(Call& call) {
   choice.family->launch(call.problem, choice.plan, call.args);
 }
 
-void forward_op(StableIValue* stack, uint64_t, uint64_t) {
-  Call call = forward_call(stack);
+void forward_op(StableIValue* stack, uint64_t arguments, uint64_t results) {
+  Call call = forward_call(stack, arguments, results);
   run(call);
   return_results(call, stack);
 }
 
-void grad_input_op(StableIValue* stack, uint64_t, uint64_t) {
-  Call call = grad_input_call(stack);
+void grad_input_op(StableIValue* stack, uint64_t arguments, uint64_t results) {
+  Call call = grad_input_call(stack, arguments, results);
   run(call);
   return_results(call, stack);
 }
 
-void grad_weight_op(StableIValue* stack, uint64_t, uint64_t) {
-  Call call = grad_weight_call(stack);
+void grad_weight_op(StableIValue* stack, uint64_t arguments, uint64_t results) {
+  Call call = grad_weight_call(stack, arguments, results);
   run(call);
   return_results(call, stack);
 }
 
-void grad_bias_op(StableIValue* stack, uint64_t, uint64_t) {
-  Call call = grad_bias_call(stack);
+void grad_bias_op(StableIValue* stack, uint64_t arguments, uint64_t results) {
+  Call call = grad_bias_call(stack, arguments, results);
   if (!call.empty) grad_bias(call.problem, call.args);
   return_results(call, stack);
 }
@@ -44,7 +44,11 @@ void grad_bias_op(StableIValue* stack, uint64_t, uint64_t) {
 
 STABLE_TORCH_LIBRARY_IMPL(convt2d, CPU, library) {
   library.impl("forward", convt2d::cpu::forward_op);
+  library.impl("forward.packed", convt2d::cpu::forward_op);
   library.impl("grad_input", convt2d::cpu::grad_input_op);
+  library.impl("grad_input.packed", convt2d::cpu::grad_input_op);
   library.impl("grad_weight", convt2d::cpu::grad_weight_op);
+  library.impl("grad_weight.packed", convt2d::cpu::grad_weight_op);
+  library.impl("grad_weight.packed_with_bias", convt2d::cpu::grad_weight_op);
   library.impl("grad_bias", convt2d::cpu::grad_bias_op);
 }

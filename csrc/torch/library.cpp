@@ -6,6 +6,11 @@
 // output_padding and output_size. `channels_last` is the memory format of the result. `precision` is
 // 0 ieee, 1 tf32, 2 ask convt2d::ambient_precision when the op runs. `algorithm` indexes families();
 // -1 lets the planner choose.
+//
+// torch asks every argument of a call from Python whether it is a tensor, and slowly: a dozen scalars
+// take longer than the rest of a small op. So each of these ops has an overload that takes its scalars
+// in one string, "2,2,1,1,8,8,...". It is for plain eager calls; graphs get the scalars, which may be
+// symbolic (_inner.py).
 
 #include <Python.h>
 #include <torch/csrc/stable/library.h>
@@ -18,15 +23,20 @@ STABLE_TORCH_LIBRARY(convt2d, library) {
       "forward(Tensor x, Tensor w, Tensor? bias, int stride_h, int stride_w, int pad_h, int pad_w, "
       "SymInt out_h, SymInt out_w, int dilation_h, int dilation_w, int groups, bool channels_last, "
       "int precision, int algorithm) -> Tensor");
+  library.def("forward.packed(Tensor x, Tensor w, Tensor? bias, str scalars) -> Tensor");
   library.def(
       "grad_input(Tensor grad_y, Tensor w, int stride_h, int stride_w, int pad_h, int pad_w, "
       "SymInt in_h, SymInt in_w, int dilation_h, int dilation_w, int groups, bool channels_last, "
       "int precision, int algorithm) -> Tensor");
+  library.def("grad_input.packed(Tensor grad_y, Tensor w, str scalars) -> Tensor");
   // The second result is the bias gradient [C_out], or an empty tensor when with_bias is false.
   library.def(
       "grad_weight(Tensor grad_y, Tensor x, int stride_h, int stride_w, int pad_h, int pad_w, "
       "SymInt kernel_h, SymInt kernel_w, int dilation_h, int dilation_w, int groups, "
       "bool channels_last, bool with_bias, int precision, int algorithm) -> (Tensor, Tensor)");
+  library.def("grad_weight.packed(Tensor grad_y, Tensor x, str scalars) -> Tensor");
+  library.def(
+      "grad_weight.packed_with_bias(Tensor grad_y, Tensor x, str scalars) -> (Tensor, Tensor)");
   library.def("grad_bias(Tensor grad_y) -> Tensor");
   // Implemented in Python, which alone can read torch.backends.
   library.def("ambient_precision() -> int");

@@ -111,9 +111,9 @@ STABLE_TORCH_LIBRARY_IMPL(convt2d, CompositeExplicitAutograd, library) {
 namespace {
 
 // Takes the call off the stack like the real op would, or its tensors would never be freed.
-template <convt2d::Call (*take)(StableIValue*)>
-void refuse_op(StableIValue* stack, uint64_t, uint64_t) {
-  const convt2d::Call call = take(stack);
+template <convt2d::Call (*take)(StableIValue*, uint64_t, uint64_t)>
+void refuse_op(StableIValue* stack, uint64_t arguments, uint64_t results) {
+  const convt2d::Call call = take(stack, arguments, results);
   throw std::runtime_error(convt2d::kNoCuda);
 }
 
@@ -121,8 +121,12 @@ void refuse_op(StableIValue* stack, uint64_t, uint64_t) {
 
 STABLE_TORCH_LIBRARY_IMPL(convt2d, CUDA, library) {
   library.impl("forward", refuse_op<convt2d::forward_call>);
+  library.impl("forward.packed", refuse_op<convt2d::forward_call>);
   library.impl("grad_input", refuse_op<convt2d::grad_input_call>);
+  library.impl("grad_input.packed", refuse_op<convt2d::grad_input_call>);
   library.impl("grad_weight", refuse_op<convt2d::grad_weight_call>);
+  library.impl("grad_weight.packed", refuse_op<convt2d::grad_weight_call>);
+  library.impl("grad_weight.packed_with_bias", refuse_op<convt2d::grad_weight_call>);
   library.impl("grad_bias", refuse_op<convt2d::grad_bias_call>);
 }
 #endif

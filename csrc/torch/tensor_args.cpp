@@ -4,6 +4,7 @@
 #include <torch/csrc/stable/c/shim.h>
 
 #include <algorithm>
+#include <charconv>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -27,10 +28,12 @@ void checked(AOTITorchError code, const char* what) {
 // The arguments of an op in schema order. Tensors are owned from the moment they are taken.
 class Stack {
  public:
-  explicit Stack(const StableIValue* next) : next_(next) {}
+  Stack(const StableIValue* first, uint64_t count) : next_(first), end_(first + count) {}
 
+  bool one_left() const { return end_ - next_ == 1; }
   int64_t integer() { return torch::stable::detail::to<int64_t>(*next_++); }
   bool flag() { return torch::stable::detail::to<bool>(*next_++); }
+  std::string text() { return torch::stable::detail::to<std::string>(*next_++); }
   Tensor tensor() { return Tensor(torch::stable::detail::to<AtenTensorHandle>(*next_++)); }
   Tensor optional_tensor() {
     const std::unique_ptr<StableIValue> box(torch::stable::detail::to<StableIValue*>(*next_++));
@@ -38,7 +41,32 @@ class Stack {
   }
 
  private:
-  const StableIValue* next_;
+  const StableIValue *next_, *end_;
+};
+
+// Numbers in a string, "2,2,1,-1".
+class Pack {
+ public:
+  explicit Pack(const std::string& text) : text_(text), next_(text.data()) {}
+
+  int64_t integer() {
+    const char* end = text_.data() + text_.size();
+    int64_t number = 0;
+    const auto [rest, error] = std::from_chars(next_, end, number);
+    if (error != std::errc() || (rest != end && *rest != ',')) malformed();
+    next_ = rest == end ? end : rest + 1;
+    return number;
+  }
+  bool flag() { return integer() != 0; }
+  void finish() const {
+    if (next_ != text_.data() + text_.size()) malformed();
+  }
+
+ private:
+  [[noreturn]] void malformed() const { fail("\"", text_, "\" are not the scalars of this op"); }
+
+  const std::string& text_;
+  const char* next_;
 };
 
 // The scalars that follow the tensors of forward, grad_input and grad_weight. `extent` is the spatial
@@ -49,17 +77,28 @@ struct Scalars {
   int64_t precision, algorithm;
 };
 
-Scalars read_scalars(Stack& stack, bool has_with_bias) {
+template <class Source>
+Scalars scalars_from(Source& source, bool has_with_bias) {
   Scalars s;
   for (int64_t* pair : {s.stride, s.pad, s.extent, s.dilation}) {
-    pair[0] = stack.integer();
-    pair[1] = stack.integer();
+    pair[0] = source.integer();
+    pair[1] = source.integer();
   }
-  s.groups = stack.integer();
-  s.channels_last = stack.flag();
-  if (has_with_bias) s.with_bias = stack.flag();
-  s.precision = stack.integer();
-  s.algorithm = stack.integer();
+  s.groups = source.integer();
+  s.channels_last = source.flag();
+  if (has_with_bias) s.with_bias = source.flag();
+  s.precision = source.integer();
+  s.algorithm = source.integer();
+  return s;
+}
+
+// An argument each, or one that packs them all.
+Scalars read_scalars(Stack& stack, bool has_with_bias) {
+  if (!stack.one_left()) return scalars_from(stack, has_with_bias);
+  const std::string text = stack.text();
+  Pack pack(text);
+  const Scalars s = scalars_from(pack, has_with_bias);
+  pack.finish();
   return s;
 }
 
@@ -273,9 +312,9 @@ void finish(Call& call, Direction direction, const Scalars& s, View x, View w, V
 
 }  // namespace
 
-Call forward_call(StableIValue* arguments) {
+Call forward_call(StableIValue* arguments, uint64_t count, uint64_t) {
   Call call;
-  Stack stack(arguments);
+  Stack stack(arguments, count);
   call.inputs[0] = stack.tensor();
   call.inputs[1] = stack.tensor();
   Tensor bias = stack.optional_tensor();
@@ -292,9 +331,9 @@ Call forward_call(StableIValue* arguments) {
   return call;
 }
 
-Call grad_input_call(StableIValue* arguments) {
+Call grad_input_call(StableIValue* arguments, uint64_t count, uint64_t) {
   Call call;
-  Stack stack(arguments);
+  Stack stack(arguments, count);
   call.inputs[0] = stack.tensor();
   call.inputs[1] = stack.tensor();
   const Scalars s = read_scalars(stack, false);
@@ -308,12 +347,13 @@ Call grad_input_call(StableIValue* arguments) {
   return call;
 }
 
-Call grad_weight_call(StableIValue* arguments) {
+Call grad_weight_call(StableIValue* arguments, uint64_t count, uint64_t results) {
   Call call;
-  Stack stack(arguments);
+  Stack stack(arguments, count);
   call.inputs[0] = stack.tensor();
   call.inputs[1] = stack.tensor();
   const Scalars s = read_scalars(stack, true);
+  if (s.with_bias && results != 2) fail("with_bias asks for two results of an op that has one");
   const View y = view_of(call.inputs[0], "grad_y", 4), x = view_of(call.inputs[1], "x", 4);
   check_same(y, x);
   check_groups(y, 1, s.groups);
@@ -321,16 +361,16 @@ Call grad_weight_call(StableIValue* arguments) {
   if (y.size[0] != x.size[0]) fail("grad_y has batch ", y.size[0], " and x has ", x.size[0]);
   const View w = allocate_result(call, y, "grad_weight", x.size[1], y.size[1] / s.groups,
                                  s.extent[0], s.extent[1], s.channels_last);
-  allocate_grad_bias(call, y, s.with_bias ? y.size[1] : 0);
+  if (results == 2) allocate_grad_bias(call, y, s.with_bias ? y.size[1] : 0);
   if (!s.with_bias) call.args.bias = nullptr;
   finish(call, Direction::grad_weight, s, x, w, y);
   return call;
 }
 
 // A sum over y alone; everything else of the Problem is one pixel of one channel.
-Call grad_bias_call(StableIValue* arguments) {
+Call grad_bias_call(StableIValue* arguments, uint64_t count, uint64_t) {
   Call call;
-  Stack stack(arguments);
+  Stack stack(arguments, count);
   call.inputs[0] = stack.tensor();
   View y = view_of(call.inputs[0], "grad_y", 4);
   allocate_grad_bias(call, y, y.size[1]);

@@ -30,10 +30,10 @@ struct Call {
 };
 
 // Each takes its arguments off the stack (library.cpp has the schemas) and allocates its results.
-Call forward_call(StableIValue* stack);
-Call grad_input_call(StableIValue* stack);
-Call grad_weight_call(StableIValue* stack);
-Call grad_bias_call(StableIValue* stack);
+Call forward_call(StableIValue* stack, uint64_t arguments, uint64_t results);
+Call grad_input_call(StableIValue* stack, uint64_t arguments, uint64_t results);
+Call grad_weight_call(StableIValue* stack, uint64_t arguments, uint64_t results);
+Call grad_bias_call(StableIValue* stack, uint64_t arguments, uint64_t results);
 
 // Bytes for args.workspace, on the device of the call; nothing for 0.
 void allocate_workspace(Call& call, int64_t bytes);

@@ -58,12 +58,15 @@ constexpr double kScatteredRate = 0.473;  // the same of dW's numbers, each in a
 constexpr int64_t kMostPlaneLine = 4 * kMostSpan;  // bytes
 constexpr int64_t kMostBrought = 1 << 20;          // bytes of a K tile, more than any block has
 
+constexpr int kUndecided = -1;
 struct Choice {
   int row;                       // of kFetchedWeightTiles
   int y_blocks, unit_h, unit_w;  // see FetchedWeightParams
   bool runs, brought;
   int stages;
   int split;  // pieces of the reduction
+  // See FetchedWeightParams. Which is better takes microseconds to find out, so a plan remembers it.
+  int taps_inside = kUndecided;
 };
 
 int64_t combinations(const FetchedWeightParams& p) {
@@ -252,7 +255,9 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
     p.y_bytes = static_cast<int32_t>(ceil_div(lines * line_bytes + 15, 16) * 16);
     p.y_elements = static_cast<int32_t>(problem.batch * problem.out_channels * h.out * w.out);
   }
-  if (linear(tile) && !tile.octets) {
+  if (choice.taps_inside != kUndecided) {
+    p.taps_inside = choice.taps_inside;
+  } else if (linear(tile) && !tile.octets) {
     const double tap_by_tap = conflicts(p, tile);
     p.taps_inside = 1;
     if (conflicts(p, tile) >= tap_by_tap) p.taps_inside = 0;
@@ -450,7 +455,7 @@ Plan plan_of(const Problem& problem, const Device& device, const Choice& c) {
   plan.workspace_bytes = partial_bytes(problem, p.split);
   plan.predicted_us = predict(problem, device, p, tile);
   add_grad_bias(problem, device, kLaunch, plan);
-  const int detail[] = {c.stages, c.y_blocks, c.unit_h, c.unit_w, c.runs, c.brought};
+  const int detail[] = {c.stages, c.y_blocks, c.unit_h, c.unit_w, c.runs, c.brought, p.taps_inside};
   std::copy(std::begin(detail), std::end(detail), plan.detail);
   plan.note = std::to_string(tile.pairs ? p.columns : c.y_blocks * cell_channels(tile)) + " x " +
               std::to_string(tile.width) + " channels, " + std::to_string(c.unit_h) + " x " +
@@ -481,7 +486,7 @@ std::string refusal(const Problem& problem, const Device&) {
 
 Choice choice_of(const Plan& plan) {
   const int32_t* d = plan.detail;
-  return {plan.row, d[1], d[2], d[3], d[4] != 0, d[5] != 0, d[0], plan.split};
+  return {plan.row, d[1], d[2], d[3], d[4] != 0, d[5] != 0, d[0], plan.split, d[6]};
 }
 
 }  // namespace

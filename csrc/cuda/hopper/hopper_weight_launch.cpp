@@ -10,8 +10,7 @@ namespace convt2d::cuda::hopper {
 
 void launch_grad_weight(const Problem& problem, const Plan& plan, const Args& args) {
   if (is_fetched_weight(problem, plan)) return launch_fetched_grad_weight(problem, plan, args);
-  WeightParams params;
-  weight_shape(problem, weight_choice_of(plan), params);
+  WeightParams params = *static_cast<const WeightParams*>(plan.prepared.get());
   params.weight = args.w.data;
   params.x = args.x.data;
   params.partials = params.split > 1 ? static_cast<float*>(args.workspace) : nullptr;

@@ -139,9 +139,11 @@ Plan weight_plan_of(const Problem& problem, const Device& device,
                     const WeightCandidate& candidate) {
   const WeightChoice& c = candidate.choice;
   const WeightTile tile = kWeightTiles[c.row];
-  WeightParams params;
+  const auto shape = std::make_shared<WeightParams>();
+  WeightParams& params = *shape;
   weight_shape(problem, c, params);
   Plan plan;
+  plan.prepared = shape;
   plan.row = c.row;
   plan.split = c.split;
   plan.workspace_bytes = partial_bytes(problem, params.split);
