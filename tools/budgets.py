@@ -43,8 +43,8 @@ OTHER_TARGET_MIB = 3.0
 # it used the copy engine, with tiles of its own for NHWC and for NCHW, 88 until grad_weight in
 # NCHW, nine of them, and 104 with strict fp32 until pairs of taps and channels there, eleven; fold
 # had 8 until it multiplied words, five of them, and 12 until planes of no whole vectors, six. slide
-# has seven tiles of two types and three of turned rows, narrow four of four, fan eight, loom six. weight is
-# weight_sum.cu.
+# has seven tiles of two types and three of turned rows, narrow four of four, fan eight, loom six.
+# weight is weight_sum.cu.
 KERNELS = {
     "direct": 64,
     "hopper": 152,
