@@ -42,9 +42,8 @@ constexpr int kTurners = 3;  // warps
 
 constexpr int kRows = 64;      // of an instruction: channels
 constexpr int kColumns = 256;  // of a group: positions of all phases
-constexpr int kEight =
-    8;  // channels of a slice; channels out of a box of weights; pixels of a core matrix
-constexpr int kSlice = 8;
+constexpr int kSlice = 8;      // channels of an instruction
+constexpr int kEight = 8;      // channels out of a box of weights; pixels of a core matrix
 constexpr int kMostRow = 256;  // words of a box
 constexpr int kMostTaps = kMostRow / kSlice;
 constexpr int kMostGroups = 4;  // of phases, by their rows
@@ -52,8 +51,8 @@ constexpr int kMostSteps = kMostTaps;
 constexpr int kMostWeights = 40;  // stages of weights
 constexpr int kMostRing = 8;      // stages of patches
 constexpr int kMostSlices = 4;    // of a chunk
-constexpr int kBatch = 4,
-              kBatches = 3;  // runs of 32 pixels that a warp brings together; batches under way
+constexpr int kBatch = 4;         // runs of 32 pixels that a warp brings together
+constexpr int kBatches = 3;       // batches of which it has room: all but one are on their way
 constexpr int kBatchBytes = kBatch * 32 * kSlice * 4;
 
 // Phases of a row of the result, and taps of a kernel row that a lane fetches at once: these are of phases by turns.

@@ -16,7 +16,7 @@ constexpr double kClock = 1700;  // cycles a microsecond
 // What things cost, in cycles where nothing else is said: counted by hand, not yet measured.
 constexpr double kLaunch = 7;         // us: tables, barriers, the first loads, the last stores
 constexpr double kBanks = 128 * .85;  // bytes of shared memory a cycle
-constexpr double kTensor = .9;        // of the tensor core's rate
+constexpr double kTensor = .76;       // of the tensor core's rate at that clock: a large matmul
 constexpr double kInstructions = 4;   // a cycle
 constexpr double kStep = 44;          // instructions of a warp for a step of one tap
 constexpr double kTap = 12;           // of one more that is fetched with it
@@ -273,7 +273,7 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
                          turns * (p.brought ? kBrought : kTurned)) /
                         kInstructions;
   const double turned =
-      ceil_div(int64_t{p.slices} * ceil_div(p.items, 32), kTurners) * kTurnedAlone / p.slices;
+      ceil_div(p.items, 32 * kTurners) * (p.brought ? kBroughtAlone : kTurnedAlone);
   // Of a patch, what lies in the source.
   const double wide = std::min<double>(p.copied_w, p.w.source_extent) / p.copied_w,
                high = std::min<double>(p.load_h, p.h.source_extent) / p.load_h;
@@ -318,8 +318,9 @@ double predict(const Problem& problem, const Device& device, Tile tile, GatherPa
   const double busy_us = std::max(longest, all / device.sm_count) / kClock;
   const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
   const double rows = double(problem.batch) * p.columns * p.groups * p.h.destination_extent;
-  const double torn_us =
-      p.w.destination_extent % 8 == 0 ? 0 : kTorn * rows * p.tiles_w / device.copy_bytes_per_us;
+  const bool whole =
+      p.w.destination_extent % 8 == 0 && (p.tiles_w == 1 || p.tile_w * tile.phases % 8 == 0);
+  const double torn_us = whole ? 0 : kTorn * rows * p.tiles_w / device.copy_bytes_per_us;
   return kLaunch + std::max(busy_us, memory_us) + kLesser * std::min(busy_us, memory_us) + torn_us;
 }
 
