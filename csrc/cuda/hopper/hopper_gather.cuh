@@ -213,8 +213,8 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
                   add_split<ROW, decltype(count)::value>(part, open > 0, w, weight_step,
                                                          p.weight_low >> 4, x, source_step,
                                                          p.source_low >> 4);
+                  wgmma_commit();
                 });
-                wgmma_commit();
                 if (done_source | done_weight) {
                   wgmma_wait<1>();
                   give_back();
@@ -239,12 +239,13 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
                 });
               } else {
                 const uint64_t w = operand(weight_layout, product);
-                wgmma_fence();
+                // Committed in each branch: behind them the compiler adds an empty instruction, and waits for that.
                 visit_slices(slices, [&](auto count) {
+                  wgmma_fence();
                   add_slices<M, ROW, decltype(count)::value>(sum, s, w, weight_step, x,
                                                              source_step);
+                  wgmma_commit();
                 });
-                wgmma_commit();
                 if (done_source | done_weight) {
                   wgmma_wait<1>();
                   give_back();
