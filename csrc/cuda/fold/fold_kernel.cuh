@@ -172,6 +172,7 @@ __device__ __forceinline__ void multiply_slices(const Params& p, uint64_t w, uin
                                                 Sums<ROW>& sum) {
   constexpr Tile tile = kTiles[ROW];
   constexpr int kSlice = slice_channels(sizeof(T));
+  wgmma_fence();
 #pragma unroll
   for (int slice = 0; slice < SLICES; ++slice)
 #pragma unroll
@@ -179,6 +180,7 @@ __device__ __forceinline__ void multiply_slices(const Params& p, uint64_t w, uin
       WgmmaTurned<T, tile.width>::add(
           sum[b], advance(w, b * p.depth * (kLine >> 4) + slice * (kSlice * kLine >> 4)),
           advance(x, slice * (kSlice * kLine >> 4)));
+  wgmma_commit();
 }
 
 // The products of a tile of 16-bit numbers.
@@ -201,8 +203,8 @@ __device__ __forceinline__ void multiply(const Params& p, uint32_t shared, Stage
     const uint64_t w = operand(layout, weights + row_group * tile.row_blocks * p.depth * kLine);
     const uint64_t x =
         operand(layout, stage + part * (tile.width / kLineNumbers) * p.depth * kLine);
-    wgmma_fence();
-    // A loop of a number that is not known makes the compiler wait for each.
+    // A loop of a number that is not known makes the compiler wait for each; behind branches that were not committed it
+    // adds an empty instruction, and waits for that.
     if (p.depth == 4 * kSlice) {
       multiply_slices<T, ROW, 4>(p, w, x, sum);
     } else if (p.depth == 2 * kSlice) {
@@ -210,7 +212,6 @@ __device__ __forceinline__ void multiply(const Params& p, uint32_t shared, Stage
     } else {
       multiply_slices<T, ROW, 1>(p, w, x, sum);
     }
-    wgmma_commit();
     if (chunk > 0) {
       wgmma_wait<1>();
       if (threadIdx.x % 32 == 0) barrier_arrive(previous);
