@@ -7,7 +7,6 @@ namespace convt2d::cuda::depthwise {
 namespace {
 
 constexpr int kMostChannels = 64;
-constexpr int64_t kTableBytes = 40 * 1024;
 // Blocks that an H200 holds at once. How sums of grad_weight are cut follows from it.
 constexpr int64_t kInputBlocks = 264, kSquareBlocks = 132;
 
@@ -41,8 +40,7 @@ bool walks_serve(const Problem& problem) {
   }
   if (taps > kMostWalkTaps || (h.stride != 2 && (h.stride % 4 != 0 || taps > 2))) return false;
   const WalkInputTile t = walk_input_tile(problem);
-  return t.threads <= kWalkThreads && t.channels * bytes >= 32 &&
-         int64_t{t.kernel} * t.kernel * t.pitch * 4 <= kTableBytes;
+  return t.threads <= kWalkThreads && t.channels * bytes >= 32 && t.shared_bytes <= kSharedLimit;
 }
 
 WalkInputTile walk_input_tile(const Problem& problem) {
@@ -54,18 +52,23 @@ WalkInputTile walk_input_tile(const Problem& problem) {
   t.phases = stride == 2 ? 2 : 1;
   t.spread = stride / t.phases;
   t.kernel = int(std::min<int64_t>(int64_t{t.taps} * stride, 1 << 12));
-  const auto pitch = [](int channels) { return int(round_up(channels, 4)) + 4; };
+  // A pitch that is no multiple of the banks, if there is room for it; fewer channels, if there is not.
+  const int rows = walk_rows(t.taps);
+  const int64_t sums = t.spread > 1 ? int64_t{kWalkThreads} * rows * vector : 0;
+  const auto bytes_of = [&](int pitch) {
+    return (int64_t{t.kernel} * t.kernel * pitch + sums) * 4;
+  };
   int64_t most = kMostChannels;
   const auto fits = [&] {
     t.channels = channel_slice(problem.in_channels, most, vector);
-    t.lanes = t.channels / vector, t.pitch = pitch(t.channels);
-    return int64_t{t.kernel} * t.kernel * t.pitch * 4 <= kTableBytes &&
-           t.lanes * t.spread <= kWalkThreads;
+    t.lanes = t.channels / vector;
+    t.pitch = int(round_up(t.channels, 4));
+    if (bytes_of(t.pitch + 4) <= kSharedLimit) t.pitch += 4;
+    return bytes_of(t.pitch) <= kSharedLimit && t.lanes * t.spread <= kWalkThreads;
   };
   while (!fits() && most > vector) most /= 2;
   const int64_t slices = blocks_of(problem.in_channels, t.channels);
 
-  const int rows = walk_rows(t.taps);
   const int64_t row_runs = blocks_of(problem.h.in, rows);
   t.items = int(std::clamp<int64_t>(kWalkThreads / (t.lanes * t.spread), 1, row_runs));
   const int64_t row_groups = blocks_of(row_runs, t.items);
@@ -77,8 +80,7 @@ WalkInputTile walk_input_tile(const Problem& problem) {
   }
   const int64_t column_runs = blocks_of(problem.w.in, t.columns);
   t.threads = int(round_up(int64_t{t.lanes} * t.spread * t.items, 32));
-  const int64_t sums = t.spread > 1 ? int64_t{t.lanes} * t.spread * t.items * rows * vector : 0;
-  t.shared_bytes = int((int64_t{t.kernel} * t.kernel * t.pitch + sums) * 4);
+  t.shared_bytes = int(std::min<int64_t>(bytes_of(t.pitch), INT32_MAX));
   t.blocks = base * column_runs;
   t.by_lanes = FastDivide(t.lanes);
   t.by_spread = FastDivide(t.spread);

@@ -139,10 +139,12 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
 #pragma unroll
   for (int slot = 0; slot < kDepth; ++slot) fetch(slot);
 
-  // Neighbouring threads read neighbouring taps.
+  // Neighbouring threads read neighbouring taps, of some channels where pitches may be whole banks.
+  constexpr int kGroup = kPhases == 2 ? 1 : kVector;
   for (int index = threadIdx.x; index < t.kernel * t.kernel * t.channels; index += blockDim.x) {
-    const int lines = t.by_kernel.quotient(index), column = index - lines * t.kernel;
-    const int local = t.by_kernel.quotient(lines), row = lines - local * t.kernel;
+    const int above = index / kGroup, lines = t.by_kernel.quotient(above);
+    const int column = above - lines * t.kernel, group = t.by_kernel.quotient(lines);
+    const int row = lines - group * t.kernel, local = group * kGroup + index % kGroup;
     const bool exists = row < g.h.kernel && column < g.v.kernel && channel0 + local < g.in_channels;
     table[(row * t.kernel + column) * t.pitch + local] =
         exists ? load(static_cast<const T*>(g.w) + (channel0 + local) * g.w_stride[0] +
@@ -157,7 +159,7 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
   };
   const int places = t.items * t.lanes;
   const int w_row = t.kernel * t.pitch;  // of the table
-  int weights_at = phase * w_row + lane * kVector;
+  uint32_t weights_at = phase * w_row + lane * kVector;
   bool spoiled = false;
   const auto put = [&](int row, int column, int c, const float (&sum)[kVector]) {
     Pack<T, kVector> narrow;
@@ -182,7 +184,7 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
 
   float acc[kRows][kTaps][kVector] = {};  // of a column of x and those before it
   for (int column = 1 - kTaps; column < columns; ++column) {
-    asm volatile("" : "+r"(weights_at));  // else weights stay in registers, which they would fill
+    keep_in_register(weights_at);  // else weights would fill registers
     const float* weights = table + weights_at;
 #pragma unroll 1
     for (int first = 0; first < stride; first += kDepth) {

@@ -1,16 +1,14 @@
 // grad_input, NHWC, along rows of dY.
 #include "cuda/depthwise/depthwise_launch.h"
 #include "cuda/depthwise/depthwise_walks.cuh"
-#include "cuda/shared_memory.h"
 
 namespace convt2d::cuda::depthwise {
 namespace {
 
 template <typename T, int kTaps, int kPhases>
 void launch(const walks::InputParams& p, void* stream) {
-  constexpr auto kernel = walks::convt2d_depthwise_grad_input_walk_kernel<T, kTaps, kPhases>;
-  allow_shared_memory<kernel>(p.t.shared_bytes);
-  kernel<<<p.t.blocks, p.t.threads, p.t.shared_bytes, static_cast<cudaStream_t>(stream)>>>(p);
+  walks::convt2d_depthwise_grad_input_walk_kernel<T, kTaps, kPhases>
+      <<<p.t.blocks, p.t.threads, p.t.shared_bytes, static_cast<cudaStream_t>(stream)>>>(p);
   check_launch("depthwise walks, grad_input");
 }
 
