@@ -30,6 +30,7 @@ int64_t least_terms(TileRow tile, bool one_chunk) {
 // again to two sweeps of NCHW grad_input (2026-11-23), since consumers multiply while they fetch.
 constexpr double kClock = 1700;       // cycles a microsecond
 constexpr double kLaunch = 5.79;      // us, empty kernel, tables, first loads, last stores
+constexpr double kEight = 5;          // more, where columns are eight, in forward (2026-11-23)
 constexpr double kPiece = 1910;       // a buffer handed over and back
 constexpr double kBatch = 1980;       // a batch of loads on its way
 constexpr double kParcel = 274;       // a parcel of each thread of a producer group
@@ -86,12 +87,12 @@ constexpr double kEngineStalls = 0.579;  // as kStalls
 constexpr double kFetchedStalls = 0.47;  // the same where consumers fetch pixels
 constexpr double kNhwcStalls = 0.514;    // the same where it brings rows of channels
 constexpr double kL2 = 1.3;              // bytes that L2 delivers, over what a copy moves
-constexpr double kStepsL2 = 1.8;       // the same where a table of steps is walked, as what follows
-constexpr double kStepsInputL2 = 2.4;  // in grad_input
-constexpr double kBeside = 0.000872;   // of the lesser of work and bytes
-constexpr double kWeights = 2.29;      // filling a buffer with weights, over one with pixels
+constexpr double kStepsL2 = 2.4;         // the same where a table of steps is walked in grad_input
+constexpr double kBeside = 0.000872;     // of the lesser of work and bytes
+constexpr double kWeights = 2.29;        // filling a buffer with weights, over one with pixels
 
-// Tiles that walk a table of steps (hopper_copied.cuh): cycles of one multiprocessor, by counting; not fitted yet.
+// Tiles that walk a table of steps (hopper_copied.cuh): cycles of one multiprocessor, by counting (grad_input: 0.9 to 1.1
+// of what 30 layers take above 50 us, 2026-11-23).
 constexpr double kStep = 420;          // 70 instructions of a warp, from product to product
 constexpr double kSharedBytes = 128;   // a cycle, to the tensor core and from the copy engine
 constexpr double kAsked = 1500;        // from asking for a buffer to its first byte
@@ -102,11 +103,12 @@ constexpr double kTurnOfTile =
     900;  // from the last product of a tile to the first one of the next, stores aside
 constexpr double kStoring = 110;        // instructions of a warp that stores
 constexpr double kLoneVector = 9;       // and for each 16 bytes of a thread
-constexpr double kVector = 22;          // with bias
 constexpr double kStepsSector = 0.16;   // as kSectorStored
 constexpr double kHidden = 0.4;         // of what leads, by which storing takes less
 constexpr double kStepsBeside = 0.02;   // of the lesser of what memory and L2 take
 constexpr double kStepsOverlap = 0.95;  // as kOverlap
+constexpr double kStepsNarrow =
+    1.2;  // rows of 64 bytes, where there could be twice as many (2026-11-23)
 
 // What brings a buffer: parcels, how many of them a thread has on their way, and cycles each.
 struct Load {
@@ -203,9 +205,10 @@ struct TileCost {
 };
 
 // Whether what follows is about a plan: threads that bring weights all the time, and outputs that go one by one, take
-// longer than all of it.
-bool counted(const GatherParams& p, TileRow tile) {
-  return by_steps(tile) && p.store_mode != kSingles && (!p.weight_stages || copied(p.weight_mode));
+// longer than all of it. In forward it errs by what phases and a bias cost, and what is fitted above is better (2026-11-23).
+bool counted(const Problem& problem, const GatherParams& p, TileRow tile) {
+  return problem.direction == Direction::grad_input && by_steps(tile) && p.store_mode != kSingles &&
+         (!p.weight_stages || copied(p.weight_mode));
 }
 
 // A chunk of a tile that walks a table of steps: multiplying, reading and writing shared memory, issuing, and what must
@@ -232,15 +235,15 @@ double steps_chunk(const GatherParams& p, TileRow tile, double products, double 
   };
   double greatest = 0, all = 0;
   for (double each : work) greatest = std::max(greatest, each), all += each;
-  return greatest + (1 - kStepsOverlap) * (all - greatest);
+  const double narrow = chunk_bytes(p) < 128 && p.depth * p.element_bytes >= 128 ? kStepsNarrow : 1;
+  return narrow * (greatest + (1 - kStepsOverlap) * (all - greatest));
 }
 
 // And storing it, of which so many sectors are on their way to L2.
 double steps_store(const Problem& problem, const GatherParams& p, TileRow tile, double sectors) {
   const double sums = tile.width / 2.0 * tile.operands,
                vectors = sums * element_size(problem.dtype) / 16;
-  const bool lone = problem.direction == Direction::grad_input;
-  const double code = kStoring + vectors * (lone ? kLoneVector : kVector);
+  const double code = kStoring + vectors * kLoneVector;
   // Four schedulers have a warp of each group.
   return kTurnOfTile + std::max(consumer_groups(tile) * code, sectors * kStepsSector);
 }
@@ -320,7 +323,7 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
                                           (half && forward && tile.slots == 2 ? kPairs : 1);
   const double sectors =
       sums * 256 * size / 32 * (1 + kRagged * 32 / run_bytes) * scatter_of(problem, p);
-  if (counted(p, tile)) {
+  if (counted(problem, p, tile)) {
     const double all = copied(p.weight_mode) ? kAsked + p.chunks * p.part_bytes / kArriving
                                              : 2 * p.chunks * weight_fill * kNhwcStalls;
     const double chunk = steps_chunk(p, tile, products, pieces, parts),
@@ -408,7 +411,7 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
   double cycles = 0, sectors = 0, prologue = 0;
   for (size_t s = 0; s < costs.size(); ++s) {
     cycles = std::max(cycles, std::ceil(tiles / p.walkers[s]) *
-                                  (costs[s].cycles + (counted(p, tile) ? 0 : kTile)));
+                                  (costs[s].cycles + (counted(problem, p, tile) ? 0 : kTile)));
     sectors += costs[s].sectors / costs.size();
     prologue = std::max(prologue, costs[s].prologue);
   }
@@ -417,33 +420,31 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
   const bool odd =
       !tile.channel_rows && !channels_last(problem) && p.w.slots > 1 && p.w.slots % 2 == 1;
   const double slow = (half && by_pixels && !forward ? kPlanes : 1) * (odd ? kOdd : 1);
-  const double busy_us = (counted(p, tile)   ? 1
-                          : by_channel(tile) ? kNhwcStalls
-                          : tile.fetched     ? kFetchedStalls
-                          : tile.strict      ? kStrictStalls
-                          : tile.copied      ? kEngineStalls
-                                             : kStalls) *
+  const double busy_us = (counted(problem, p, tile) ? 1
+                          : by_channel(tile)        ? kNhwcStalls
+                          : tile.fetched            ? kFetchedStalls
+                          : tile.strict             ? kStrictStalls
+                          : tile.copied             ? kEngineStalls
+                                                    : kStalls) *
                          slow * waves * (cycles + prologue) / kClock;
 
   // Pixels of a plane that no tap reads stay where they are.
   const double y_bytes =
       size * problem.batch * problem.out_channels * problem.h.out * problem.w.out;
-  const double bytes =
-      tensor_bytes(problem) -
-      (forward ? 0 : y_bytes * (1 - std::min(products / p.planes_apart, 1.0)));
+  const double bytes = tensor_bytes(problem) -
+                       (forward ? 0 : y_bytes * (1 - std::min(products / p.planes_apart, 1.0)));
   const double l2_bytes = bytes * scatter_of(problem, p) + combos * tiles * sectors * 32;
   // Channels-last pixels of y that are no whole sectors are written in pieces (erfnet_out in TF32: 211 us for 113).
   const bool torn = forward && channels_last(problem) && int64_t(problem.group_out() * size) % 32;
   const double memory_us =
       (bytes + (torn ? kTorn * y_bytes : 0)) / (0.88 * device.copy_bytes_per_us);
-  const double l2_us = l2_bytes / ((!by_steps(tile) ? kL2
-                                    : forward       ? kStepsL2
-                                                    : kStepsInputL2) *
-                                   device.copy_bytes_per_us);
+  const bool steps = !forward && by_steps(tile);
+  const double l2_us = l2_bytes / ((steps ? kStepsL2 : kL2) * device.copy_bytes_per_us);
   // Neither hides behind the other altogether; and of plans that move the same bytes the less busy one is better.
   const double bytes_us =
-      std::max(memory_us, l2_us) + (by_steps(tile) ? kStepsBeside * std::min(memory_us, l2_us) : 0);
-  return kLaunch + std::max(busy_us, bytes_us) + kBeside * std::min(busy_us, bytes_us);
+      std::max(memory_us, l2_us) + (steps ? kStepsBeside * std::min(memory_us, l2_us) : 0);
+  const double launch_us = kLaunch + (forward && tile.width == 8 ? kEight : 0);
+  return launch_us + std::max(busy_us, bytes_us) + kBeside * std::min(busy_us, bytes_us);
 }
 
 // Position tiles worth looking at for operands that are runs of pixels, and for columns of them.
@@ -558,11 +559,11 @@ std::vector<GatherChoice> best_shapes(const Problem& problem, const Device& devi
 
 // How many products the first groups may lead by, by a simulation: each takes a buffer from those that are on their way,
 // and hides storing for half the time of a product.
-int lead_of(const GatherParams& p, TileRow tile) {
+int lead_of(const Problem& problem, const GatherParams& p, TileRow tile) {
   constexpr int kStages = 4, kMoreStages = 6, kMostProducts = 32;
   const int stages = p.weight_stages ? std::min(p.source_stages, p.weight_stages) : p.source_stages,
             products = p.chunks * p.max_products;
-  if (!counted(p, tile) || stages < kStages || products > kMostProducts) return 0;
+  if (!counted(problem, p, tile) || stages < kStages || products > kMostProducts) return 0;
   return stages >= kMoreStages || products <= kStages ? 2 : 1;
 }
 
@@ -644,7 +645,7 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
               set_buffers(choice, params);
               if (shared_map(params, tile).total > device.smem_optin) continue;
               columns_copied |= tile.columns_copied;
-              for (int lead = 0, most = lead_of(params, tile); lead <= most; ++lead) {
+              for (int lead = 0, most = lead_of(problem, params, tile); lead <= most; ++lead) {
                 choice.lead = params.lead = lead;
                 GatherCandidate candidate{choice,
                                           {},

@@ -13,28 +13,30 @@ namespace {
 
 constexpr double kClock = 1700;  // cycles a microsecond
 
-// What things cost, in cycles where nothing else is said: counted by hand, not yet measured.
-constexpr double kLaunch = 7;         // us: tables, barriers, the first loads, the last stores
-constexpr double kBanks = 128 * .85;  // bytes of shared memory a cycle
-constexpr double kTensor = .76;       // of the tensor core's rate at that clock: a large matmul
-constexpr double kInstructions = 4;   // a cycle
-constexpr double kStep = 44;          // instructions of a warp for a step of one tap
-constexpr double kTap = 12;           // of one more that is fetched with it
-constexpr double kTurned = 26;        // for 32 pixels of a slice
-constexpr double kTurnedAlone = 70;   // the same, cycles, of a warp that waits for what it loads
-constexpr double kBrought = 85;       // both, if these warps bring them too
-constexpr double kBroughtAlone = 170;
-constexpr double kUnderWay = 1200;    // from asking for a patch to having it
-constexpr double kChunk = 60;         // barriers of a chunk
-constexpr double kStart = 1500;       // of a block: until the first products are there
+// What things cost, in cycles where nothing else is said: counted by hand, and what is dated measured (2026-11-23).
+constexpr double kLaunch = 7;          // us: tables, barriers, the first loads, the last stores
+constexpr double kBanks = 128 * .85;   // bytes of shared memory a cycle
+constexpr double kTensor = .76;        // of the tensor core's rate at that clock: a large matmul
+constexpr double kInstructions = 4;    // a cycle
+constexpr double kStep = 44;           // instructions of a warp for a step of one tap
+constexpr double kTap = 12;            // of one more that is fetched with it
+constexpr double kTurned = 26;         // for 32 pixels of a slice
+constexpr double kTurnedAlone = 70;    // the same, cycles, of a warp that waits for what it loads
+constexpr double kBrought = 85;        // both, if these warps bring them too
+constexpr double kBroughtAlone = 830;  // by kernelbench_1_57 and 2_5, grad_input (2026-11-23)
+constexpr double kUnderWay = 1200;     // from asking for a patch to having it
+constexpr double kChunk = 60;          // barriers of a chunk
+constexpr double kStart = 1500;        // of a block: until the first products are there
 constexpr double kStored = 22;        // instructions of a warp for a pair of positions of a channel
 constexpr double kHidden = 0.5;       // of stores, behind the multiplications of the other group
 constexpr double kL2Bytes = 24;       // a cycle, of a multiprocessor
-constexpr double kShort = 1.5;        // for rows of 16 bytes
-constexpr double kBusy = 1.15;        // what nothing above accounts for
+constexpr double kShort = 4;          // for rows of 16 bytes (2026-11-23)
+constexpr double kStepped = 1.6;      // where a step of positions is several pixels (2026-11-23)
 constexpr double kMemoryRate = 0.85;  // of the copy rate
-constexpr double kLesser = 0.1;       // of the lesser of work and bytes
-constexpr double kTorn = 185;  // bytes, where tiles meet in a row of y that is no whole sectors
+constexpr double kByPhases =
+    0.6;  // of that, where rows of the result are of several blocks (2026-11-23)
+constexpr double kLesser = 0.1;  // of the lesser of work and bytes
+constexpr double kTorn = 300;    // bytes, where tiles meet in a row of y that is no whole sectors
 
 struct Choice {
   int row;  // of kTiles
@@ -249,7 +251,10 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.weights_at = places.take(p.all_weights, 128);
   p.x_at = places.take(int64_t{p.x_stages} * p.x_bytes, 128);
   p.turned_at = places.take(int64_t{p.turned_stages} * p.turned_bytes, 128);
-  places.take(std::max(0, units_read(p, tile) * 16 - p.half_bytes), 16);
+  // Of the last slice: what instructions read, and that again if halves followed each other (compute-sanitizer thinks so).
+  const int read = units_read(p, tile) * 16;
+  places.take(std::max({0, read - p.half_bytes, read + positions(tile) * 16 - 2 * p.half_bytes}),
+              16);
   p.shared_bytes = static_cast<int32_t>(places.end);
   return {};
 }
@@ -281,7 +286,8 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
       (x_bytes * wide * high + weight_bytes * (p.own_rows ? kShort : 1)) / kL2Bytes;
   // Where a patch is turned before the next one is asked for.
   const double alone = p.brought || p.x_stages > 1 ? 0 : kUnderWay / p.slices + turned;
-  const double slice = std::max({tensor, banks, issued, turned, brought, alone}) * kBusy;
+  const double stepped = p.steps_w > 1 ? kStepped : 1;
+  const double slice = std::max({tensor, banks, issued, turned, brought, alone}) * stepped;
   const double pairs = kGroups * 4 * width / kEight * 2;
   const double store = pairs * kStored * (p.shifted ? 2 : 1) / kInstructions;
   return p.chunks * (p.slices * slice + kChunk) + (1 - kHidden) * store;
@@ -316,7 +322,8 @@ double predict(const Problem& problem, const Device& device, Tile tile, GatherPa
     all += block * p.walkers[g] * combos;
   }
   const double busy_us = std::max(longest, all / device.sm_count) / kClock;
-  const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
+  const double rate = kMemoryRate * (p.h.groups > 1 ? kByPhases : 1);
+  const double memory_us = tensor_bytes(problem) / (rate * device.copy_bytes_per_us);
   const double rows = double(problem.batch) * p.columns * p.groups * p.h.destination_extent;
   const bool whole =
       p.w.destination_extent % 8 == 0 && (p.tiles_w == 1 || p.tile_w * tile.phases % 8 == 0);

@@ -40,7 +40,7 @@ constexpr double kMemoryRate = 0.72;
 constexpr double kBeside = 0.15;  // of the lesser of work and bytes
 
 // The same of channels-last tensors, from the code: no H200 has measured it.
-constexpr double kPixelLaunch = 9;
+constexpr double kPixelLaunch = 10.5;
 constexpr double kFetch = 0.4;         // us for a unit of weights of each thread
 constexpr double kPixelItem = 130;     // instructions of a warp, its way to memory included, beside
 constexpr double kPixelMultiply = 65;  // those of a pair of phases, a group and panels,
@@ -49,11 +49,11 @@ constexpr double kPixelSum = 4.6;      // of two sums of each lane, to the buffe
 constexpr double kOddSum = 6.7;        // where channels are odd;
 constexpr double kPixelPiece = 17;     // of 16 bytes of each lane, to memory,
 constexpr double kPixelUnit = 35;      // and of a unit of pixels of each lane
-constexpr double kPixelUsed = 0.75;    // of the instructions that a multiprocessor could start
+constexpr double kPixelUsed = 0.68;    // of the instructions that a multiprocessor could start
 constexpr double kPixelProduct = 1.6;  // its cycles for an instruction of 16 x 8 sums
 // Cycles that a warp waits: between the start and the end of a multiplication, and for two steps of it; for 16 bytes of each
 // lane on their way; and a block, for pixels, how much of it beside another one.
-constexpr double kPixelWait = 150, kPixelStepWait = 80, kPixelPieceWait = 25, kPixelFill = 2500;
+constexpr double kPixelWait = 150, kPixelStepWait = 130, kPixelPieceWait = 25, kPixelFill = 2500;
 constexpr double kFillBeside = 0.3;
 constexpr double kAgainRate = 1.5;  // of the copy rate: what is in L2
 // Of the copy rate: rows of whole sectors, others, and pixels that are parts of lines, one by one.
