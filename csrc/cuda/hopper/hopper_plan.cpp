@@ -107,8 +107,8 @@ constexpr double kStepsSector = 0.16;   // as kSectorStored
 constexpr double kHidden = 0.4;         // of what leads, by which storing takes less
 constexpr double kStepsBeside = 0.02;   // of the lesser of what memory and L2 take
 constexpr double kStepsOverlap = 0.95;  // as kOverlap
-constexpr double kStepsNarrow =
-    1.2;  // rows of 64 bytes, where there could be twice as many (2026-11-23)
+constexpr double kStepsNarrow = 1.2;    // rows of 64 bytes, where there could be twice as many and
+constexpr double kStepsFew = 9;         // so few products read them (2026-11-23)
 
 // What brings a buffer: parcels, how many of them a thread has on their way, and cycles each.
 struct Load {
@@ -235,7 +235,8 @@ double steps_chunk(const GatherParams& p, TileRow tile, double products, double 
   };
   double greatest = 0, all = 0;
   for (double each : work) greatest = std::max(greatest, each), all += each;
-  const double narrow = chunk_bytes(p) < 128 && p.depth * p.element_bytes >= 128 ? kStepsNarrow : 1;
+  const bool could_be_wide = p.depth * p.element_bytes >= 128 && products <= kStepsFew;
+  const double narrow = chunk_bytes(p) < 128 && could_be_wide ? kStepsNarrow : 1;
   return narrow * (greatest + (1 - kStepsOverlap) * (all - greatest));
 }
 

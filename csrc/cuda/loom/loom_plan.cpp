@@ -32,6 +32,7 @@ constexpr double kHidden = 0.5;       // of stores, behind the multiplications o
 constexpr double kL2Bytes = 24;       // a cycle, of a multiprocessor
 constexpr double kShort = 4;          // for rows of 16 bytes (2026-11-23)
 constexpr double kStepped = 1.6;      // where a step of positions is several pixels (2026-11-23)
+constexpr double kTwoStages = 1.1;    // of weights, over three, with two phases (2026-11-23)
 constexpr double kMemoryRate = 0.85;  // of the copy rate
 constexpr double kByPhases =
     0.6;  // of that, where rows of the result are of several blocks (2026-11-23)
@@ -287,7 +288,9 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
   // Where a patch is turned before the next one is asked for.
   const double alone = p.brought || p.x_stages > 1 ? 0 : kUnderWay / p.slices + turned;
   const double stepped = p.steps_w > 1 ? kStepped : 1;
-  const double slice = std::max({tensor, banks, issued, turned, brought, alone}) * stepped;
+  const double waiting = !p.resident && p.weight_stages == 2 && tile.phases == 2 ? kTwoStages : 1;
+  const double slice =
+      std::max({tensor, banks, issued, turned, brought, alone}) * stepped * waiting;
   const double pairs = kGroups * 4 * width / kEight * 2;
   const double store = pairs * kStored * (p.shifted ? 2 : 1) / kInstructions;
   return p.chunks * (p.slices * slice + kChunk) + (1 - kHidden) * store;
