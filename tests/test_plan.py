@@ -226,7 +226,10 @@ REGIMES = (
     (SHUFFLE, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "fold"),
     (POINTS, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "fold"),
     (SAME, TENSOR_CORES, ("forward", "grad_input"), DENSE, NOT_HOPPER, "igemm"),
-    (SAME, ("tf32",), ("forward", "grad_input"), DENSE, HOPPER, "hopper"),
+    (SAME, ("tf32",), ("forward", "grad_input"), ("nchw",), HOPPER, "loom"),
+    (SAME, ("tf32",), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),
+    (MANY, ("tf32",), ("forward",), ("nchw",), HOPPER, "loom"),
+    (MANY, ("tf32",), ("grad_input",), ("nchw",), HOPPER, "hopper"),  # pixels are fetched
     (SAME, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "hopper"),
     (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nchw",), HOPPER, "slide"),
     (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),
@@ -547,7 +550,7 @@ def test_operands_are_fetched_or_turned_where_that_is_faster():
     for case, direction, dtype, layout, family, words in (
         (decoder, "grad_input", "f32", "nchw", "hopper", "rows copied and fetched"),
         (odd, "grad_input", "f16", "nchw", "slide", "turned rows"),
-        (long, "forward", "tf32", "nchw", "fan", "1 x 1 phases"),
+        (long, "forward", "tf32", "nchw", "loom", "64 channels, 1 phases"),
         (few, "grad_weight", "f16", "nhwc", "hopper", "pairs, dY fetched"),
     ):
         text = explain(case, direction, dtype, layout, "h200")
