@@ -39,14 +39,14 @@ OBJECT_SECONDS = 240.0
 TARGET_MIB = {"sm_90": 9.0}
 OTHER_TARGET_MIB = 3.0
 # Template instances of a family. Set above what was there at first (48 and 29), so that a new row
-# is free and a new template parameter is not; depthwise had 128, all used, until it kept y in
-# registers, 45 in NCHW and 24 in NHWC. hopper had 32 until it used the copy
-# engine, with tiles of its own for NHWC and for NCHW, 88 until grad_weight in
-# NCHW, nine of them, and 104 with strict fp32 until pairs of taps and channels there, eleven, and 152
-# until channels-last tiles of 256 columns, five, and words of dY's rows, six; fold
-# had 8 until it multiplied words, five of them, and 12 until planes of no whole vectors, six. slide
-# has seven tiles of two types and three of turned rows, narrow four of four, fan eight, loom six; rows
-# had 4 until pixels, three of them. weight is weight_sum.cu.
+# is free and a new template parameter is not. depthwise had 128, all used, until it kept y in
+# registers, 45 in NCHW and 24 in NHWC. hopper had 32 until it used the copy engine, with tiles of
+# its own for NHWC and for NCHW, 88 until grad_weight in NCHW, nine of them, 104 with strict fp32
+# until pairs of taps and channels there, eleven, and 152 until channels-last tiles of 256 columns,
+# five, and words of dY's rows, six; fold had 8 until it multiplied words, five of them, and 12
+# until planes of no whole vectors, six. slide has seven tiles of two types and three of turned
+# rows, narrow four of four, fan eight, loom six; rows had 4 until pixels, three of them. weight is
+# weight_sum.cu.
 KERNELS = {
     "direct": 64,
     "hopper": 160,
