@@ -107,8 +107,10 @@ constexpr double kStepsSector = 0.16;   // as kSectorStored
 constexpr double kHidden = 0.4;         // of what leads, by which storing takes less
 constexpr double kStepsBeside = 0.02;   // of the lesser of what memory and L2 take
 constexpr double kStepsOverlap = 0.95;  // as kOverlap
-constexpr double kStepsNarrow = 1.2;    // rows of 64 bytes, where there could be twice as many and
-constexpr double kStepsFew = 9;         // so few products read them (2026-11-23)
+constexpr double kStepsNarrow = 1.2;    // rows of 64 bytes, where there could be twice as many
+constexpr double kStepsFew = 9;         // and so few products read them (2026-11-23)
+constexpr double kStepsBytes = 1.1;     // of memory and L2 with them, or with two buffers
+constexpr double kStacked = 1.3;        // 256 columns of several phases, in forward (2026-11-23)
 
 // What brings a buffer: parcels, how many of them a thread has on their way, and cycles each.
 struct Load {
@@ -211,6 +213,11 @@ bool counted(const Problem& problem, const GatherParams& p, TileRow tile) {
          (!p.weight_stages || copied(p.weight_mode));
 }
 
+// Whether the rows that the copy engine brings could be twice as long.
+bool narrow_rows(const GatherParams& p) {
+  return chunk_bytes(p) < 128 && p.depth * p.element_bytes >= 128;
+}
+
 // A chunk of a tile that walks a table of steps: multiplying, reading and writing shared memory, issuing, and what must
 // arrive meanwhile.
 double steps_chunk(const GatherParams& p, TileRow tile, double products, double pieces,
@@ -235,8 +242,8 @@ double steps_chunk(const GatherParams& p, TileRow tile, double products, double 
   };
   double greatest = 0, all = 0;
   for (double each : work) greatest = std::max(greatest, each), all += each;
-  const bool could_be_wide = p.depth * p.element_bytes >= 128 && products <= kStepsFew;
-  const double narrow = chunk_bytes(p) < 128 && could_be_wide ? kStepsNarrow : 1;
+  const bool waits = products <= kStepsFew || (p.source_stages == 2 && !p.weight_stages);
+  const double narrow = narrow_rows(p) && waits ? kStepsNarrow : 1;
   return narrow * (greatest + (1 - kStepsOverlap) * (all - greatest));
 }
 
@@ -341,8 +348,10 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
                                                      : kOverlap;
   const bool two = straight(tile) && p.source_stages == 2;
   const double shallow = !two ? 1 : forward || p.weight_stages ? kShallow : kShallowAlone;
-  const double wide =
-      tile.columns_copied && !tile.weights_fetched && tile.width == 128 ? kWideColumns : 1;
+  const double wide = tile.columns_copied && !tile.weights_fetched && tile.width == 128
+                          ? kWideColumns
+                      : forward && tile.width == 256 && p.h.slots * p.w.slots > 1 ? kStacked
+                                                                                  : 1;
   const double narrow = forward && !tile.copied && !tile.strict && !channels_last(problem)
                             ? 1 + kNarrow / p.tile_w
                             : 1;
@@ -442,8 +451,9 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
   const bool steps = !forward && by_steps(tile);
   const double l2_us = l2_bytes / ((steps ? kStepsL2 : kL2) * device.copy_bytes_per_us);
   // Neither hides behind the other altogether; and of plans that move the same bytes the less busy one is better.
-  const double bytes_us =
-      std::max(memory_us, l2_us) + (steps ? kStepsBeside * std::min(memory_us, l2_us) : 0);
+  const double bytes_us = (steps && (narrow_rows(p) || p.source_stages == 2) ? kStepsBytes : 1) *
+                              std::max(memory_us, l2_us) +
+                          (steps ? kStepsBeside * std::min(memory_us, l2_us) : 0);
   const double launch_us = kLaunch + (forward && tile.width == 8 ? kEight : 0);
   return launch_us + std::max(busy_us, bytes_us) + kBeside * std::min(busy_us, bytes_us);
 }
