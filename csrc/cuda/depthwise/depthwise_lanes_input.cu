@@ -1,7 +1,6 @@
 // grad_input, NCHW, through registers.
 #include "core/phases.h"
-#include "cuda/depthwise/depthwise_lanes.cuh"
-#include "cuda/depthwise/depthwise_launch.h"
+#include "cuda/depthwise/depthwise_lanes_launch.cuh"
 
 namespace convt2d::cuda::depthwise {
 namespace {
@@ -19,18 +18,9 @@ void launch(const Problem& problem, const Args& args) {
 }  // namespace
 
 bool launch_lanes_grad_input(const Problem& problem, const Args& args) {
-  const int index = lane_kernel(problem), unit = 16 / int(element_size(problem.dtype));
-  if (index < 0 || !aligned(args.x, unit, problem.dtype) || !aligned(args.y, unit, problem.dtype)) {
-    return false;
-  }
-  visit_dtype(problem.dtype, [&](auto element) {
-    using T = decltype(element);
-    if constexpr (sizeof(T) <= 4) {
-      visit_number<int(kLaneKernels.size())>(
-          index + 1, [&](auto number) { launch<T, decltype(number)::value - 1>(problem, args); });
-    }
+  return visit_lane_kernel(problem, args, [&](auto element, auto index) {
+    launch<decltype(element), decltype(index)::value>(problem, args);
   });
-  return true;
 }
 
 }  // namespace convt2d::cuda::depthwise

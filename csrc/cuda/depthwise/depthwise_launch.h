@@ -8,6 +8,7 @@
 #include "cuda/cuda_check.h"
 #include "cuda/depthwise/depthwise_pixels.h"
 #include "cuda/depthwise/depthwise_planes.h"
+#include "cuda/depthwise/depthwise_walks.h"
 
 namespace convt2d::cuda::depthwise {
 
@@ -50,12 +51,21 @@ inline bool paired(const TensorRef& tensor, int64_t row, DType dtype) {
   return row % kPair == 0 && aligned(tensor, kPair, dtype);
 }
 
+// Whether both x and y do, or their gradients.
+inline bool both_aligned(const Problem& problem, const Args& args, int64_t elements) {
+  return aligned(args.x, elements, problem.dtype) && aligned(args.y, elements, problem.dtype);
+}
+
 // Channels a thread owns, given the pointers of this call.
 inline int pixel_vector(const Problem& problem, const Args& args) {
   const int vector = pixel_vector(problem);
-  const bool whole =
-      aligned(args.x, vector, problem.dtype) && aligned(args.y, vector, problem.dtype);
-  return whole ? vector : 1;
+  return both_aligned(problem, args, vector) ? vector : 1;
+}
+
+// Whether walks serve this call.
+inline bool walks_serve(const Problem& problem, const Args& args) {
+  return walks_serve(problem) &&
+         both_aligned(problem, args, walk_vector(int(element_size(problem.dtype))));
 }
 
 // Calls visit(integral constant) with the compile-time value of a number in [1, widest].

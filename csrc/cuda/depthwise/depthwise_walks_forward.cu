@@ -5,11 +5,7 @@
 namespace convt2d::cuda::depthwise {
 
 bool launch_walks_forward(const Problem& problem, const Args& args) {
-  const int vector = walk_vector(int(element_size(problem.dtype)));
-  if (!walks_serve(problem) || !aligned(args.x, vector, problem.dtype) ||
-      !aligned(args.y, vector, problem.dtype)) {
-    return false;
-  }
+  if (!walks_serve(problem, args)) return false;
   const walks::SquareParams p =
       walks::square_params(problem, geometry_of(problem, args, args.y.data), nullptr);
   visit_dtype(problem.dtype, [&](auto element) {

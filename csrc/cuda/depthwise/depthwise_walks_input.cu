@@ -22,11 +22,7 @@ void launch(const walks::InputParams& p, void* stream) {
 }  // namespace
 
 bool launch_walks_grad_input(const Problem& problem, const Args& args) {
-  const int vector = walk_vector(int(element_size(problem.dtype)));
-  if (!walks_serve(problem) || !aligned(args.x, vector, problem.dtype) ||
-      !aligned(args.y, vector, problem.dtype)) {
-    return false;
-  }
+  if (!walks_serve(problem, args)) return false;
   const walks::InputParams p =
       walks::input_params(problem, geometry_of(problem, args, args.x.data));
   visit_dtype(problem.dtype, [&](auto element) {

@@ -6,11 +6,7 @@
 namespace convt2d::cuda::depthwise {
 
 bool launch_walks_grad_weight(const Problem& problem, const Args& args, bool early) {
-  const int vector = walk_vector(int(element_size(problem.dtype)));
-  if (!walks_serve(problem) || !aligned(args.x, vector, problem.dtype) ||
-      !aligned(args.y, vector, problem.dtype)) {
-    return false;
-  }
+  if (!walks_serve(problem, args)) return false;
   const WalkSquareTile t = walk_square_tile(problem);
   float* bias_parts =
       problem.has_bias ? static_cast<float*>(args.workspace) + t.split * t.part_floats : nullptr;
