@@ -20,4 +20,13 @@ struct StageRing {
   }
 };
 
+// The next stage of a ring and the parity of its turn, where its addresses are known anyhow.
+struct Ring {
+  int stage = 0;
+  uint32_t parity = 0;
+  __device__ __forceinline__ void advance(int stages) {
+    if (++stage == stages) stage = 0, parity ^= 1;
+  }
+};
+
 }  // namespace convt2d::cuda

@@ -16,14 +16,6 @@ struct Fetched {
   uint32_t word[4];
   uint32_t weights;
 };
-// Which stage of a ring is the next, and the parity of its turn.
-struct Ring {
-  int index = 0;
-  uint32_t parity = 0;
-  __device__ __forceinline__ void advance(int stages) {
-    if (++index == stages) index = 0, parity ^= 1;
-  }
-};
 
 // A batch of products with the weights of PHASES, a bit each. No branch within: behind one, each instruction would be a
 // batch of its own to the compiler, and nothing would be fetched while it runs. And the sums of a phase are an array of
@@ -100,16 +92,16 @@ struct Fetcher {
 
   // `lead`: from where a patch starts to the pixels of a tile.
   __device__ __forceinline__ void enter(uint32_t lead) {
-    barrier_wait(shared + kXBarriers + x_ring.index * 16, x_ring.parity);
-    barrier_wait(shared + kTurnedBarriers + turned_ring.index * 16, turned_ring.parity);
-    x = shared + p.x_at + x_ring.index * p.x_bytes + lead;
-    weights = (shared + p.turned_at + turned_ring.index * p.turned_bytes) >> 4;
+    barrier_wait(shared + kXBarriers + x_ring.stage * 16, x_ring.parity);
+    barrier_wait(shared + kTurnedBarriers + turned_ring.stage * 16, turned_ring.parity);
+    x = shared + p.x_at + x_ring.stage * p.x_bytes + lead;
+    weights = (shared + p.turned_at + turned_ring.stage * p.turned_bytes) >> 4;
     step = first;
     slice = 0;
   }
   __device__ __forceinline__ void leave() {
-    left_x = x_ring.index + 1;
-    left_turned = turned_ring.index;
+    left_x = x_ring.stage + 1;
+    left_turned = turned_ring.stage;
     x_ring.advance(p.x_stages);
     turned_ring.advance(p.turned_stages);
     if (p.resident) turned_ring.parity = 0;
@@ -201,9 +193,9 @@ __global__ void __launch_bounds__(kThreads, 1)
 #ifdef CONVT2D_HAS_WGMMA
   extern __shared__ __align__(1024) unsigned char smem[];
   const uint32_t shared = shared_address(smem);
-  const Scope at = scope_of(p);
+  const Scope at = walker_scope_of(p);
   Rings rings = rings_of(p, shared);
-  if (threadIdx.x == 0) make_known(at, shared);
+  if (threadIdx.x == 0) make_known(at, shared + kScope);
   build_positions(p, positions(kTiles[TILE]), shared);
   const auto init = [](const StageRing& ring, int full, int empty) {
     if (threadIdx.x >= ring.count) return;

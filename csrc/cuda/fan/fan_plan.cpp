@@ -7,6 +7,7 @@
 #include "cuda/gather_params.h"
 #include "cuda/strict_sums.h"
 #include "cuda/tensor_map.h"
+#include "cuda/walkers.h"
 
 namespace convt2d::cuda::fan {
 namespace {
@@ -167,22 +168,6 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
   return kStart + p.chunks * (std::max(p.slices * slice, alone) + kChunk) + (1 - kHidden) * store;
 }
 
-// Blocks for each combination, so that the grid fills the device once: groups of phases get them by their cost.
-void set_walkers(const Device& device, const std::vector<double>& cycles, GatherParams& p) {
-  const int64_t tiles = tiles_of(p);
-  int64_t blocks = device.sm_count / (combinations(p) / p.h.groups) - p.h.groups;
-  std::fill_n(p.walkers, p.h.groups, 1);
-  for (; blocks > 0; --blocks) {
-    const auto time = [&](int g) { return ceil_div(tiles, p.walkers[g]) * cycles[g]; };
-    int busiest = 0;
-    for (int g = 1; g < p.h.groups; ++g)
-      if (time(g) > time(busiest)) busiest = g;
-    if (p.walkers[busiest] == tiles) break;
-    ++p.walkers[busiest];
-  }
-}
-
-// With the best numbers of blocks, which it leaves in the parameters.
 // What a block took over what is counted: the more, the more its weights and pixels are waited for.
 double over_counted(const Problem& problem, const GatherParams& p, Tile tile) {
   if (problem.h.stride * problem.w.stride > 1)
@@ -190,6 +175,7 @@ double over_counted(const Problem& problem, const GatherParams& p, Tile tile) {
   return channels(tile) == 32 ? 0.95 : channels(tile) == 64 && !p.resident ? 1.2 : 1.45;
 }
 
+// With the best numbers of blocks, which it leaves in the parameters.
 double predict(const Problem& problem, const Device& device, Tile tile, GatherParams& p) {
   std::vector<double> cycles;
   for (int g = 0; g < p.h.groups; ++g) cycles.push_back(tile_cycles(problem, p, tile, g));
@@ -349,11 +335,7 @@ GatherParams params_of(const Problem& problem, const Plan& plan, const Args& arg
   return p;
 }
 
-int64_t blocks_of(const GatherParams& p) {
-  int64_t walkers = 0;
-  for (int g = 0; g < p.h.groups; ++g) walkers += p.walkers[g];
-  return int64_t{p.groups} * p.column_tiles * walkers;
-}
+int64_t blocks_of(const GatherParams& p) { return walking_blocks(p); }
 
 TensorMaps maps_of(const GatherParams& p) {
   const int64_t row = int64_t{p.w.source_extent} * 4, plane = row * p.h.source_extent,

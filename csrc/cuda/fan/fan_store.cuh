@@ -97,7 +97,7 @@ template <int TILE>
 __device__ __forceinline__ void store(const GatherParams& p, uint32_t shared, int number,
                                       const Sums<TILE>& sum) {
   constexpr Tile tile = kTiles[TILE];
-  const Scope at = known_scope(shared);
+  const Scope at = known_scope(shared + kScope);
   const TileOrigin origin = tile_origin(p, number);
   const int lane_channel = threadIdx.x % 4 * 2, step = p.destination_stride[1];
   const bool whole = p.destination_stride[2] % tile.w == 0;

@@ -10,6 +10,7 @@
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/barrier.cuh"
 #include "cuda/device/memory.cuh"
+#include "cuda/device/stage_ring.cuh"
 #include "cuda/device/strict_product.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
@@ -220,15 +221,6 @@ __device__ __forceinline__ void visit_source_mode(int mode, Visit&& visit) {
 template <class M, bool VECTORS>
 constexpr Shape kWeightShape =
     sizeof(typename M::Element) == 2 && !VECTORS ? Shape::kHalf : Shape::kSlice;
-
-// The next buffer of a ring and the parity of its turn.
-struct Ring {
-  int stage = 0;
-  uint32_t parity = 0;
-  __device__ __forceinline__ void advance(int stages) {
-    if (++stage == stages) stage = 0, parity ^= 1;
-  }
-};
 
 // A chunk of the weights of products [first, last) by the copy engine; one thread asks, and has told the
 // barrier how much will come. No more instructions than it takes: a thread alone needs six cycles for each.

@@ -17,14 +17,6 @@ struct Fetched {
   uint32_t word[kTiles[TILE].taps][4];
   uint32_t pixel, phase;
 };
-// Which stage of a ring is the next, and the parity of its turn.
-struct Ring {
-  int index = 0;
-  uint32_t parity = 0;
-  __device__ __forceinline__ void advance(int stages) {
-    if (++index == stages) index = 0, parity ^= 1;
-  }
-};
 
 // Taps of one phase, or of two by turns: a batch. No branch within, and the sums of a phase are an array of their own: as
 // in fan's multiply_batch().
@@ -64,17 +56,17 @@ struct Fetcher {
   int left_turned, left_weights;
 
   __device__ __forceinline__ void enter() {
-    barrier_wait(shared + kTurnedBarriers + turned_ring.index * 16, turned_ring.parity);
-    barrier_wait(shared + kWeightBarriers + weight_ring.index * p.weight_barrier,
+    barrier_wait(shared + kTurnedBarriers + turned_ring.stage * 16, turned_ring.parity);
+    barrier_wait(shared + kWeightBarriers + weight_ring.stage * p.weight_barrier,
                  weight_ring.parity);
-    pixel = operand + (turned_ring.index * p.turned_bytes >> 4);
-    weights = shared + p.weights_at + weight_ring.index * p.weight_bytes + lane;
+    pixel = operand + (turned_ring.stage * p.turned_bytes >> 4);
+    weights = shared + p.weights_at + weight_ring.stage * p.weight_bytes + lane;
     step = first;
     slice = 0;
   }
   __device__ __forceinline__ void leave() {
-    left_turned = turned_ring.index + 1;
-    left_weights = weight_ring.index;
+    left_turned = turned_ring.stage + 1;
+    left_weights = weight_ring.stage;
     turned_ring.advance(p.turned_stages);
     weight_ring.advance(p.weight_stages);
     if (p.resident) weight_ring.parity = 0;
@@ -178,9 +170,9 @@ __global__ void __launch_bounds__(kThreads, 1)
 #ifdef CONVT2D_HAS_WGMMA
   extern __shared__ __align__(1024) unsigned char smem[];
   const uint32_t shared = shared_address(smem);
-  const Scope at = scope_of(p);
+  const Scope at = walker_scope_of(p);
   Rings rings = rings_of(p, shared);
-  if (threadIdx.x == 0) make_known(at, shared);
+  if (threadIdx.x == 0) make_known(at, shared + kScope);
   build_positions<TILE>(p, shared);
   build_items(p, shared);
   const auto init = [](const StageRing& ring, int full, int empty) {

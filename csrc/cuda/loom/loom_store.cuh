@@ -93,7 +93,7 @@ __device__ __forceinline__ void store(const GatherParams& p, uint32_t shared, in
   constexpr int kPhases = kTiles[TILE].phases, kCount = 2 * kPhases,
                 kEights = positions(kTiles[TILE]) / kEight;
   constexpr bool kByTurns = kTiles[TILE].taps > 1 && kPhases > 1;
-  const Scope at = known_scope(shared);
+  const Scope at = known_scope(shared + kScope);
   const TileOrigin origin = tile_origin(p, number);
   const int channel = channel_of_lane(p, at), first_y = p.h.group[at.group_h].first_phase,
             quarter = threadIdx.x % 4;
