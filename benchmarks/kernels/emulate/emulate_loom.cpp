@@ -1,8 +1,8 @@
 // The loom kernel on a CPU, to the bit, in random schedules.
 //
-//   emulate_loom CASES SEED PLANS [NAME]
+//   emulate_loom CASES TYPE SEED PLANS [NAME]     TYPE: tf32, fp32
 //
-// As emulate.cpp does for hopper: PLANS plans of each case at random, on integers. TF32 NCHW is all there is.
+// As emulate.cpp does for hopper: PLANS plans of each case at random, on integers.
 #include <cstdlib>
 #include <string>
 
@@ -22,8 +22,8 @@ namespace {
 using namespace convt2d;
 using namespace convt2d::cuda;
 
-bool check(const Case& one, Direction direction, int most) {
-  GatherTrial<float> trial(one, direction, Precision::tf32);
+bool check(const Case& one, Direction direction, Precision precision, int most) {
+  GatherTrial<float> trial(one, direction, precision);
   std::string reason;
   std::vector<Plan> plans = loom::plans(trial.problem, invented_device("h200"), reason);
   for (Plan& plan : plans) {
@@ -49,14 +49,16 @@ bool check(const Case& one, Direction direction, int most) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count < 4) return std::printf("see the head of %s\n", __FILE__), 2;
+  if (count < 5) return std::printf("see the head of %s\n", __FILE__), 2;
   emulate::smem = loom::smem;
-  emulate::random.seed(std::atoi(arguments[2]));
-  const int plans = std::atoi(arguments[3]);
-  return check_cases(arguments[1], Layout::nchw, count > 4 ? arguments[4] : "",
-                     [&](const Case& one) {
-                       bool good = check(one, Direction::fwd, plans);
-                       good &= check(one, Direction::grad_input, plans);
-                       return good;
-                     });
+  const std::string type = arguments[2];
+  emulate::random.seed(std::atoi(arguments[3]));
+  const int plans = std::atoi(arguments[4]);
+  return check_cases(
+      arguments[1], Layout::nchw, count > 5 ? arguments[5] : "", [&](const Case& one) {
+        const Precision precision = type == "fp32" ? Precision::ieee : Precision::tf32;
+        bool good = check(one, Direction::fwd, precision, plans);
+        good &= check(one, Direction::grad_input, precision, plans);
+        return good;
+      });
 }

@@ -9,7 +9,8 @@ namespace {
 
 void launch(const Problem& problem, const Plan& plan, const Args& args) {
   const GatherParams params = params_of(problem, plan, args);
-  launch_tile(plan.row, params, maps_of(params), args.stream);
+  const auto run = kTiles[plan.row].strict ? launch_strict : launch_tf32;
+  run(plan.row, params, maps_of(params), args.stream);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 
 namespace convt2d::cuda::loom {
 
-void launch_tile(int row, const GatherParams& params, const TensorMaps& maps, void* stream);
+using Launch = void(int row, const GatherParams& params, const TensorMaps& maps, void* stream);
+Launch launch_tf32;    // loom_kernel.cu
+Launch launch_strict;  // loom_kernel_strict.cu
 
 }  // namespace convt2d::cuda::loom

@@ -28,12 +28,16 @@ constexpr double kBroughtAlone = 830;  // by kernelbench_1_57 and 2_5, grad_inpu
 constexpr double kUnderWay = 1200;     // from asking for a patch to having it
 constexpr double kChunk = 60;          // barriers of a chunk
 constexpr double kStart = 1500;        // of a block: until the first products are there
-constexpr double kStored = 22;        // instructions of a warp for a pair of positions of a channel
-constexpr double kHidden = 0.5;       // of stores, behind the multiplications of the other group
-constexpr double kL2Bytes = 24;       // a cycle, of a multiprocessor
-constexpr double kShort = 4;          // for rows of 16 bytes (2026-11-23)
-constexpr double kStepped = 1.6;      // where a step of positions is several pixels (2026-11-23)
-constexpr double kTwoStages = 1.1;    // of weights, over three, with two phases (2026-11-23)
+constexpr double kSplit =
+    34;  // strict fp32: instructions of a warp to split the weights of a tap, and two more products
+constexpr double kTurnedSplit = 52;  // to split 32 pixels of a slice
+constexpr double kAlone = 300;       // of a batch, cycles in which its warpgroup multiplies nothing
+constexpr double kStored = 22;       // instructions of a warp for a pair of positions of a channel
+constexpr double kHidden = 0.5;      // of stores, behind the multiplications of the other group
+constexpr double kL2Bytes = 24;      // a cycle, of a multiprocessor
+constexpr double kShort = 4;         // for rows of 16 bytes (2026-11-23)
+constexpr double kStepped = 1.6;     // where a step of positions is several pixels (2026-11-23)
+constexpr double kTwoStages = 1.1;   // of weights, over three, with two phases (2026-11-23)
 constexpr double kMemoryRate = 0.85;  // of the copy rate
 constexpr double kByPhases =
     0.6;  // of that, where rows of the result are of several blocks (2026-11-23)
@@ -191,6 +195,7 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   const Tile tile = kTiles[choice.row];
   p = {};
   p.forward = problem.direction == Direction::fwd;
+  p.strict = tile.strict;
   set_extents(problem, p);
   if (std::string reason = set_axes(problem, 1, tile.phases, p); !reason.empty()) return reason;
   if (p.h.groups > kMostGroups)
@@ -233,7 +238,8 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   while (p.steps_w > 1 && p.plane_units % kEight != apart) ++p.plane_units;
   p.half_bytes = planes * p.plane_units * 16;
   p.turned_stages = choice.turned_stages;
-  p.turned_bytes = 2 * p.half_bytes * p.slices;
+  p.turned_slice = (tile.strict ? 4 : 2) * p.half_bytes;
+  p.turned_bytes = p.turned_slice * p.slices;
   p.column_pitch = p.layout == kRuns ? kEight * 16 : p.plane_w * 16;
   if (choice.sets == 1)
     p.beside = p.layout == kBeside ? kEight * 16 : positions(tile) / kEight * p.column_pitch;
@@ -265,22 +271,31 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
 double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int group) {
   const double steps = p.first_step[group + 1] - p.first_step[group], taps = steps * tile.taps,
                width = positions(tile);
-  const int met = most_in_a_bank(tile, p);
+  const int met = most_in_a_bank(tile, p), products = tile.strict ? 3 : 1,
+            split = tile.strict ? kTurnedSplit : 0;
   const double weight_bytes = p.resident ? 0 : double(p.weight_bytes) / p.slices,
                turned_bytes = double(p.items) * kSlice * 4;
   // Rows end inside sectors.
   const double x_bytes = p.tile_n * p.load_h * double(kSlice) * (p.copied_w * 4 + 16);
   // Of a slice, both groups.
-  const double tensor = kGroups * taps * width / 2 / kTensor;
-  const double banks = (kGroups * taps * (width * kSlice * 4 + kRows * kSlice * 4 * met) +
-                        weight_bytes + x_bytes + 2 * turned_bytes) /
-                       kBanks;
+  const double tensor = kGroups * taps * products * width / 2 / kTensor;
+  const double banks =
+      (kGroups * taps * (products * width * kSlice * 4 + kRows * kSlice * 4 * met) + weight_bytes +
+       x_bytes + (tile.strict ? 3 : 2) * turned_bytes) /
+      kBanks;
   const double turns = ceil_div(p.items, 32);
-  const double issued = (kGroups * 4 * steps * (kStep + (tile.taps - 1) * kTap) +
-                         turns * (p.brought ? kBrought : kTurned)) /
+  // Of strict fp32 also sums that are joined.
+  const double batches =
+      tile.strict ? ceil_div(steps * p.slices, batch_steps(tile)) / double(p.slices) : 0;
+  const double issued = (kGroups * 4 *
+                             (steps * (kStep + (tile.taps - 1) * kTap) +
+                              (tile.strict ? taps * kSplit + batches * kStrictColumns / 2 : 0)) +
+                         turns * ((p.brought ? kBrought : kTurned) + split)) /
                         kInstructions;
   const double turned =
-      ceil_div(p.items, 32 * kTurners) * (p.brought ? kBroughtAlone : kTurnedAlone);
+      ceil_div(p.items, 32 * kTurners) * ((p.brought ? kBroughtAlone : kTurnedAlone) + split);
+  // A warpgroup's products, where it waits for them before it has others.
+  const double waited = tile.strict && tile.phases == 1 ? tensor / kGroups + batches * kAlone : 0;
   // Of a patch, what lies in the source.
   const double wide = std::min<double>(p.copied_w, p.w.source_extent) / p.copied_w,
                high = std::min<double>(p.load_h, p.h.source_extent) / p.load_h;
@@ -291,7 +306,7 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
   const double stepped = p.steps_w > 1 ? kStepped : 1;
   const double waiting = !p.resident && p.weight_stages == 2 && tile.phases == 2 ? kTwoStages : 1;
   const double slice =
-      std::max({tensor, banks, issued, turned, brought, alone}) * stepped * waiting;
+      std::max({tensor, banks, issued, turned, brought, alone, waited}) * stepped * waiting;
   const double pairs = kGroups * 4 * width / kEight * 2;
   const double store = pairs * kStored * (p.shifted ? 2 : 1) / kInstructions;
   return p.chunks * (p.slices * slice + kChunk) + (1 - kHidden) * store;
@@ -378,7 +393,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
   // Those that fetch most taps at once first: others have more to do for the same.
   for (int row = kTileCount; row-- > 0 && found.empty();) {
     const Tile tile = kTiles[row];
-    if (tile.phases != phases_w) continue;
+    if (tile.phases != phases_w || tile.strict != is_strict(problem)) continue;
     std::vector<Choice> tiles;
     for (const int sets : {1, 2})
       for (const int layout : {kRuns, kStacked, kBeside})
@@ -457,7 +472,7 @@ std::string refusal(const Problem& problem, const Device& device) {
   const auto number = [](int64_t value) { return std::to_string(value); };
   if (!device.has_wgmma) return "no wgmma (sm_90a)";
   if (problem.direction == Direction::grad_weight) return "loom is for forward and grad_input";
-  if (problem.dtype != DType::f32 || is_strict(problem)) return "loom is for TF32";
+  if (problem.dtype != DType::f32) return "loom is for fp32";
   if (problem.x_layout != Layout::nchw || problem.w_layout != Layout::nchw ||
       problem.y_layout != Layout::nchw)
     return "loom is for NCHW";
@@ -476,7 +491,7 @@ std::string refusal(const Problem& problem, const Device& device) {
   if (!chunks_in_groups(problem, 1))
     return number(problem.group_in()) + " channels of a group are not whole slices of 8";
   if (problem.wide_index) return "a tensor has more than 2^31 elements";
-  return {};
+  return sums_too_short(problem, forward ? kLeastWgmmaTerms : kLeastWgmmaTermsOfInput);
 }
 
 }  // namespace
@@ -512,7 +527,8 @@ TensorMaps maps_of(const GatherParams& p) {
                           {4, row, plane, plane * channels},
                           {p.copied_w, p.load_h, kSlice * p.slices, p.tile_n},
                           {1, 1, 1, 1},
-                          false});
+                          false,
+                          !p.strict});
   if (p.own_rows)
     maps.weight = encode({p.weight,
                           4,
@@ -521,7 +537,8 @@ TensorMaps maps_of(const GatherParams& p) {
                           {4, kernels * 4, p.taps * 4, 16},
                           {4, p.pitch, p.tile_channels, 1},
                           {1, 1, 1, 1},
-                          false});
+                          false,
+                          !p.strict});
   else
     maps.weight = encode({p.weight,
                           4,
@@ -530,7 +547,8 @@ TensorMaps maps_of(const GatherParams& p) {
                           {4, kernels * 4, kernels * 4 * inputs, kernels * 4 * inputs},
                           {p.pitch, p.forward ? kSlice * p.slices : p.tile_channels, 1, 1},
                           {1, 1, 1, 1},
-                          false});
+                          false,
+                          !p.strict});
   return maps;
 }
 

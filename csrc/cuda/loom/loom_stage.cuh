@@ -1,6 +1,8 @@
 // The producers: one thread asks the copy engine for patches of the source and for weights, three warps turn patches.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/barrier.cuh"
 #include "cuda/device/mma.cuh"
@@ -89,8 +91,25 @@ __device__ __forceinline__ uint32_t item_of_patch(const GatherParams& p, uint32_
   return load_shared_4(shared + p.items_at + min(number, p.items - 1) * 4);
 }
 
+// A pixel's channels of a slice, to both halves of it; in strict fp32 behind these what the tensor core cuts off.
+template <bool STRICT>
+__device__ __forceinline__ void store_pixel(const GatherParams& p, uint32_t to,
+                                            uint32_t (&word)[2][4]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half, to += p.half_bytes) {
+    if constexpr (STRICT) {
+      uint32_t rest[4];
+#pragma unroll
+      for (int k = 0; k < 4; ++k) MmaF32x3::split(word[half][k], word[half][k], rest[k]);
+      store_shared_16(to + 2 * p.half_bytes, rest);
+    }
+    store_shared_16(to, word[half]);
+  }
+}
+
 // Runs of 32 pixels of a slice, whose eight channels a lane brings together; two runs at a time, since what is loaded is
 // some 30 cycles on its way.
+template <bool STRICT>
 __device__ __forceinline__ void turn_chunk(const GatherParams& p, uint32_t shared, uint32_t from,
                                            uint32_t to) {
   const int lane = threadIdx.x % 32, turner = turner_of_block();
@@ -112,15 +131,14 @@ __device__ __forceinline__ void turn_chunk(const GatherParams& p, uint32_t share
 #pragma unroll
       for (int two = 0; two < 2; ++two)
         if (first - lane + two * kTurners * 32 < p.items)
-#pragma unroll
-          for (int half = 0; half < 2; ++half)
-            store_shared_16(there[two] + half * p.half_bytes, word[two][half]);
+          store_pixel<STRICT>(p, there[two], word[two]);
     }
     from += kSlice * channel;
-    to += 2 * p.half_bytes;
+    to += p.turned_slice;
   }
 }
 
+template <bool STRICT>
 __device__ __forceinline__ void turn(const GatherParams& p, const Scope& at, uint32_t shared,
                                      Rings& rings) {
   for_tiles(p, at, [&](TileOrigin origin) {
@@ -128,7 +146,7 @@ __device__ __forceinline__ void turn(const GatherParams& p, const Scope& at, uin
     for (int chunk = 0; chunk < p.chunks; ++chunk) {
       barrier_wait(rings.turned.empty(), rings.turned.parity ^ 1);
       barrier_wait(rings.x.full(), rings.x.parity);
-      turn_chunk(p, shared, rings.x.stage() + lead, rings.turned.stage());
+      turn_chunk<STRICT>(p, shared, rings.x.stage() + lead, rings.turned.stage());
       fence_for_wgmma();
       __syncwarp();
       if (threadIdx.x % 32 == 0) {
@@ -176,7 +194,7 @@ __device__ __forceinline__ void bring(const GatherParams& p, const Scope& at, co
   }
 }
 
-template <class T>
+template <class T, bool STRICT>
 __device__ __forceinline__ void bring_and_turn(const GatherParams& p, const Scope& at,
                                                uint32_t shared, StageRing& ring) {
   const int lane = threadIdx.x % 32;
@@ -209,10 +227,9 @@ __device__ __forceinline__ void bring_and_turn(const GatherParams& p, const Scop
         uint32_t word[2][4];
 #pragma unroll
         for (int k = 0; k < kSlice; ++k)
-          word[k / 4][k % 4] = MmaTF32::round(load_shared_4(mine + from + k * 128));
-#pragma unroll
-        for (int half = 0; half < 2; ++half)
-          store_shared_16(there + half * p.half_bytes, word[half]);
+          word[k / 4][k % 4] = std::conditional_t<STRICT, MmaF32x3, MmaTF32>::round(
+              load_shared_4(mine + from + k * 128));
+        store_pixel<STRICT>(p, there, word);
         from = next(from);
         --left;
       }
