@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "core/phases.h"
 #include "cuda/gather_params.h"
@@ -327,11 +328,13 @@ double predict(const Problem& problem, const Device& device, Tile tile, GatherPa
   }
   const double busy_us = std::max(longest, all / device.sm_count) / kClock;
   const double rate = kMemoryRate * (p.h.groups > 1 ? kByPhases : 1);
-  const double memory_us = tensor_bytes(problem) / (rate * device.copy_bytes_per_us);
+  double memory_us = tensor_bytes(problem) / (rate * device.copy_bytes_per_us);
   const double rows = double(problem.batch) * p.columns * p.groups * p.h.destination_extent;
   const bool whole =
       p.w.destination_extent % 8 == 0 && (p.tiles_w == 1 || p.tile_w * tile.phases % 8 == 0);
-  const double torn_us = whole ? 0 : kTorn * rows * p.tiles_w / device.copy_bytes_per_us;
+  double torn_us = whole ? 0 : kTorn * rows * p.tiles_w / device.copy_bytes_per_us;
+  // Three products leave time for those bytes as well.
+  if (tile.strict) memory_us += std::exchange(torn_us, 0);
   return kLaunch + std::max(busy_us, memory_us) + kLesser * std::min(busy_us, memory_us) + torn_us;
 }
 
@@ -484,6 +487,9 @@ std::string refusal(const Problem& problem, const Device& device) {
     return number(problem.group_out()) + " kernels are not whole vectors of 4";
   if (phases_w > 2 || (phases_w > 1 && phases_w != problem.w.stride))
     return "a row of the result has " + number(phases_w) + " phases";
+  if (is_strict(problem) && phases_w > 1 && problem.w.kernel % 3 != 0 && problem.w.kernel % 4 != 0)
+    return "strict fp32 of two phases takes 3 or 4 taps of a kernel row at once, not " +
+           number(problem.w.kernel);
   if (!forward && std::max(problem.h.stride, problem.w.stride) > 4)
     return "a stride of " + number(std::max(problem.h.stride, problem.w.stride)) + " is above 4";
   if ((forward ? problem.group_out() : problem.group_in()) * 2 <= kRows)
