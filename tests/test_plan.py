@@ -134,6 +134,7 @@ FANNED = tuple(  # columns that fill a tile, rows that are whole vectors
     and case.out_channels > 32
     and case.size[1] % 4 == 0
 )
+LONG_SUMS = tuple(name for name in FANNED if BY_NAME[name].in_channels >= 64)
 FEW_VECTORS = tuple(name for name in FEW_COLUMNS if BY_NAME[name].in_channels % 8 == 0)
 ODD_ROWS = tuple(  # of x or of dY, whose planes add up to whole vectors
     case.name
@@ -172,6 +173,7 @@ MUST_SERVE = (
     ("narrow", FEW_VECTORS, ("forward",), TENSOR_CORES, ("nhwc",), ("h200", "h100")),
     ("fan", FANNED, ("forward",), ("tf32",), ("nchw",), ("h200", "h100")),
     ("loom", FANNED, ("forward",), ("tf32",), ("nchw",), ("h200", "h100")),
+    ("loom", LONG_SUMS, ("forward",), ("f32",), ("nchw",), ("h200", "h100")),
     ("rows", WRITTEN, ("forward",), ("f16", "bf16"), ("nchw",), ("h200", "h100")),
     ("rows", WRITTEN_PIXELS, ("forward",), ("f16", "bf16"), ("nhwc",), ("h200", "h100")),
     ("hopper", VECTORS, ("grad_weight",), ("f16", "bf16", "tf32"), ("nhwc",), ("h200", "h100")),
@@ -216,19 +218,21 @@ REGIMES = (
     (MANY, TENSOR_CORES, ("forward",), ("nhwc",), HOPPER, "hopper"),
     (DEEP, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
     (DEEP, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "hopper"),
-    (DEEP, ("tf32", "f32"), ("forward",), ("nchw",), HOPPER, "fold"),
+    (DEEP, ("tf32",), ("forward",), ("nchw",), HOPPER, "fold"),
+    (DEEP, ("f32",), ("forward",), ("nchw",), HOPPER, "loom"),
     (DEEP, ("tf32",), ("forward",), ("nhwc",), HOPPER, "hopper"),
     (THIN, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
     (BLURRED, ("f16", "bf16", "f32", "tf32"), ("forward",), ("nchw",), HOPPER, "narrow"),
-    (NARROW, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "hopper"),
+    (NARROW, ("tf32",), ("forward",), ("nchw",), HOPPER, "hopper"),
+    (NARROW, ("f32",), ("forward",), ("nchw",), HOPPER, "loom"),
     (HOLES, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "rows"),
     (HOLES, TENSOR_CORES, ("forward",), ("nhwc",), HOPPER, "rows"),
     (SHUFFLE, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "fold"),
-    (POINTS, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "fold"),
+    (POINTS, ("tf32",), ("forward",), ("nchw",), HOPPER, "fold"),
     (SAME, TENSOR_CORES, ("forward", "grad_input"), DENSE, NOT_HOPPER, "igemm"),
-    (SAME, ("tf32",), ("forward", "grad_input"), ("nchw",), HOPPER, "loom"),
+    (SAME, ("f32", "tf32"), ("forward", "grad_input"), ("nchw",), HOPPER, "loom"),
     (SAME, ("tf32",), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),
-    (MANY, ("tf32",), ("forward",), ("nchw",), HOPPER, "loom"),
+    (MANY, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "loom"),
     (MANY, ("tf32",), ("grad_input",), ("nchw",), HOPPER, "hopper"),  # pixels are fetched
     (SAME, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "hopper"),
     (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nchw",), HOPPER, "slide"),
@@ -247,7 +251,7 @@ REGIMES = (
     (SHUFFLE, ("f32",), ("forward",), ("nchw",), NOT_HOPPER, "direct"),  # sums too short for them
     (MANY, ("f32",), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),
     (MANY, ("f32",), ("grad_input",), ("nchw",), HOPPER, "hopper"),
-    (SAME, ("f32",), ("forward", "grad_input"), DENSE, HOPPER, "hopper"),
+    (SAME, ("f32",), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),
     (SHUFFLE, ("f32",), ("forward",), ("nhwc",), HOPPER, "hopper"),
     (FEW, ("f32", "f64"), ("forward",), ("nchw",), BOARDS, "direct"),
     (MANY, ("f64",), EVERY_DIRECTION, EVERY_LAYOUT, BOARDS, "direct"),

@@ -13,6 +13,12 @@ __device__ __forceinline__ uint32_t cut_off(uint32_t word) {
       __float_as_uint(__uint_as_float(word) - __uint_as_float(word & 0xffffe000u)));
 }
 
+// A number as the sum of two: of the lower one the tensor core cuts off one digit at most.
+__device__ __forceinline__ void split_in_two(uint32_t word, uint32_t& high, uint32_t& low) {
+  high = (word + 0x1000u) & 0xffffe000u;
+  low = __float_as_uint(__uint_as_float(word) - __uint_as_float(high));
+}
+
 // Starts COUNT products a * b, the ith of which adds to part[i % PARTS]. high(i) + low(i) are words of a, 64 rows; b(i) is
 // an operand in shared memory, `rest` x 16 bytes from its high parts to its low ones. The tensor core cuts digits off where
 // it adds: the lesser products come first, while there is little to cut them off from, and ordinary additions join parts.

@@ -76,9 +76,9 @@ static_assert(kTiles[kFirstStrict].strict && !kTiles[kFirstStrict - 1].strict);
 CONVT2D_HOST_DEVICE constexpr int positions(Tile tile) {
   return (tile.strict ? kStrictColumns : kColumns) / tile.phases;
 }
-// Steps that are multiplied at once: in strict fp32 as many as make a batch of single taps, where a chunk has them.
+// Steps that are multiplied at once, where a chunk has them: in strict fp32 four taps of a phase.
 CONVT2D_HOST_DEVICE constexpr int batch_steps(Tile tile) {
-  return tile.strict && tile.taps == 1 ? kMostFetched : 1;
+  return !tile.strict ? 1 : tile.taps == 1 ? 4 : tile.taps == 3 && tile.phases == 2 ? 2 : 1;
 }
 
 // Where the columns of a group are: see above.

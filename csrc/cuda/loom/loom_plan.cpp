@@ -29,10 +29,9 @@ constexpr double kBroughtAlone = 830;  // by kernelbench_1_57 and 2_5, grad_inpu
 constexpr double kUnderWay = 1200;     // from asking for a patch to having it
 constexpr double kChunk = 60;          // barriers of a chunk
 constexpr double kStart = 1500;        // of a block: until the first products are there
-constexpr double kSplit =
-    34;  // strict fp32: instructions of a warp to split the weights of a tap, and two more products
-constexpr double kTurnedSplit = 52;  // to split 32 pixels of a slice
-constexpr double kAlone = 300;       // of a batch, cycles in which its warpgroup multiplies nothing
+// Strict fp32, counted: instructions to split the weights of a tap and for two more products; to split 32 pixels of a slice;
+// cycles of a batch in which its warpgroup multiplies nothing.
+constexpr double kSplit = 22, kTurnedSplit = 28, kAlone = 300;
 constexpr double kStored = 22;       // instructions of a warp for a pair of positions of a channel
 constexpr double kHidden = 0.5;      // of stores, behind the multiplications of the other group
 constexpr double kL2Bytes = 24;      // a cycle, of a multiprocessor

@@ -7,6 +7,7 @@
 #include "cuda/device/barrier.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/stage_ring.cuh"
+#include "cuda/device/strict_product.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/loom/loom_scope.cuh"
@@ -91,7 +92,7 @@ __device__ __forceinline__ uint32_t item_of_patch(const GatherParams& p, uint32_
   return load_shared_4(shared + p.items_at + min(number, p.items - 1) * 4);
 }
 
-// A pixel's channels of a slice, to both halves of it; in strict fp32 behind these what the tensor core cuts off.
+// A pixel's channels of a slice, to both halves of it; in strict fp32 behind these what is left of them.
 template <bool STRICT>
 __device__ __forceinline__ void store_pixel(const GatherParams& p, uint32_t to,
                                             uint32_t (&word)[2][4]) {
@@ -100,7 +101,7 @@ __device__ __forceinline__ void store_pixel(const GatherParams& p, uint32_t to,
     if constexpr (STRICT) {
       uint32_t rest[4];
 #pragma unroll
-      for (int k = 0; k < 4; ++k) MmaF32x3::split(word[half][k], word[half][k], rest[k]);
+      for (int k = 0; k < 4; ++k) split_in_two(word[half][k], word[half][k], rest[k]);
       store_shared_16(to + 2 * p.half_bytes, rest);
     }
     store_shared_16(to, word[half]);

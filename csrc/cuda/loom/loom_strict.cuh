@@ -15,65 +15,100 @@ struct SplitWords {
 
   __device__ __forceinline__ void split(int i, const uint32_t (&word)[4]) {
 #pragma unroll
-    for (int k = 0; k < 4; ++k) MmaF32x3::split(word[k], high[i][k], low[i][k]);
+    for (int k = 0; k < 4; ++k) split_in_two(word[k], high[i][k], low[i][k]);
+    computed(high[i]);
+    computed(low[i]);
   }
 };
 
 template <int TILE>
 using Part = float[1][positions(kTiles[TILE]) / 2];
 
-// Starts COUNT products, the ith of which is that of words FIRST + i * STEP; `operand(word)` is where its pixels are.
-template <int TILE, int FIRST, int STEP, int COUNT, class Operand>
-__device__ __forceinline__ void start_part(const GatherParams& p, Part<TILE>& part,
-                                           const SplitWords<TILE>& words, Operand&& operand) {
-  using Words = const uint32_t (&)[4];
-  start_strict<positions(kTiles[TILE]), COUNT>(
-      part, [&](int i) -> Words { return words.high[FIRST + i * STEP]; },
-      [&](int i) -> Words { return words.low[FIRST + i * STEP]; },
-      [&](int i) { return operand(FIRST + i * STEP); }, p.half_bytes >> 3);
+// Of the phase in slot PHASE, taps of a step, and the words of a batch that are its ith.
+template <int TILE, int PHASE>
+constexpr int kPhaseTaps =
+    (kTiles[TILE].taps - PHASE + kTiles[TILE].phases - 1) / kTiles[TILE].phases;
+template <int TILE, int PHASE>
+__device__ constexpr int word_of(int i) {
+  constexpr int kCount = kPhaseTaps<TILE, PHASE>;
+  return i / kCount * kTiles[TILE].taps + i % kCount * kTiles[TILE].phases + PHASE;
 }
 
-// The same for the first so many words, at most MOST.
-template <int TILE, int MOST, class Operand>
-__device__ __forceinline__ void start_some(const GatherParams& p, Part<TILE>& part,
+// Starts the products of a phase of `steps` steps, at most MOST; `operand(word)` is where pixels are.
+template <int TILE, int PHASE, int MOST, class Operand>
+__device__ __forceinline__ void start_part(const GatherParams& p, Part<TILE>& part,
                                            const SplitWords<TILE>& words, Operand&& operand,
-                                           int count) {
+                                           int steps) {
+  using Words = const uint32_t (&)[4];
   if constexpr (MOST > 1)
-    if (count < MOST) return start_some<TILE, MOST - 1>(p, part, words, operand, count);
-  start_part<TILE, 0, 1, MOST>(p, part, words, operand);
+    if (steps < MOST) return start_part<TILE, PHASE, MOST - 1>(p, part, words, operand, steps);
+  start_strict<positions(kTiles[TILE]), MOST * kPhaseTaps<TILE, PHASE>>(
+      part, [&](int i) -> Words { return words.high[word_of<TILE, PHASE>(i)]; },
+      [&](int i) -> Words { return words.low[word_of<TILE, PHASE>(i)]; },
+      [&](int i) { return operand(word_of<TILE, PHASE>(i)); }, p.half_bytes >> 3);
 }
+
+// A batch that was fetched: its words, and where its pixels are.
+template <int TILE>
+struct Batch {
+  static constexpr int kSteps = batch_steps(kTiles[TILE]), kTaps = kTiles[TILE].taps;
+  Fetched<TILE> step[kSteps];
+  int steps;
+
+  __device__ __forceinline__ void fetch(Fetcher<TILE>& fetcher) {
+    steps = fetcher.fetch_batch(step);
+  }
+  // Words of the phase in slot PHASE.
+  template <int PHASE>
+  __device__ __forceinline__ void split(SplitWords<TILE>& words) const {
+#pragma unroll
+    for (int i = 0; i < kSteps * kPhaseTaps<TILE, PHASE>; ++i) {
+      const int word = word_of<TILE, PHASE>(i);
+      words.split(word, step[word / kTaps].word[word % kTaps]);
+    }
+  }
+};
+template <int TILE>
+__device__ __forceinline__ int batches_of_tile(const GatherParams& p,
+                                               const Fetcher<TILE>& fetcher) {
+  constexpr int kSteps = batch_steps(kTiles[TILE]);
+  return ((fetcher.end - fetcher.first) * p.slices + kSteps - 1) / kSteps * p.chunks;
+}
+
+// Where the pixels of a batch are, word by word.
+template <int TILE>
+struct Pixels {
+  const GatherParams& p;
+  uint32_t layout_high, step[batch_steps(kTiles[TILE])];
+
+  __device__ __forceinline__ Pixels(const GatherParams& params, uint32_t layout,
+                                    const Batch<TILE>& batch)
+      : p(params), layout_high(layout) {
+#pragma unroll
+    for (int i = 0; i < batch_steps(kTiles[TILE]); ++i) step[i] = batch.step[i].pixel;
+  }
+  __device__ __forceinline__ uint64_t operator()(int word) const {
+    const int tap = word % kTiles[TILE].taps;
+    return uint64_t{layout_high} << 32 |
+           (step[word / kTiles[TILE].taps] + (tap ? p.column[tap] : 0));
+  }
+};
 
 // One phase: while a batch is multiplied the words of the next one come.
 template <int TILE>
 __device__ __forceinline__ void multiply_one_phase(const GatherParams& p, Fetcher<TILE>& fetcher,
                                                    Sums<TILE>& sum, uint32_t layout_high) {
-  constexpr int kTaps = kTiles[TILE].taps, kSteps = batch_steps(kTiles[TILE]);
-  const int steps = (fetcher.end - fetcher.first) * p.slices,
-            batches = (steps + kSteps - 1) / kSteps * p.chunks;
-  Fetched<TILE> next[kSteps];
+  constexpr int kSteps = batch_steps(kTiles[TILE]);
+  Batch<TILE> next;
   fetcher.enter();
-  int more = fetcher.fetch_batch(next);
+  next.fetch(fetcher);
 #pragma unroll 1
-  for (int left = batches; left > 0; --left) {
-    const int count = more;
+  for (int left = batches_of_tile(p, fetcher); left > 0; --left) {
     SplitWords<TILE> words;
-    uint32_t pixel[kSteps];
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      pixel[step] = next[step].pixel;
-#pragma unroll
-      for (int tap = 0; tap < kTaps; ++tap) words.split(step * kTaps + tap, next[step].word[tap]);
-    }
-    const auto operand = [&](int word) {
-      const int tap = word % kTaps;
-      return uint64_t{layout_high} << 32 | (pixel[word / kTaps] + (tap ? p.column[tap] : 0));
-    };
     Part<TILE> part;
-    if constexpr (kSteps == 1)
-      start_part<TILE, 0, 1, kTaps>(p, part, words, operand);
-    else
-      start_some<TILE, kSteps>(p, part, words, operand, count);
-    if (left > 1) more = fetcher.fetch_batch(next);
+    next.template split<0>(words);
+    start_part<TILE, 0, kSteps>(p, part, words, Pixels<TILE>(p, layout_high, next), next.steps);
+    if (left > 1) next.fetch(fetcher);
     wgmma_wait<0>();
     fetcher.give_back();
     join_part(sum[0], part[0]);
@@ -84,32 +119,25 @@ __device__ __forceinline__ void multiply_one_phase(const GatherParams& p, Fetche
 template <int TILE>
 __device__ __forceinline__ void multiply_two_phases(const GatherParams& p, Fetcher<TILE>& fetcher,
                                                     Sums<TILE>& sum, uint32_t layout_high) {
-  constexpr int kTaps = kTiles[TILE].taps;
-  Fetched<TILE> next;
+  constexpr int kSteps = batch_steps(kTiles[TILE]);
+  Batch<TILE> next;
   SplitWords<TILE> words;
-  const auto split = [&](int phase) {
-#pragma unroll
-    for (int tap = phase; tap < kTaps; tap += 2) words.split(tap, next.word[tap]);
-  };
   fetcher.enter();
-  fetcher.fetch(next);
-  split(0);
+  next.fetch(fetcher);
+  next.template split<0>(words);
 #pragma unroll 1
-  for (int left = (fetcher.end - fetcher.first) * p.slices * p.chunks; left > 0; --left) {
-    const uint32_t pixel = next.pixel;
-    const auto operand = [&](int tap) {
-      return uint64_t{layout_high} << 32 | (pixel + (tap ? p.column[tap] : 0));
-    };
+  for (int left = batches_of_tile(p, fetcher); left > 0; --left) {
+    const Pixels<TILE> pixels(p, layout_high, next);
     Part<TILE> part[2];
-    start_part<TILE, 0, 2, (kTaps + 1) / 2>(p, part[0], words, operand);
-    split(1);
-    start_part<TILE, 1, 2, kTaps / 2>(p, part[1], words, operand);
+    start_part<TILE, 0, kSteps>(p, part[0], words, pixels, next.steps);
+    next.template split<1>(words);
+    start_part<TILE, 1, kSteps>(p, part[1], words, pixels, next.steps);
     wgmma_wait<1>();
     join_part(sum[0], part[0][0]);
     // Within the branch, or nvcc 13.0 waits first.
     if (left > 1) {
-      fetcher.fetch(next);
-      split(0);
+      next.fetch(fetcher);
+      next.template split<0>(words);
     }
     wgmma_wait<0>();
     fetcher.give_back();
