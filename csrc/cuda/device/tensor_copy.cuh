@@ -16,6 +16,13 @@ __device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes)
 #endif
 }
 
+// Asks for a map itself, which takes as long as any other memory.
+__device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+#endif
+}
+
 // The box whose first element has these coordinates, the contiguous axis first. `map` is a kernel parameter.
 __device__ __forceinline__ void copy_box(uint32_t shared, const CUtensorMap* map, uint32_t barrier,
                                          int a, int b, int c, int d) {

@@ -269,16 +269,17 @@ struct GatherParams {
   uint32_t window_magic, row_pieces_magic, taps_magic;
   int32_t depth;  // K of all chunks: channels, or of fetched pixels their taps too
   int32_t element_bytes;
-  AxisTable h, w;
   int32_t tile_n, tile_h, tile_w;     // positions of a tile that are used
   int32_t tiles_n, tiles_h, tiles_w;  // tiles of the position grid
-  int32_t tile_channels;              // of a column tile
+  uint32_t tiles_h_magic, tiles_w_magic;
+  int32_t tile_channels;  // of a column tile
   int32_t column_tiles;
   int32_t plane_h, plane_w;    // pixels; a plane has tile_n images of them
   int32_t planes_h, planes_w;  // residues modulo the source step
   int32_t operand_columns;     // operands side by side: 0 if they are runs
-  int32_t load_h, load_w;      // pixels to load for one image: all planes' rows, units of a row
-  int32_t copied_w;            // copied rows: pixels, an odd number of 16 bytes
+  uint32_t operand_columns_magic;
+  int32_t load_h, load_w;  // pixels to load for one image: all planes' rows, units of a row
+  int32_t copied_w;        // copied rows: pixels, an odd number of 16 bytes
   uint32_t plane_h_magic, plane_w_magic, load_h_magic, load_w_magic, planes_h_magic, planes_w_magic;
   int32_t slices, chunks;                // of a chunk; chunks of K
   int32_t slice_shift;                   // log2 of the slices, unless one_chunk
@@ -315,6 +316,7 @@ struct GatherParams {
   int32_t part_bytes;      // of a stage
   int32_t blocks_at_once;  // copied columns: blocks that are one box; 0: each is one of its own
   int32_t lead;            // by_steps(): see GatherChoice
+  AxisTable h, w;          // last, since they are long
 };
 
 // What the copy engine is told (hopper_maps.cpp).
@@ -464,13 +466,18 @@ CONVT2D_HOST_DEVICE SharedMap shared_map(const GatherParams& p, TileRow tile) {
   const int boundary = tile.weights_fetched ? kSwizzleRows * 128
                        : straight(tile)     ? kSwizzleRows * chunk_bytes(p)
                                             : 128;
-  at = (at + boundary - 1) / boundary * boundary;
+  // Of rows of channels it is a power of two.
+  const auto aligned = [&] {
+    return by_channel(tile) ? (at + boundary - 1) & -boundary
+                            : (at + boundary - 1) / boundary * boundary;
+  };
+  at = aligned();
   map.patch = at;
   map.patch_stage = p.patch_bytes;
   at += p.source_stages * map.patch_stage;
   // And all that an operand has, were its rows one after the other: memcheck wants that.
   const int reach = at + p.overrun * p.pixel_bytes + 64 * kSliceBytes;
-  at = (at + boundary - 1) / boundary * boundary;
+  at = aligned();
   map.weights = at;
   map.weight_stage = p.part_bytes;
   at += (p.weight_stages ? p.weight_stages : p.chunks) * map.weight_stage;

@@ -273,30 +273,12 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
   }
 }
 
-template <class M, int ROW>
-__global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
-    convt2d_hopper_gather_kernel(const __grid_constant__ GatherParams p,
-                                 const __grid_constant__ TensorMaps maps) {
-#ifdef CONVT2D_HAS_WGMMA  // other chips: declined by the planner
-  constexpr TileRow tile = kTiles[ROW];
-  extern __shared__ __align__(1024) unsigned char smem[];
-  const SharedMap map = shared_map(p, tile);
-  const Scope at = scope_of(p, tile);
-  int* const taps = reinterpret_cast<int*>(smem + map.taps);
-  ColumnInfo* const columns = reinterpret_cast<ColumnInfo*>(smem + map.columns);
-  build_products(p, at, tile, reinterpret_cast<int*>(smem + map.shifts), taps);
-  build_columns<typename M::Element>(p, at, tile, columns);
-  build_positions(p, tile, reinterpret_cast<int*>(smem + map.positions));
-  if constexpr (straight(tile))
-    build_firsts(p, at, tile, reinterpret_cast<int*>(smem + map.firsts));
-  if constexpr (tile.bordered)
-    build_offsets(p, at, tile, reinterpret_cast<int*>(smem + map.offsets));
-  if constexpr (tile.bordered) build_pieces(p, tile, reinterpret_cast<int2*>(smem + map.pieces));
-
-  Places places;
+// Where a block keeps what its threads look up, but for what is said about its columns.
+__device__ __forceinline__ Places places_of(const SharedMap& map, unsigned char* smem) {
+  Places places{};
   places.base = smem;
-  places.taps = taps;
-  places.columns = columns;
+  places.taps = reinterpret_cast<int*>(smem + map.taps);
+  places.columns = reinterpret_cast<ColumnInfo*>(smem + map.columns);
   const uint32_t barriers = shared_address(smem + map.barriers);
   places.full_source = barriers;
   places.empty_source = barriers + kMaxStages * 8;
@@ -309,60 +291,155 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
   places.kernel = reinterpret_cast<int*>(smem + map.kernel);
   places.patch = shared_address(smem + map.patch);
   places.weights = shared_address(smem + map.weights);
-  // A lane of each warp arrives; one producer group fills a buffer, or the copy engine for one thread.
-  constexpr int kFilled = 4, kRead = consumers(tile) / 32;
-  if (threadIdx.x < kMaxStages) {
-    barrier_init(places.full_source + threadIdx.x * 8, !straight(tile)    ? kFilled
-                                                       : p.brought_pieces ? kBringers
-                                                                          : 1);
-    barrier_init(places.empty_source + threadIdx.x * 8, kRead);
-    barrier_init(places.full_weight + threadIdx.x * 8, copied(p.weight_mode) ? 1 : kFilled);
-    barrier_init(places.empty_weight + threadIdx.x * 8, kRead);
-    barrier_init(places.full_rows + threadIdx.x * 8, tile.strict ? kSplitters / 32 : 1);
-    fence_for_wgmma();  // and for the copy engine
+  return places;
+}
+
+// A lane of each warp arrives; one producer group fills a buffer, or the copy engine for one thread. kMaxStages threads.
+__device__ __forceinline__ void init_barriers(const GatherParams& p, TileRow tile,
+                                              const Places& places, int thread) {
+  constexpr int kFilled = 4;
+  const int of_stage = thread * 8, read = consumers(tile) / 32;
+  barrier_init(places.full_source + of_stage, !straight(tile)    ? kFilled
+                                              : p.brought_pieces ? kBringers
+                                                                 : 1);
+  barrier_init(places.empty_source + of_stage, read);
+  barrier_init(places.full_weight + of_stage, copied(p.weight_mode) ? 1 : kFilled);
+  barrier_init(places.empty_weight + of_stage, read);
+  barrier_init(places.full_rows + of_stage, tile.strict ? kSplitters / 32 : 1);
+  fence_for_wgmma();  // and for the copy engine
+}
+
+// What is said about columns, seen from two of them.
+__device__ __forceinline__ bool are_pairs(const ColumnInfo* two) {
+  return two[0].offset < 0 ? two[1].offset < 0 : two[1].offset == two[0].offset + 1;
+}
+__device__ __forceinline__ bool are_even(const ColumnInfo* two, bool one_phase) {
+  const int other = one_phase ? two[1].offset : -1;
+  return (two[0].offset < 0 || two[0].offset % 2 == 0) && (other < 0 || other % 2 == 0);
+}
+
+__device__ __forceinline__ Loop loop_of(const Scope& at, const SharedMap& map, const Places& places,
+                                        unsigned char* smem) {
+  return {places.full_source,
+          places.patch,
+          places.weights,
+          shared_address(smem + map.shifts),
+          shared_address(smem + map.firsts),
+          map.patch_stage,
+          map.weight_stage,
+          at.products,
+          {}};
+}
+
+// Rows of channels: those who ask the copy engine write what they ask by themselves and start at once, while the others
+// write the rest.
+template <class M, int ROW>
+__device__ __forceinline__ void ask_from_the_start(const GatherParams& p, const TensorMaps& maps,
+                                                   const Scope& at, const SharedMap& map,
+                                                   const Places& places) {
+  extern __shared__ __align__(1024) unsigned char smem[];
+  constexpr TileRow tile = kTiles[ROW];
+  constexpr int kThreads = producers(tile);
+  const int thread = threadIdx.x - consumers(tile);
+  if (thread >= kThreads - kMaxStages) init_barriers(p, tile, places, thread % kMaxStages);
+  if (thread == 32) prefetch_map(&maps.source);
+  if (thread == 64 && copied(p.weight_mode)) prefetch_map(&maps.weight);
+  build_products(p, at, tile, reinterpret_cast<int*>(smem + map.shifts),
+                 reinterpret_cast<int*>(smem + map.taps), thread, kThreads);
+  build_firsts(p, at, tile, reinterpret_cast<int*>(smem + map.firsts), thread ^ 64, kThreads);
+  barrier_among(kProducerGroup0, kThreads);
+  if (p.weight_stages && !copied(p.weight_mode)) {  // they bring weights, by columns
+    barrier_among(kTables, threads(tile));
+  } else {
+    barrier_join(kTables, threads(tile));
   }
+  produce<M, ROW>(p, at, map, maps, places);
+}
+template <class M, int ROW>
+__device__ __forceinline__ void write_tables(const GatherParams& p, const Scope& at,
+                                             const SharedMap& map, Places places, Known& known) {
+  extern __shared__ __align__(1024) unsigned char smem[];
+  constexpr TileRow tile = kTiles[ROW];
+  constexpr int kThreads = consumers(tile);
+  const int thread = threadIdx.x;
+  ColumnInfo* const columns = reinterpret_cast<ColumnInfo*>(smem + map.columns);
+  uint2* const steps = reinterpret_cast<uint2*>(smem + map.offsets);
+  build_columns<typename M::Element>(p, at, tile, columns, thread, kThreads);
+  build_positions(p, tile, reinterpret_cast<int*>(smem + map.positions), kThreads - 1 - thread,
+                  kThreads);
+  if (thread == 0) steps[p.max_products] = make_uint2(0, 0);  // tiles that leaders have begun
+  if (thread == 32) known.at = at;
+  if (thread == 64) known.map = map;
+  if (thread == 96) known.loop = loop_of(at, map, places, smem);
+  barrier_among(kTables, threads(tile));
+  build_steps(p, at, reinterpret_cast<const int*>(smem + map.shifts),
+              reinterpret_cast<const int*>(smem + map.firsts), steps, thread, kThreads);
+  if (p.store_mode == kSingles) {
+    const ColumnInfo* const two = columns + (thread * 2 < weight_rows(tile) ? thread * 2 : 0);
+    places.pairs = barrier_all(kAllConsumers, kThreads, are_pairs(two));
+    places.even = barrier_all(kAllConsumers, kThreads, are_even(two, stacked(p, tile) == 1));
+  }
+  if (thread == 128) known.places = places;
+  barrier_among(kAllConsumers, kThreads);
+}
+
+// Everything else: all threads write all tables first.
+template <class M, int ROW>
+__device__ __forceinline__ void write_all_tables(const GatherParams& p, const Scope& at,
+                                                 const SharedMap& map, Places& places,
+                                                 Known& known) {
+  extern __shared__ __align__(1024) unsigned char smem[];
+  constexpr TileRow tile = kTiles[ROW];
+  constexpr int kThreads = threads(tile);
+  const int thread = threadIdx.x;
+  int* const taps = reinterpret_cast<int*>(smem + map.taps);
+  ColumnInfo* const columns = reinterpret_cast<ColumnInfo*>(smem + map.columns);
+  build_products(p, at, tile, reinterpret_cast<int*>(smem + map.shifts), taps, thread, kThreads);
+  build_columns<typename M::Element>(p, at, tile, columns, thread, kThreads);
+  build_positions(p, tile, reinterpret_cast<int*>(smem + map.positions), thread, kThreads);
+  if constexpr (straight(tile))
+    build_firsts(p, at, tile, reinterpret_cast<int*>(smem + map.firsts), thread, kThreads);
+  if constexpr (tile.bordered)
+    build_offsets(p, at, tile, reinterpret_cast<int*>(smem + map.offsets));
+  if constexpr (tile.bordered) build_pieces(p, tile, reinterpret_cast<int2*>(smem + map.pieces));
+  if (thread < kMaxStages) init_barriers(p, tile, places, thread);
   __syncthreads();
   build_kernel(p, at, tile, taps, reinterpret_cast<int*>(smem + map.kernel));
-  if constexpr (by_steps(tile)) {
-    uint2* const steps = reinterpret_cast<uint2*>(smem + map.offsets);
-    build_steps(p, at, tile, reinterpret_cast<const int*>(smem + map.shifts),
-                reinterpret_cast<const int*>(smem + map.firsts), steps);
-    if (threadIdx.x == 0)
-      steps[p.max_products] = make_uint2(0, 0);  // tiles that leaders have begun
-  }
-  const bool one = threadIdx.x * 2 < weight_rows(tile);
-  const ColumnInfo *const first = columns + (one ? threadIdx.x * 2 : 0), *const second = first + 1;
-  places.pairs = __syncthreads_and(first->offset < 0 ? second->offset < 0
-                                                     : second->offset == first->offset + 1);
-  const int other = stacked(p, tile) == 1 ? second->offset : -1;
-  places.even = __syncthreads_and((first->offset < 0 || first->offset % 2 == 0) &&
-                                  (other < 0 || other % 2 == 0));
-
-  Known& known = *reinterpret_cast<Known*>(smem + kKnown);
-  if (threadIdx.x == 0) {
-    known = {at,
-             map,
-             places,
-             {barriers,
-              places.patch,
-              places.weights,
-              shared_address(smem + map.shifts),
-              shared_address(smem + map.firsts),
-              map.patch_stage,
-              map.weight_stage,
-              at.products,
-              {}}};
+  const ColumnInfo* const two = columns + (thread * 2 < weight_rows(tile) ? thread * 2 : 0);
+  places.pairs = __syncthreads_and(are_pairs(two));
+  places.even = __syncthreads_and(are_even(two, stacked(p, tile) == 1));
+  if (thread == 0) {
+    known = {at, map, places, loop_of(at, map, places, smem)};
     int end = 0;
     for (int s = 0; s < kMaxSlots; ++s) known.loop.slot_ends[s] = end += products_of(p, at, s);
   }
   __syncthreads();
+}
+
+template <class M, int ROW>
+__global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
+    convt2d_hopper_gather_kernel(const __grid_constant__ GatherParams p,
+                                 const __grid_constant__ TensorMaps maps) {
+#ifdef CONVT2D_HAS_WGMMA  // other chips: declined by the planner
+  constexpr TileRow tile = kTiles[ROW];
+  extern __shared__ __align__(1024) unsigned char smem[];
+  const SharedMap map = shared_map(p, tile);
+  const Scope at = scope_of(p, tile);
+  Places places = places_of(map, smem);
+  Known& known = *reinterpret_cast<Known*>(smem + kKnown);
+  if constexpr (!by_steps(tile)) write_all_tables<M, ROW>(p, at, map, places, known);
 
   if (threadIdx.x >= consumers(tile)) {
     fewer_registers<producer_registers(tile)>();
-    produce<M, ROW>(p, at, map, maps, places);
+    if constexpr (by_steps(tile)) {
+      ask_from_the_start<M, ROW>(p, maps, at, map, places);
+    } else {
+      produce<M, ROW>(p, at, map, maps, places);
+    }
   } else {
     more_registers<consumer_registers(tile)>();
     if constexpr (by_steps(tile)) {
+      write_tables<M, ROW>(p, at, map, places, known);
       consume_copied<M, ROW>(p, maps, known);
     } else if constexpr (tile.fetched && tile.strict) {
       consume_strict<M, ROW>(p, maps, known);

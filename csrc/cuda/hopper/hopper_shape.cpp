@@ -341,6 +341,8 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
   if (!tile.fetched) params.depth = params.reduce;
 
   set_tiles(problem, choice, params);
+  params.tiles_h_magic = magic_of(params.tiles_h);
+  params.tiles_w_magic = magic_of(params.tiles_w);
 
   const int room = tile.width / (slots_h * slots_w);
   const Layout destination = forward ? problem.y_layout : problem.x_layout;
@@ -437,6 +439,7 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
     return "a tile is too long for the copy engine";
 
   params.operand_columns = choice.operand_columns;
+  params.operand_columns_magic = magic_of(std::max(choice.operand_columns, 1));
   params.lead = choice.lead;
   const int positions = operand_positions(tile);
   const int operands = block_positions(tile) / positions;

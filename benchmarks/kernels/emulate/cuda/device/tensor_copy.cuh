@@ -9,6 +9,8 @@ inline void barrier_expect(uint32_t barrier, uint32_t bytes) {
   emulate::barrier_expect(barrier, bytes);
 }
 
+inline void prefetch_map(const CUtensorMap*) {}
+
 inline std::vector<TensorBox> tensor_boxes;  // by what their maps hold
 CUtensorMap encode(const TensorBox& box) {
   const int row = box.count[0] * box.element_bytes;
