@@ -5,7 +5,7 @@
 # make matrix     that wheel under every Python x torch of tools/matrix.py
 # make oldest     compile and test from source against the oldest torch
 # make budgets    build time, wheel size and kernel count against their limits
-# make emulators  builds the ten of benchmarks/kernels and runs them on small cases
+# make emulators  builds those of benchmarks/kernels and runs them on small cases
 #
 # PYTHON=...      which Python makes the environment; the newest suitable one otherwise
 # VENV=none       use PYTHON (python3) as it is, torch included: no network, nothing installed in it
@@ -131,6 +131,7 @@ emulators:
 	build/kernels/emulate benchmarks/kernels/cases.txt fp16 nhwc 1 few_lead; \
 	benchmarks/kernels/emulate_weight.sh fp16 nchw-nhwc 1 1 op2; \
 	benchmarks/kernels/emulate_hopper_weight.sh fp16 1 1 op2; \
+	benchmarks/kernels/emulate_packed_weight.sh fp16 1 1 packed_; \
 	benchmarks/kernels/emulate_fetched_weight.sh fp16 nchw 1 1 m_op; \
 	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt fp16 nchw 3 3 shift_k2; \
 	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt fp32 nchw 1 1 k2s2; \

@@ -43,7 +43,8 @@ CUDA_ROOMS = {
     "hopper_gather_fetched.cu "
     "hopper_gather_weights.cu hopper_gather_copied.cu hopper_weight_plan.cpp "
     "hopper_weight_shape.cpp hopper_weight_launch.cpp hopper_weight.cu "
-    "hopper_fetched_weight_plan.cpp hopper_fetched_weight_launch.cpp hopper_fetched_weight.cu",
+    "hopper_fetched_weight_plan.cpp hopper_fetched_weight_launch.cpp hopper_fetched_weight.cu "
+    "hopper_packed_weight_plan.cpp hopper_packed_weight.cu",
     "cuda/igemm": "igemm_plan.cpp igemm_shape.cpp igemm_launch.cpp igemm_gather_f16.cu "
     "igemm_gather_bf16.cu igemm_gather_tf32.cu igemm_gather_f32x3.cu igemm_weight_plan.cpp "
     "igemm_weight_shape.cpp igemm_weight_launch.cpp igemm_weight_f16.cu igemm_weight_bf16.cu "

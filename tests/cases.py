@@ -209,6 +209,9 @@ CASES: tuple[Case, ...] = (
     # even.
     _case("k9s2_to_1_channel", (40, 1), (9, 20), k=9, s=2, p=4, op=1),
     _case("k4s2_to_3_channels", (40, 3), (10, 16), k=4, s=2, p=1),
+    # Odd channels of y: what a kernel row reads of a pixel starts at words, or does not.
+    _case("k4s2_to_17_channels", (72, 17), (10, 12), k=4, s=2, p=1),
+    _case("k3s1_to_13_channels", (136, 13), (7, 9), k=3, p=1, n=8),
     # Whole rows of y by one block, some of them without taps; a group's channels are no whole units
     # of 16 bytes.
     _case("whole_rows", (12, 24), (9, 70), k=(3, 5), s=(2, 3), p=(1, 2), op=(1, 1), d=(2, 1)),

@@ -247,6 +247,7 @@ REGIMES = (
     (HEADS, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
     (KEYPOINTS, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
     (PATCHES, TENSOR_CORES, ("grad_input",), DENSE, HOPPER, "hopper"),
+    (KEYPOINTS, ("f16", "bf16"), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),  # packed columns
     (SAME, ("f32",), ("forward",), ("nchw",), ("a100",), "igemm"),  # three tf32 products
     (SHUFFLE, ("f32",), ("forward",), ("nchw",), NOT_HOPPER, "direct"),  # sums too short for them
     (MANY, ("f32",), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),

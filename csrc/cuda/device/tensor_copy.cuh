@@ -45,4 +45,16 @@ __device__ __forceinline__ void copy_box(uint32_t shared, const CUtensorMap* map
 #endif
 }
 
+// So many bytes from one place to another, all three multiples of 16.
+__device__ __forceinline__ void copy_run(uint32_t shared, const void* global, uint32_t bytes,
+                                         uint32_t barrier) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(shared),
+      "l"(global), "r"(bytes), "r"(barrier)
+      : "memory");
+#endif
+}
+
 }  // namespace convt2d::cuda

@@ -375,7 +375,8 @@ inline bool may_be_turned(const Problem& problem) {
          element_size(problem.dtype) == 2 && problem.group_out() < kPlaneChannels;
 }
 inline bool is_fetched_weight(const Problem& problem, const Plan& plan) {
-  return is_fetched_weight(problem) || (may_be_turned(problem) && plan.row >= kFirstTurnedWeight);
+  return is_fetched_weight(problem) || (may_be_turned(problem) && plan.row >= kFirstTurnedWeight &&
+                                        plan.row < kFetchedWeightTileCount);
 }
 // Every plan there is, in no order; and the best. `reason` says why there is none.
 std::vector<Plan> fetched_weight_plans(const Problem& problem, const Device& device,

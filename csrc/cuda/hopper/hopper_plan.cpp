@@ -7,6 +7,7 @@
 #include "cuda/gather_params.h"
 #include "cuda/hopper/hopper.h"
 #include "cuda/hopper/hopper_fetched_weight.h"
+#include "cuda/hopper/hopper_packed_weight.h"
 #include "cuda/hopper/hopper_weight_plan.h"
 #include "cuda/strict_sums.h"
 
@@ -745,12 +746,14 @@ Decision plan(const Problem& problem, const Device& device) {
     return Decision::decline(reason);
   if (problem.direction == Direction::grad_weight) {
     if (is_fetched_weight(problem)) return fetched_weight_plan(problem, device);
-    const Decision turned = weight_plan(problem, device);
-    if (!may_be_turned(problem)) return turned;
-    const Decision pairs = fetched_weight_plan(problem, device);
-    const bool better =
-        pairs.accepted && (!turned.accepted || pairs.plan.predicted_us < turned.plan.predicted_us);
-    return better ? pairs : turned;
+    Decision best = weight_plan(problem, device);
+    if (!may_be_turned(problem)) return best;
+    for (const auto other : {fetched_weight_plan, packed_weight_plan}) {
+      const Decision found = other(problem, device);
+      if (found.accepted && (!best.accepted || found.plan.predicted_us < best.plan.predicted_us))
+        best = found;
+    }
+    return best;
   }
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
   std::string reason = "no tile fits";

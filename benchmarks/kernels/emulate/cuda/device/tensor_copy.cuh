@@ -63,4 +63,11 @@ inline void copy_box(uint32_t shared, const CUtensorMap* map, uint32_t barrier, 
   emulate::barrier_copied(barrier, elements * box.element_bytes);
 }
 
+inline void copy_run(uint32_t shared, const void* global, uint32_t bytes, uint32_t barrier) {
+  if (shared % 16 != 0 || reinterpret_cast<uintptr_t>(global) % 16 != 0 || bytes % 16 != 0)
+    emulate::fail("misaligned");
+  std::memcpy(emulate::shared(shared, bytes), global, bytes);
+  emulate::barrier_copied(barrier, bytes);
+}
+
 }  // namespace convt2d::cuda
