@@ -45,7 +45,8 @@ OTHER_TARGET_MIB = 3.0
 # until pairs of taps and channels there, eleven, and 152 until channels-last tiles of 256 columns,
 # five, and words of dY's rows, six; fold had 8 until it multiplied words, five of them, and 12
 # until planes of no whole vectors, six. slide has seven tiles of two types and three of turned
-# rows, narrow four of four, fan eight, loom six; rows had 4 until pixels, three of them. weight is
+# rows, narrow four of four, fan eight, loom six; rows had 4 until pixels, three of them;
+# comb has four tiles of two types, three of TF32 and two of strict fp32. weight is
 # weight_sum.cu.
 KERNELS = {
     "direct": 64,
@@ -57,6 +58,7 @@ KERNELS = {
     "loom": 8,
     "igemm": 64,
     "rows": 8,
+    "comb": 16,
     "depthwise": 200,
     "weight": 4,
 }
