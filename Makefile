@@ -141,6 +141,9 @@ emulators:
 	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt fp32 nchw 3 2 pairs_48; \
 	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt tf32 nhwc 1 1 m_op; \
 	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt tf32 nhwc 1 2 few_lead; \
+	benchmarks/kernels/emulate_comb.sh fp16 1 1 comb_; \
+	build/kernels/emulate_comb benchmarks/kernels/cases.txt tf32 1 1 comb_; \
+	build/kernels/emulate_comb benchmarks/kernels/cases.txt fp32 1 1 comb_one; \
 	benchmarks/kernels/emulate_fold.sh fp16 1 1 fold_k4; \
 	build/kernels/emulate_fold benchmarks/kernels/cases.txt bf16 1 1 shift_; \
 	build/kernels/emulate_fold benchmarks/kernels/cases.txt tf32 1 1 fold_odd; \

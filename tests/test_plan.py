@@ -197,6 +197,7 @@ SAME = Case("stride_1", 8, 48, 48, (200, 300), (3, 3), (1, 1), (1, 1))
 ROWS = Case("rows", 8, 96, 64, (200, 304), (3, 5), (1, 1), (1, 2))
 SHUFFLE = Case("k_is_s", 8, 96, 48, (100, 120), (2, 2), (2, 2))
 PATCHES = Case("patches_of_4", 8, 192, 192, (30, 37), (4, 4), (4, 4))
+VOCODER = Case("vocoder", 12, 384, 192, (1, 40), (1, 16), (1, 8), (0, 4))
 BILINEAR = Case("depthwise", 8, 96, 96, (40, 48), (4, 4), (2, 2), (1, 1), groups=96)
 FEW = Case("two_channels", 4, 2, 2, (64, 80), (4, 4), (2, 2), (1, 1))
 DEEP = Case("deep", 12, 768, 320, (20, 24), (4, 4), (2, 2), (1, 1))
@@ -262,6 +263,8 @@ REGIMES = (
     (SHUFFLE, ("f16", "bf16"), ("grad_weight",), DENSE, NOT_HOPPER, "igemm"),
     (MANY, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "hopper"),
     (SHUFFLE, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "hopper"),
+    (VOCODER, ("f16", "bf16", "f32", "tf32"), ("grad_weight",), ("nchw",), HOPPER, "comb"),
+    (PATCHES, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "comb"),
     (MANY, ("tf32",), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),  # three warps turn x
     (SAME, ("tf32", "f32"), ("grad_weight",), ("nchw",), HOPPER, "hopper"),  # odd rows of dY
     (ROWS, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "hopper"),
@@ -527,10 +530,10 @@ def test_hopper_moves_and_brings_odd_rows_of_a_grad_weight():
     for case, dtypes, words in (
         (patches, TENSOR_CORES, "dY fetched, x shifted"),
         (HEADS, ("f16", "bf16"), "dY by planes and fetched, x shifted, runs"),
-        (HEADS, ("tf32",), "dY fetched, runs"),
+        (HEADS, ("tf32",), "dY by planes and fetched, runs"),
     ):
         for dtype in dtypes:
-            text = explain(case, "grad_weight", dtype, "nchw", "h200")
+            text = explain(case, "grad_weight", dtype, "nchw", "h200", "hopper")
             assert chosen(text) == "hopper" and words in text.splitlines()[1], text
 
 

@@ -47,7 +47,8 @@ OTHER_TARGET_MIB = 3.0
 # columns, two; fold had 8 until it multiplied words, five of them, and 12
 # until planes of no whole vectors, six. slide has seven tiles of two types and three of turned
 # rows, narrow four of four, fan eight, loom six of TF32 and five of strict fp32; rows had 4 until
-# pixels, three of them. weight is weight_sum.cu.
+# pixels, three of them; comb has four tiles of two types, three of TF32 and two of strict fp32.
+# weight is weight_sum.cu.
 KERNELS = {
     "direct": 64,
     "hopper": 164,
@@ -58,6 +59,7 @@ KERNELS = {
     "loom": 12,
     "igemm": 64,
     "rows": 8,
+    "comb": 16,
     "depthwise": 200,
     "weight": 4,
 }

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "core/floor.h"
+#include "cuda/comb/comb_plan.h"
 #include "cuda/cuda_check.h"
 #include "cuda/cuda_families.h"
 #include "cuda/depthwise/depthwise_plan.h"
@@ -162,6 +163,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = cuda::slide::plans(problem, device, reason);
   } else if (name == "narrow") {
     plans = cuda::narrow::plans(problem, device, reason);
+  } else if (name == "comb") {
+    plans = cuda::comb::plans(problem, device, reason);
   } else if (name == "fan") {
     plans = cuda::fan::plans(problem, device, reason);
   } else if (name == "loom") {
