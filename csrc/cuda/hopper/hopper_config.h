@@ -75,6 +75,7 @@ struct TileRow {
   // TF32 NHWC forward: copied columns, which consumers fetch to registers.
   bool weights_fetched = false;
   bool strict = false;  // fp32: every number a sum of two that the tensor core takes
+  bool twin = false;  // two blocks a multiprocessor, so that one multiplies while the other stores
 };
 constexpr TileRow strict_tile(bool channel_rows, int width, int operands, int slots) {
   TileRow tile{channel_rows, false, width, operands, slots};
@@ -84,6 +85,11 @@ constexpr TileRow strict_tile(bool channel_rows, int width, int operands, int sl
 constexpr TileRow strict_fetched_tile(int width, int operands) {
   TileRow tile = strict_tile(false, width, operands, 1);
   tile.copied = tile.fetched = tile.bordered = true;
+  return tile;
+}
+constexpr TileRow twin_tile(int width, int operands) {
+  TileRow tile{false, true, width, operands, 1};
+  tile.twin = true;
   return tile;
 }
 // The one table of tiles; hopper_gather_launch.cuh instantiates exactly these, by index.
@@ -117,6 +123,8 @@ constexpr TileRow kTiles[] = {
     {false, true, 128, 1, 1, false, false, false, true, true},
     {true, true, 128, 2, 1, true, false, false, false, false, true},
     {true, true, 128, 1, 2, true, false, false, false, false, true},
+    twin_tile(64, 2),
+    twin_tile(128, 1),
     {false, true, 8, 2, 1},
     {false, true, 16, 2, 1},
     {false, true, 32, 2, 1},
@@ -133,7 +141,7 @@ constexpr TileRow kTiles[] = {
 // copied channels with fetched weights, copied channels (of which the last have copied columns).
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 constexpr int kStrictTiles = 9, kStrictFetchedTiles = 3, kTurnedTiles = 4, kFetchedTiles = 4,
-              kFetchedHalfTiles = 2, kLentTiles = 2, kCopiedTiles = 10, kColumnTiles = 4;
+              kFetchedHalfTiles = 2, kLentTiles = 2, kCopiedTiles = 12, kColumnTiles = 4;
 constexpr int kFirstLent = kTileCount - kCopiedTiles - kLentTiles,
               kFirstFetched = kFirstLent - kFetchedTiles,
               kFirstTurned = kFirstFetched - kTurnedTiles;
@@ -163,20 +171,24 @@ CONVT2D_HOST_DEVICE constexpr bool by_steps(TileRow tile) {
 
 // Tiles for many channels alone: both operands and the result are whole vectors of them, which the copy engine brings.
 CONVT2D_HOST_DEVICE constexpr bool wide(TileRow tile) { return tile.width > 128; }
+CONVT2D_HOST_DEVICE constexpr bool lean(TileRow tile) { return wide(tile) || tile.twin; }
 
 // Warpgroups with 128 sums a thread and as many that move data, which takes registers too; or, since the copy
 // engine needs but one thread, more of them with 64 sums, so that while one stores others multiply. Of wide tiles
 // they are two again: 64 positions x 256 columns want 10 bytes of shared memory for 128 products, 64 x 128 want 12.
 CONVT2D_HOST_DEVICE constexpr int consumer_groups(TileRow tile) {
-  return tile.copied && !tile.weights_fetched && !tile.strict && !wide(tile) ? 4 : 2;
+  return tile.copied && !tile.weights_fetched && !tile.strict && !lean(tile) ? 4 : 2;
 }
+CONVT2D_HOST_DEVICE constexpr int blocks_together(TileRow tile) { return tile.twin ? 2 : 1; }
 CONVT2D_HOST_DEVICE constexpr int producer_groups(TileRow tile) { return tile.copied ? 1 : 2; }
 CONVT2D_HOST_DEVICE constexpr int consumers(TileRow tile) { return 128 * consumer_groups(tile); }
-CONVT2D_HOST_DEVICE constexpr int producers(TileRow tile) { return 128 * producer_groups(tile); }
+CONVT2D_HOST_DEVICE constexpr int producers(TileRow tile) {
+  return tile.twin ? 64 : 128 * producer_groups(tile);  // two ask; registers would not do for more
+}
 CONVT2D_HOST_DEVICE constexpr int threads(TileRow tile) {
   return consumers(tile) + producers(tile);
 }
-// Of a thread; they add up to what the block starts with, a multiple of 8 for each thread.
+// Of a thread; they add up to what the block starts with, a multiple of 8 for each thread. Of twins all have the same.
 CONVT2D_HOST_DEVICE constexpr int consumer_registers(TileRow tile) {
   return !tile.copied ? 160 : consumer_groups(tile) == 2 ? 216 : 104;
 }

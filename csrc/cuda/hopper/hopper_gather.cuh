@@ -343,10 +343,11 @@ __device__ __forceinline__ void ask_from_the_start(const GatherParams& p, const 
   const int thread = threadIdx.x - consumers(tile);
   if (thread >= kThreads - kMaxStages) init_barriers(p, tile, places, thread % kMaxStages);
   if (thread == 32) prefetch_map(&maps.source);
-  if (thread == 64 && copied(p.weight_mode)) prefetch_map(&maps.weight);
+  if (thread == 33 && copied(p.weight_mode)) prefetch_map(&maps.weight);
   build_products(p, at, tile, reinterpret_cast<int*>(smem + map.shifts),
                  reinterpret_cast<int*>(smem + map.taps), thread, kThreads);
-  build_firsts(p, at, tile, reinterpret_cast<int*>(smem + map.firsts), thread ^ 64, kThreads);
+  build_firsts(p, at, tile, reinterpret_cast<int*>(smem + map.firsts), thread ^ kThreads / 2,
+               kThreads);
   barrier_among(kProducerGroup0, kThreads);
   if (p.weight_stages && !copied(p.weight_mode)) {  // they bring weights, by columns
     barrier_among(kTables, threads(tile));
@@ -417,7 +418,7 @@ __device__ __forceinline__ void write_all_tables(const GatherParams& p, const Sc
 }
 
 template <class M, int ROW>
-__global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
+__global__ void __launch_bounds__(threads(kTiles[ROW]), blocks_together(kTiles[ROW]))
     convt2d_hopper_gather_kernel(const __grid_constant__ GatherParams p,
                                  const __grid_constant__ TensorMaps maps) {
 #ifdef CONVT2D_HAS_WGMMA  // other chips: declined by the planner
@@ -430,14 +431,14 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
   if constexpr (!by_steps(tile)) write_all_tables<M, ROW>(p, at, map, places, known);
 
   if (threadIdx.x >= consumers(tile)) {
-    fewer_registers<producer_registers(tile)>();
+    if constexpr (!tile.twin) fewer_registers<producer_registers(tile)>();
     if constexpr (by_steps(tile)) {
       ask_from_the_start<M, ROW>(p, maps, at, map, places);
     } else {
       produce<M, ROW>(p, at, map, maps, places);
     }
   } else {
-    more_registers<consumer_registers(tile)>();
+    if constexpr (!tile.twin) more_registers<consumer_registers(tile)>();
     if constexpr (by_steps(tile)) {
       write_tables<M, ROW>(p, at, map, places, known);
       consume_copied<M, ROW>(p, maps, known);

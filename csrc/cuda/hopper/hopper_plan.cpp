@@ -102,10 +102,12 @@ constexpr double kStepsRow = 2.1;      // of the copy engine, a row; by earlier 
 constexpr double kStepsByte = 0.0032;  // a byte
 constexpr double kTurnOfTile =
     900;  // from the last product of a tile to the first one of the next, stores aside
-constexpr double kStoring = 110;        // instructions of a warp that stores
-constexpr double kLoneVector = 9;       // and for each 16 bytes of a thread
-constexpr double kStepsSector = 0.16;   // as kSectorStored
-constexpr double kHidden = 0.4;         // of what leads, by which storing takes less
+constexpr double kStoring = 110;       // instructions of a warp that stores
+constexpr double kLoneVector = 9;      // and for each 16 bytes of a thread
+constexpr double kStepsSector = 0.16;  // as kSectorStored
+constexpr double kTwinStore =
+    0.3;                         // of storing, which does not hide behind the other block (counted)
+constexpr double kHidden = 0.4;  // of what leads, by which storing takes less
 constexpr double kStepsBeside = 0.02;   // of the lesser of what memory and L2 take
 constexpr double kStepsOverlap = 0.95;  // as kOverlap
 constexpr double kStepsNarrow = 1.2;    // rows of 64 bytes, where there could be twice as many
@@ -205,6 +207,7 @@ double fetched_multiply(const GatherParams& p, TileRow tile, bool half) {
 // weights come that stay.
 struct TileCost {
   double cycles, sectors, prologue;
+  double alone = cycles;  // where no other block is beside
 };
 
 // Whether what follows is about a plan: threads that bring weights all the time, and outputs that go one by one, take
@@ -219,10 +222,10 @@ bool narrow_rows(const GatherParams& p) {
   return chunk_bytes(p) < 128 && p.depth * p.element_bytes >= 128;
 }
 
-// A chunk of a tile that walks a table of steps: multiplying, reading and writing shared memory, issuing, and what must
+// A chunk of a tile that walks a table of steps, of one of so many blocks that do the same: multiplying, reading and writing shared memory, issuing, and what must
 // arrive meanwhile.
 double steps_chunk(const GatherParams& p, TileRow tile, double products, double pieces,
-                   double parts) {
+                   double parts, int blocks) {
   const double operands = consumer_groups(tile) * tile.operands, slices = p.slices,
                part = double(p.part_products) * weight_rows(tile) * chunk_bytes(p),
                weights = p.weight_stages ? products * weight_rows(tile) * chunk_bytes(p) : 0,
@@ -231,13 +234,14 @@ double steps_chunk(const GatherParams& p, TileRow tile, double products, double 
     return buffers * (kAsked + bytes / kArriving) / std::max(1, stages - 1);
   };
   const double work[] = {
-      products * slices * operands * tile.width / 2,
-      (products * slices * operands * (64 + tile.width) * kSliceBytes + pieces * p.patch_bytes +
-       weights) /
+      blocks * products * slices * operands * tile.width / 2,
+      blocks *
+          (products * slices * operands * (64 + tile.width) * kSliceBytes + pieces * p.patch_bytes +
+           weights) /
           kSharedBytes,
       products * kStep,
-      (pieces * p.patch_pixels + weights / row) * kStepsRow +
-          (pieces * p.patch_bytes + weights) * kStepsByte,
+      blocks * ((pieces * p.patch_pixels + weights / row) * kStepsRow +
+                (pieces * p.patch_bytes + weights) * kStepsByte),
       arriving(pieces, p.patch_bytes, p.source_stages),
       p.weight_stages ? arriving(parts, part, p.weight_stages) : 0,
   };
@@ -335,8 +339,14 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
   if (counted(problem, p, tile)) {
     const double all = copied(p.weight_mode) ? kAsked + p.chunks * p.part_bytes / kArriving
                                              : 2 * p.chunks * weight_fill * kNhwcStalls;
-    const double chunk = steps_chunk(p, tile, products, pieces, parts),
+    const double chunk = steps_chunk(p, tile, products, pieces, parts, 1),
                  store = steps_store(problem, p, tile, sectors / scatter_of(problem, p));
+    if (tile.twin) {
+      const double alone = p.chunks * chunk + store,
+                   both = p.chunks * steps_chunk(p, tile, products, pieces, parts, 2);
+      return {std::max(alone, both) + kTwinStore * store, source_sectors + weight_sectors,
+              p.weight_stages ? 0 : 2 * all, alone};
+    }
     return {p.chunks * chunk + store -
                 kHidden * std::min(2 * store, p.lead * chunk / std::max(products, 1.0)),
             source_sectors + weight_sectors, p.weight_stages ? 0 : all};
@@ -365,13 +375,13 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
           source_sectors + weight_sectors, p.weight_stages ? 0 : 2 * p.chunks * weight_fill};
 }
 
-// Blocks for each combination of a group of channels and phases, so that the grid fills the device once: phases get them
+// Blocks for each combination of a group of channels and phases, so that the grid fills its places on the device once: phases get them
 // by their cost, where they are few, and have the same number otherwise.
-void share_blocks(const Device& device, const std::vector<TileCost>& costs, GatherParams& p) {
+void share_blocks(int places, const std::vector<TileCost>& costs, GatherParams& p) {
   const int64_t tiles = tiles_of(p), shares = static_cast<int64_t>(costs.size());
   p.shares = static_cast<int32_t>(shares);
   const int64_t others = combinations(p) / (shares > 1 ? shares : 1);
-  int64_t blocks = std::max<int64_t>(1, device.sm_count / others);
+  int64_t blocks = std::max<int64_t>(1, places / others);
   double all = 0;
   for (const TileCost& cost : costs) all += cost.cycles;
   for (int64_t s = 0; s < shares; ++s) {
@@ -414,15 +424,21 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
         costs.push_back(same < known ? costs[same] : tile_cost(problem, p, tile, counts[known]));
       }
   }
-  share_blocks(device, costs, p);
+  const int places = device.sm_count * blocks_together(tile);
+  share_blocks(places, costs, p);
 
   const double combos = static_cast<double>(combinations(p));
   const double tiles = static_cast<double>(tiles_of(p));
-  const double waves = std::ceil(blocks_of(p) / double(device.sm_count));
+  const double waves = std::ceil(blocks_of(p) / double(places));
   double cycles = 0, sectors = 0, prologue = 0;
   for (size_t s = 0; s < costs.size(); ++s) {
-    cycles = std::max(cycles, std::ceil(tiles / p.walkers[s]) *
-                                  (costs[s].cycles + (counted(problem, p, tile) ? 0 : kTile)));
+    // Of the last round, what is left may have the multiprocessors for itself.
+    const double rounds = std::floor(tiles / p.walkers[s]), rest = tiles - rounds * p.walkers[s],
+                 last = rest == 0                  ? 0
+                        : rest * 2 <= p.walkers[s] ? costs[s].alone
+                                                   : costs[s].cycles;
+    cycles = std::max(cycles, rounds * costs[s].cycles + last +
+                                  (counted(problem, p, tile) ? 0 : (rounds + (rest > 0)) * kTile));
     sectors += costs[s].sectors / costs.size();
     prologue = std::max(prologue, costs[s].prologue);
   }
@@ -522,6 +538,11 @@ std::vector<std::pair<int, int>> stacks(const Problem& problem, TileRow tile) {
   return found;
 }
 
+// Bytes of shared memory that a block may have; each takes 1024 beside them.
+int memory_of(const Device& device, TileRow tile) {
+  return std::min(device.smem_optin, device.smem_per_sm / blocks_together(tile) - 1024);
+}
+
 // Whether a shape fits with the smallest buffers there are.
 bool fits_somehow(GatherChoice choice, GatherParams params, TileRow tile, const Device& device) {
   choice.slice_shift = 0;
@@ -531,7 +552,7 @@ bool fits_somehow(GatherChoice choice, GatherParams params, TileRow tile, const 
       (std::max(1, params.planes_apart > 1 ? params.plane_products : params.max_products) + 7) / 8;
   params.chunks = 1;
   set_buffers(choice, params);
-  return shared_map(params, tile).total <= device.smem_optin;
+  return shared_map(params, tile).total <= memory_of(device, tile);
 }
 
 // The few shapes whose tiles promise most with buffers of any size, so that the search stays short.
@@ -575,7 +596,8 @@ int lead_of(const Problem& problem, const GatherParams& p, TileRow tile) {
   constexpr int kStages = 4, kMoreStages = 6, kMostProducts = 32;
   const int stages = p.weight_stages ? std::min(p.source_stages, p.weight_stages) : p.source_stages,
             products = p.chunks * p.max_products;
-  if (!counted(problem, p, tile) || stages < kStages || products > kMostProducts) return 0;
+  if (!counted(problem, p, tile) || tile.twin || stages < kStages || products > kMostProducts)
+    return 0;
   return stages >= kMoreStages || products <= kStages ? 2 : 1;
 }
 
@@ -594,6 +616,7 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
   for (int row = kTileCount - 1; row >= 0; --row) {
     const TileRow tile = kTiles[row];
     const int64_t phases_w = phases_of(problem, problem.w);
+    const int memory = memory_of(device, tile);
     const bool few = tile.bordered && !forward && problem.group_out() <= kFewChannels;
     if (tile.strict != strict) continue;
     if (tile.channel_rows && columns <= 32) continue;
@@ -634,8 +657,9 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
             if (part > 0 && params.one_chunk) break;
             // Where the copy engine can bring them, threads bring none but those that stay.
             if (part > 0 && tile.copied && !tile.columns_copied && columns_copied) break;
-            for (int weight_stages : {2, 4}) {
+            for (int weight_stages : {2, 3, 4}) {
               if (part == 0 && weight_stages > 2) break;
+              if (weight_stages == 3 && !tile.twin) continue;
               choice.weight_stages = part ? weight_stages : 0;
               choice.part_products = part;
               choice.source_stages = 1;
@@ -643,11 +667,11 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
               if ((params.part_products * weight_rows(tile) << (shift + 1)) > 60000) continue;
               const int one = shared_map(params, tile).total;
               const int patch = params.patch_bytes;
-              // An even number, so that each producer group owns half of them.
-              const int stages = std::min({kMaxStages, 1 + (device.smem_optin - 128 - one) / patch,
-                                           std::max(2, 4 * params.chunks * params.planes_apart)}) /
-                                 2 * 2;
-              if (one > device.smem_optin || stages < 2) {
+              // An even number, so that each producer group owns half of them; twins have one, and little room.
+              const int most = std::min({kMaxStages, 1 + (memory - 128 - one) / patch,
+                                         std::max(2, 4 * params.chunks * params.planes_apart)}),
+                        stages = tile.twin ? most : most / 2 * 2;
+              if (one > memory || stages < 2) {
                 if (found.empty())
                   reason =
                       "a tile needs " + std::to_string(one + patch) + " bytes of shared memory";
@@ -655,7 +679,7 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
               }
               choice.source_stages = stages;
               set_buffers(choice, params);
-              if (shared_map(params, tile).total > device.smem_optin) continue;
+              if (shared_map(params, tile).total > memory) continue;
               columns_copied |= tile.columns_copied;
               for (int lead = 0, most = lead_of(problem, params, tile); lead <= most; ++lead) {
                 choice.lead = params.lead = lead;
@@ -713,6 +737,7 @@ Plan plan_of(const GatherCandidate& candidate) {
       (c.weight_stages ? "weights " + std::to_string(c.part_products) + " products x " +
                              std::to_string(c.weight_stages) + " stages"
                        : "weights resident") +
+      (tile.twin ? ", two blocks together" : "") +
       (c.lead ? ", half " + std::to_string(c.lead) + " products ahead" : "");
   if (candidate.walkers[1] > 0) {  // phases have numbers of their own
     plan.note += ", blocks " + std::to_string(candidate.walkers[0]);

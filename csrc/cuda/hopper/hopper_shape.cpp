@@ -478,8 +478,8 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
                       : static_cast<int32_t>(ceil_div(params.depth, static_cast<int64_t>(slice)
                                                                         << choice.slice_shift));
   params.whole_weight_mode = whole_weight_mode(problem, tile, params, vector);
-  if (wide(tile) && !copied(params.whole_weight_mode))
-    return "the copy engine cannot bring the weights of 256 columns";
+  if (lean(tile) && !copied(params.whole_weight_mode))
+    return "the copy engine cannot bring these weights";
   const bool kernels = params.whole_weight_mode == kTurnedKernels;
   params.kernel_taps = kernels || params.whole_weight_mode == kTurnedRuns ? params.taps : 0;
   params.kernel_taps_magic = magic_of(std::max(params.kernel_taps, 1));

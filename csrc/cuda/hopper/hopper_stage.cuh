@@ -179,7 +179,7 @@ __device__ __forceinline__ void visit_weight_mode(int mode, Visit&& visit) {
   constexpr bool kTurns = sizeof(T) == 2;
   if constexpr (kTiles[ROW].columns_copied) {
     visit(std::integral_constant<WeightMode, kColumnsCopied>());
-  } else if constexpr (SOURCE == kFetched || SOURCE == kFetchedRows || wide(kTiles[ROW])) {
+  } else if constexpr (SOURCE == kFetched || SOURCE == kFetchedRows || lean(kTiles[ROW])) {
     visit(std::integral_constant<WeightMode, kWeightCopied>());
   } else {
     if constexpr (SOURCE == kVectors || SOURCE == kCopied) {
