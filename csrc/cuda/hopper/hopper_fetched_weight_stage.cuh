@@ -455,17 +455,20 @@ __device__ __forceinline__ void bring_squares(const FetchedWeightParams& p,
   const int channel = helper % kLanes * (PIECE / 4), all = p.groups * p.rows;
   const int first = at.row_block * kWidth + channel;  // of the group's
   const int64_t plane = int64_t{start.n} * p.x_h * p.x_w + plane_pixel(p, start);
-  const float* const source =
-      static_cast<const float*>(p.x) + plane * all + int64_t{at.group} * p.rows;
-#pragma unroll 1
-  for (int pixel = helper / kLanes; pixel < kSquare; pixel += kHelpers / kLanes) {
-    const uint32_t to = ring.stage() + pixel * kKRow + channel * 4;
-#pragma unroll 1
+  constexpr int kAtOnce = kHelpers / kLanes;  // pixels
+  const float* from =
+      static_cast<const float*>(p.x) + (plane + helper / kLanes) * all + at.group * p.rows + first;
+  const uint32_t to = ring.stage() + helper / kLanes * kKRow + channel * 4;
+  // No loop, since a copy alone takes a thread longer than what is known of the next ones.
+#pragma unroll
+  for (int next = 0; next < kSquare; next += kAtOnce, from += kAtOnce * all) {
+    const int pixel = next + helper / kLanes;
+    if (pixel >= kSquare) break;
+#pragma unroll
     for (int i = 0; i < kWidth / kSquare; ++i) {
-      const int in_group = first + i * kSquare;
-      const bool there = pixel < left && in_group < p.rows;
-      copy_async<PIECE>(to + i * kSquareBytes, there ? source + pixel * all + in_group : p.x,
-                        there);
+      const bool there = pixel < left && first + i * kSquare < p.rows;
+      copy_async<PIECE>(to + next * kKRow + i * kSquareBytes,
+                        there ? from + i * kSquare : static_cast<const float*>(p.x), there);
     }
   }
   copy_async_arrive(ring.full());

@@ -74,7 +74,6 @@ __device__ __forceinline__ void bring_x(const WeightParams& p, const WeightScope
   constexpr int kLanes = kRowBytes / PIECE, kPixels = kWeightBringers / kLanes;  // at once
   const int bringer = threadIdx.x % 128 - 32, channel = bringer % kLanes * (PIECE / 2);
   const int first = at.row_block * p.x_blocks * kCellChannels + channel;  // of the group's
-  const int pixels = tile_pixels(p);
   const auto left = [](int extent, int from) { return min(extent - from, 127) - 1; };
   // A byte keeps its highest bit if the pixel's place on that axis is no more than this.
   constexpr uint32_t kThere = 0x808080;
