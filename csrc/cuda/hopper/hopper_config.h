@@ -451,10 +451,10 @@ CONVT2D_HOST_DEVICE SharedMap shared_map(const GatherParams& p, TileRow tile) {
   at += straight(tile) ? (p.planes_apart + 1) * 4 : 0;
   at = (at + 15) / 16 * 16;
   map.offsets = at;
-  at += by_steps(tile)  ? p.max_products * 8 + kLeadersBytes
-        : tile.bordered ? p.period * (chunk_bytes(p) / p.element_bytes) * 4 *
-                              (1 + (p.brought_pieces > 0) + p.one_chunk)
-                        : 0;
+  at += by_channel(tile) ? p.max_products * 8 + kLeadersBytes
+        : tile.bordered  ? p.period * (chunk_bytes(p) / p.element_bytes) * 4 *
+                               (1 + (p.brought_pieces > 0) + p.one_chunk)
+                         : 0;
   map.kernel = at;
   at += p.kernel_taps * 4;
   at = (at + 15) / 16 * 16;

@@ -1,6 +1,6 @@
 // The hopper kernel of forward and grad_input. hopper_config.h draws the tiling, hopper_stage.cuh is
 // the producers' side, hopper_store.cuh the epilogue; consumers that fetch pixels are in hopper_fetched.cuh, those of
-// copied channels in hopper_copied.cuh.
+// copied channels in hopper_copied.cuh, of which those that fetch weights are in hopper_lent.cuh.
 //
 // A persistent block walks tiles of positions for one combination of (group, column tile, phases).
 // Producers and consumers hand buffers to each other through barriers in shared memory: `full` when the
@@ -12,6 +12,7 @@
 
 #include "cuda/hopper/hopper_copied.cuh"
 #include "cuda/hopper/hopper_fetched.cuh"
+#include "cuda/hopper/hopper_lent.cuh"
 
 namespace convt2d::cuda::hopper {
 
@@ -37,44 +38,6 @@ __device__ __forceinline__ void add_slices(Sums<ROW>& sum, int slot, uint64_t we
         Multiply::add(sum[o][slot], x, w);
       }
     }
-  }
-}
-
-// Fetched weights: where a lane finds what it holds of a slice, seen from the product. See fetched_channel().
-__device__ __forceinline__ void find_weights(const GatherParams& p, uint32_t (&weight)[4]) {
-  const int lane = threadIdx.x & 31, warp = threadIdx.x / 32 % 4, k = lane & 3;
-  const int piece = warp % 2 * 2 + (lane >> 4) * 4;
-  const uint32_t first =
-      warp / 2 * column_block(p) + k * 128 + (piece ^ k) * 16 + (lane >> 2 & 3) * 4;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) weight[i] = (first ^ (i % 2 * 16 + i / 2 * 64)) + i / 2 * 4 * 128;
-}
-
-// Multiplies SLICES slices of a product, half of them at a time: while one half is multiplied the words of the next one
-// come, also from product to product. `issued`: once what was issued before is finished.
-template <class M, int ROW, int SLICES, class Issued>
-__device__ __forceinline__ void add_weights(Sums<ROW>& sum, int slot, const uint32_t (&weight)[4],
-                                            const uint64_t (&pixels)[kTiles[ROW].operands],
-                                            uint32_t source_step, Issued&& issued) {
-  using Multiply = WgmmaFetched<typename M::Element, kTiles[ROW].width>;
-  constexpr int kSlice = 8 * 128, kHalves = SLICES > 1 ? 2 : 1, kOfHalf = SLICES / kHalves;
-  uint32_t word[SLICES][4];
-#pragma unroll
-  for (int half = 0; half < kHalves; ++half) {
-    const int first = half * kOfHalf;
-#pragma unroll
-    for (int s = first; s < first + kOfHalf; ++s)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) word[s][i] = load_shared_4(weight[i] + s * kSlice);
-    wgmma_fence();
-#pragma unroll
-    for (int s = first; s < first + kOfHalf; ++s)
-#pragma unroll
-      for (int o = 0; o < kTiles[ROW].operands; ++o)
-        Multiply::add(sum[o][slot], word[s], advance(pixels[o], s * source_step));
-    wgmma_commit();
-    wgmma_wait<kHalves - 1>();
-    if (half == 0) issued();
   }
 }
 
@@ -143,9 +106,6 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
 #pragma unroll
   for (int o = 0; o < tile.operands; ++o)
     first_pixel[o] = operand_pixel(p, tile, group * tile.operands + o) * p.pixel_bytes;
-
-  uint32_t weight_word[4];
-  if constexpr (tile.weights_fetched) find_weights(p, weight_word);
 
   bring_resident_weights<M, ROW>(p, maps, known);
 
@@ -230,13 +190,6 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
                     for (int k = 0; k < tile.width / 2; ++k) sum[o][s][k] += part[o][k];
                   }
                 }
-              } else if constexpr (tile.weights_fetched) {
-                uint32_t w[4];
-#pragma unroll
-                for (int k = 0; k < 4; ++k) w[k] = product + weight_word[k];
-                visit_slices(slices, [&](auto count) {
-                  add_weights<M, ROW, decltype(count)::value>(sum, s, w, x, source_step, give_back);
-                });
               } else {
                 const uint64_t w = operand(weight_layout, product);
                 // Committed in each branch: behind them the compiler adds an empty instruction, and waits for that.
@@ -373,7 +326,7 @@ __device__ __forceinline__ void write_tables(const GatherParams& p, const Scope&
   if (thread == 64) known.map = map;
   if (thread == 96) known.loop = loop_of(at, map, places, smem);
   barrier_among(kTables, threads(tile));
-  build_steps(p, at, reinterpret_cast<const int*>(smem + map.shifts),
+  build_steps(p, at, tile, reinterpret_cast<const int*>(smem + map.shifts),
               reinterpret_cast<const int*>(smem + map.firsts), steps, thread, kThreads);
   if (p.store_mode == kSingles) {
     const ColumnInfo* const two = columns + (thread * 2 < weight_rows(tile) ? thread * 2 : 0);
@@ -406,6 +359,12 @@ __device__ __forceinline__ void write_all_tables(const GatherParams& p, const Sc
   if (thread < kMaxStages) init_barriers(p, tile, places, thread);
   __syncthreads();
   build_kernel(p, at, tile, taps, reinterpret_cast<int*>(smem + map.kernel));
+  if constexpr (tile.weights_fetched) {
+    uint2* const steps = reinterpret_cast<uint2*>(smem + map.offsets);
+    build_steps(p, at, tile, reinterpret_cast<const int*>(smem + map.shifts),
+                reinterpret_cast<const int*>(smem + map.firsts), steps, thread, kThreads);
+    if (thread == 0) steps[p.max_products] = make_uint2(0, 0);  // tiles that leaders have begun
+  }
   const ColumnInfo* const two = columns + (thread * 2 < weight_rows(tile) ? thread * 2 : 0);
   places.pairs = __syncthreads_and(are_pairs(two));
   places.even = __syncthreads_and(are_even(two, stacked(p, tile) == 1));
@@ -442,6 +401,8 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), blocks_together(kTiles[R
     if constexpr (by_steps(tile)) {
       write_tables<M, ROW>(p, at, map, places, known);
       consume_copied<M, ROW>(p, maps, known);
+    } else if constexpr (tile.weights_fetched) {
+      consume_lent<M, ROW>(p, maps, known);
     } else if constexpr (tile.fetched && tile.strict) {
       consume_strict<M, ROW>(p, maps, known);
     } else if constexpr (tile.fetched) {

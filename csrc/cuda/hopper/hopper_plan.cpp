@@ -43,8 +43,6 @@ constexpr double kFetchedWord =
 constexpr double kFetchedNumber = 1.17;     // with single numbers of 32 bits and a table
 constexpr double kFetchedHalf = 3.93;       // of 16 bits
 constexpr double kFetchedAgain = 1.25;      // few channels, for each of several column tiles
-constexpr double kFetchedWeight = 2.38;     // with weights
-constexpr double kFetchedTwice = 1.22;      // which two operands of pixels use
 constexpr double kStrict = 3.18;            // strict fp32: three products, parts joined
 constexpr double kStrictFill = 0.862;       // filling a buffer there, over TF32
 constexpr double kStrictStalls = 0.748;     // as kStalls
@@ -114,6 +112,13 @@ constexpr double kStepsNarrow = 1.2;    // rows of 64 bytes, where there could b
 constexpr double kStepsFew = 9;         // and so few products read them (2026-11-23)
 constexpr double kStepsBytes = 1.1;     // of memory and L2 with them, or with two buffers
 constexpr double kStacked = 1.3;        // 256 columns of several phases, in forward (2026-11-23)
+
+// The same of tiles whose weights are fetched (hopper_lent.cuh); counted, not measured.
+constexpr double kLentMultiply = 1.12;  // over multiplications alone: 409 of 460 TFLOP/s
+constexpr double kLentStep = 300;       // 100 instructions of a warp, from product to product
+constexpr double kLentSector = 1.2;     // 32 bytes on their way to L2
+constexpr double kLentArrival =
+    1.3;  // what must be on its way when groups lead, over what has to be
 
 // What brings a buffer: parcels, how many of them a thread has on their way, and cycles each.
 struct Load {
@@ -213,6 +218,7 @@ struct TileCost {
 // Whether what follows is about a plan: threads that bring weights all the time, and outputs that go one by one, take
 // longer than all of it. In forward it errs by what phases and a bias cost, and what is fitted above is better (2026-11-23).
 bool counted(const Problem& problem, const GatherParams& p, TileRow tile) {
+  if (tile.weights_fetched) return true;
   return problem.direction == Direction::grad_input && by_steps(tile) && p.store_mode != kSingles &&
          (!p.weight_stages || copied(p.weight_mode));
 }
@@ -222,24 +228,33 @@ bool narrow_rows(const GatherParams& p) {
   return chunk_bytes(p) < 128 && p.depth * p.element_bytes >= 128;
 }
 
-// A chunk of a tile that walks a table of steps, of one of so many blocks that do the same: multiplying, reading and writing shared memory, issuing, and what must
-// arrive meanwhile.
+// From asking for a buffer to having it.
+double arrival(double bytes) { return kAsked + bytes / kArriving; }
+// Weights of a product.
+double weight_bytes(const GatherParams& p, TileRow tile) {
+  return double(weight_rows(tile)) * chunk_bytes(p);
+}
+
+// A chunk of a tile that walks a table of steps, of one of so many blocks that do the same: multiplying, reading and
+// writing shared memory, issuing, and what must arrive meanwhile.
 double steps_chunk(const GatherParams& p, TileRow tile, double products, double pieces,
                    double parts, int blocks) {
+  const bool lent = tile.weights_fetched;
   const double operands = consumer_groups(tile) * tile.operands, slices = p.slices,
-               part = double(p.part_products) * weight_rows(tile) * chunk_bytes(p),
-               weights = p.weight_stages ? products * weight_rows(tile) * chunk_bytes(p) : 0,
+               fetches = lent ? consumer_groups(tile) : operands,
+               part = p.part_products * weight_bytes(p, tile),
+               weights = p.weight_stages ? products * weight_bytes(p, tile) : 0,
                row = tile.columns_copied ? column_row(p) : chunk_bytes(p);
   const auto arriving = [](double buffers, double bytes, int stages) {
-    return buffers * (kAsked + bytes / kArriving) / std::max(1, stages - 1);
+    return buffers * arrival(bytes) / std::max(1, stages - 1);
   };
   const double work[] = {
-      blocks * products * slices * operands * tile.width / 2,
+      blocks * products * slices * operands * tile.width / 2 * (lent ? kLentMultiply : 1),
       blocks *
-          (products * slices * operands * (64 + tile.width) * kSliceBytes + pieces * p.patch_bytes +
-           weights) /
+          (products * slices * (fetches * 64 + operands * tile.width) * kSliceBytes +
+           pieces * p.patch_bytes + weights) /
           kSharedBytes,
-      products * kStep,
+      products * (lent ? kLentStep : kStep),
       blocks * ((pieces * p.patch_pixels + weights / row) * kStepsRow +
                 (pieces * p.patch_bytes + weights) * kStepsByte),
       arriving(pieces, p.patch_bytes, p.source_stages),
@@ -247,7 +262,7 @@ double steps_chunk(const GatherParams& p, TileRow tile, double products, double 
   };
   double greatest = 0, all = 0;
   for (double each : work) greatest = std::max(greatest, each), all += each;
-  const bool waits = products <= kStepsFew || (p.source_stages == 2 && !p.weight_stages);
+  const bool waits = !lent && (products <= kStepsFew || (p.source_stages == 2 && !p.weight_stages));
   const double narrow = narrow_rows(p) && waits ? kStepsNarrow : 1;
   return narrow * (greatest + (1 - kStepsOverlap) * (all - greatest));
 }
@@ -272,13 +287,11 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
   const double parts =
       p.weight_stages ? pieces * std::ceil(products / pieces / p.part_products) : 0;
   // A wgmma takes as long as its multiplications, or as reading both operands, 128 bytes a cycle.
-  const double multiply =
-      std::max(tile.width / 2.0, (64 + tile.width) / 4.0) *
-      (tile.bordered          ? fetched_multiply(p, tile, half)
-       : tile.fetched         ? kFetchedWord
-       : tile.weights_fetched ? (tile.operands > 1 ? kFetchedTwice : kFetchedWeight)
-       : tile.strict          ? kStrict
-                              : 1);
+  const double multiply = std::max(tile.width / 2.0, (64 + tile.width) / 4.0) *
+                          (tile.bordered  ? fetched_multiply(p, tile, half)
+                           : tile.fetched ? kFetchedWord
+                           : tile.strict  ? kStrict
+                                          : 1);
   const double mma = products * (k_slices * consumer_groups(tile) * tile.operands * multiply +
                                  p.chunks * kProduct) +
                      p.chunks * (pieces + parts) * (tile.copied ? kTurnover : kFedTurnover);
@@ -340,7 +353,9 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
     const double all = copied(p.weight_mode) ? kAsked + p.chunks * p.part_bytes / kArriving
                                              : 2 * p.chunks * weight_fill * kNhwcStalls;
     const double chunk = steps_chunk(p, tile, products, pieces, parts, 1),
-                 store = steps_store(problem, p, tile, sectors / scatter_of(problem, p));
+                 store = tile.weights_fetched
+                             ? kTurnOfTile + sums * 256 * size / 32 * kLentSector
+                             : steps_store(problem, p, tile, sectors / scatter_of(problem, p));
     if (tile.twin) {
       const double alone = p.chunks * chunk + store,
                    both = p.chunks * steps_chunk(p, tile, products, pieces, parts, 2);
@@ -359,8 +374,7 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
                                                      : kOverlap;
   const bool two = straight(tile) && p.source_stages == 2;
   const double shallow = !two ? 1 : forward || p.weight_stages ? kShallow : kShallowAlone;
-  const double wide = tile.columns_copied && !tile.weights_fetched && tile.width == 128
-                          ? kWideColumns
+  const double wide = tile.columns_copied && tile.width == 128                    ? kWideColumns
                       : forward && tile.width == 256 && p.h.slots * p.w.slots > 1 ? kStacked
                                                                                   : 1;
   const double narrow = forward && !tile.copied && !tile.strict && !channels_last(problem)
@@ -460,12 +474,13 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
       size * problem.batch * problem.out_channels * problem.h.out * problem.w.out;
   const double bytes = tensor_bytes(problem) -
                        (forward ? 0 : y_bytes * (1 - std::min(products / p.planes_apart, 1.0)));
-  const double l2_bytes = bytes * scatter_of(problem, p) + combos * tiles * sectors * 32;
+  const double l2_bytes =
+      bytes * (tile.weights_fetched ? 1 : scatter_of(problem, p)) + combos * tiles * sectors * 32;
   // Channels-last pixels of y that are no whole sectors are written in pieces (erfnet_out in TF32: 211 us for 113).
   const bool torn = forward && channels_last(problem) && int64_t(problem.group_out() * size) % 32;
   const double memory_us =
       (bytes + (torn ? kTorn * y_bytes : 0)) / (0.88 * device.copy_bytes_per_us);
-  const bool steps = !forward && by_steps(tile);
+  const bool steps = tile.weights_fetched || (!forward && by_steps(tile));
   const double l2_us = l2_bytes / ((steps ? kStepsL2 : kL2) * device.copy_bytes_per_us);
   // Neither hides behind the other altogether; and of plans that move the same bytes the less busy one is better.
   const double bytes_us = (steps && (narrow_rows(p) || p.source_stages == 2) ? kStepsBytes : 1) *
@@ -504,9 +519,11 @@ std::vector<GatherChoice> tile_shapes(const Problem& problem, int row) {
     const int64_t most_h = std::min(extent_h, std::max<int64_t>(1, positions / w));
     for (int64_t h = most_h; h >= std::max<int64_t>(1, most_h - 6); --h) {
       if (h == extent_h && w == extent_w) {
-        for (int64_t n = std::min(problem.batch, std::max<int64_t>(1, positions / (w * h))); n >= 1;
-             n = n > 8 ? n * 3 / 4 : n - 1)
+        const int64_t most = std::min(problem.batch, std::max<int64_t>(1, positions / (w * h)));
+        for (int64_t n = most; n >= 1; n = n > 16 ? n * 7 / 8 : n - 1) {
+          n = ceil_div(problem.batch, ceil_div(problem.batch, n));  // as few as make so many tiles
           add(n, h, w, 0);
+        }
       } else {
         add(1, h, w, 0);
       }
@@ -590,9 +607,33 @@ std::vector<GatherChoice> best_shapes(const Problem& problem, const Device& devi
   return best;
 }
 
+// Where weights are fetched: as many products as leave time for buffers to arrive, since those between both groups are read.
+int lead_of_lent(const GatherParams& p, TileRow tile) {
+  const double product =
+      p.slices * consumer_groups(tile) * tile.operands * tile.width / 2 * kLentMultiply;
+  const auto leaves = [&](int stages, int products, double bytes) {
+    return int((stages - 1) * products - kLentArrival * arrival(bytes) / product);
+  };
+  int lead = INT32_MAX;
+  for (int i = 0; i < p.h.groups; ++i)
+    for (int j = 0; j < p.w.groups; ++j) {
+      const int products = int(products_of(p, tile, p.h.group[i], p.w.group[j]));
+      if (products == 0) continue;
+      lead = std::min(
+          {lead, leaves(p.source_stages, products, p.patch_bytes), p.chunks * products / 2});
+      if (p.weight_stages == 0) continue;
+      // Of the last part of a chunk there may be one product.
+      const int parts = int(ceil_div(products, p.part_products)), whole = products / parts;
+      lead =
+          std::min(lead, leaves(p.weight_stages, whole, p.part_products * weight_bytes(p, tile)));
+    }
+  return lead == INT32_MAX ? 0 : std::max(lead, 0);
+}
+
 // How many products the first groups may lead by, by a simulation: each takes a buffer from those that are on their way,
 // and hides storing for half the time of a product.
 int lead_of(const Problem& problem, const GatherParams& p, TileRow tile) {
+  if (tile.weights_fetched) return lead_of_lent(p, tile);
   constexpr int kStages = 4, kMoreStages = 6, kMostProducts = 32;
   const int stages = p.weight_stages ? std::min(p.source_stages, p.weight_stages) : p.source_stages,
             products = p.chunks * p.max_products;
@@ -640,8 +681,11 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
             continue;
           }
         }
+        const int least_shift = tile.weights_fetched;  // consumers that fetch them take two slices
         for (int shift = 0; shift <= 2; ++shift) {
-          if (shift > 0 && (params.one_chunk || params.depth <= slice << (shift - 1))) break;
+          if (shift < least_shift) continue;
+          if (shift > least_shift && (params.one_chunk || params.depth <= slice << (shift - 1)))
+            break;
           if (tile.fetched && !params.one_chunk &&
               (1 << shift < slices_fetched(tile) || !chunks_in_groups(params, slice << shift)))
             continue;
@@ -681,7 +725,9 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
               set_buffers(choice, params);
               if (shared_map(params, tile).total > memory) continue;
               columns_copied |= tile.columns_copied;
-              for (int lead = 0, most = lead_of(problem, params, tile); lead <= most; ++lead) {
+              const int furthest = lead_of(problem, params, tile);
+              for (int lead = 0; lead <= furthest;
+                   lead += tile.weights_fetched && furthest > 0 ? furthest : 1) {
                 choice.lead = params.lead = lead;
                 GatherCandidate candidate{choice,
                                           {},

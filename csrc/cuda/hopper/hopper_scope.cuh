@@ -208,9 +208,10 @@ __device__ __forceinline__ void build_products(const GatherParams& p, const Scop
 }
 
 // For each product of a chunk, in units of 16 bytes, where it reads its patch and where its weights stand in their buffer
-// (of a chunk, if they stay); and whether it is the first one to read either.
-constexpr uint32_t kNextBuffer = 1u << 31;
-__device__ __forceinline__ void build_steps(const GatherParams& p, const Scope& at,
+// (of a chunk, if they stay); whether it is the first one to read either; and whether its phase is the second of two that
+// have sums of their own.
+constexpr uint32_t kNextBuffer = 1u << 31, kSecondSlot = 1u << 30;
+__device__ __forceinline__ void build_steps(const GatherParams& p, const Scope& at, TileRow tile,
                                             const int* shifts, const int* firsts, uint2* steps,
                                             int thread, int threads) {
 #pragma unroll 1
@@ -219,8 +220,10 @@ __device__ __forceinline__ void build_steps(const GatherParams& p, const Scope& 
 #pragma unroll 1
     while (firsts[plane + 1] <= i) ++plane;
     const int of_plane = i - firsts[plane], row = p.weight_stages ? of_plane % p.part_products : i;
+    const bool second = tile.slots > 1 && i >= products_of(p, at, 0);
     steps[i] = make_uint2(uint32_t(shifts[i]) >> 4 | (of_plane == 0 ? kNextBuffer : 0),
-                          uint32_t(row * p.product_bytes) >> 4 | (row == 0 ? kNextBuffer : 0));
+                          uint32_t(row * p.product_bytes) >> 4 | (row == 0 ? kNextBuffer : 0) |
+                              (second ? kSecondSlot : 0));
   }
 }
 
