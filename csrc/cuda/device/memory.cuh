@@ -60,11 +60,6 @@ __device__ __forceinline__ uint2 load_8_and_around(const void* from) {
   return words;
 }
 
-// The line of these bytes comes to L2, for whoever reads them later.
-__device__ __forceinline__ void prefetch_line(const void* from) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
-}
-
 // Hides where a number came from, so that it is not computed or read again.
 __device__ __forceinline__ void keep_in_register(uint32_t& number) { asm("" : "+r"(number)); }
 

@@ -1,13 +1,10 @@
 // rows: what one block computes.
 //
-// A block has `block_rows` x `tile_width` positions q (core/phases.h) of one image and up to 16 output channels of a group,
-// and computes all phases of them: whole stretches of rows of y, whichever taps a phase has, also none. It brings the pixels
-// of `tile_rows` x `tile_width` of them at a time, and keeps those that the next ones read again. They and all weights lie
-// in its shared memory, in units of 16 bytes: neighbouring input channels of one pixel, or of one tap and output channel. A
-// step is the product of such units. The steps of a pair of phases (h, w) follow each other, and weights lie in the order of
-// steps. It computes `segment` positions of a row of y at once. These follow each other in memory, as rows do where a block
-// has whole ones, and it writes whole lines of 128 bytes: what lies behind the last one waits for the next segment (a sector
-// that is written in two pieces costs much more than one that is not).
+// A block has `tile_rows` x `tile_width` positions q (core/phases.h) of one image and up to 16 output channels of a group,
+// and computes all phases of them: whole stretches of rows of y, whichever taps a phase has, also none. All pixels that it
+// reads and all weights lie in its shared memory, in units of 16 bytes: neighbouring input channels of one pixel, or of
+// one tap and output channel. A step is the product of such units. The steps of a pair of phases (h, w) follow each other,
+// and weights lie in the order of steps.
 //
 // Of channels-last tensors a block takes all groups and channels, so that what it writes of a row of y is one run of memory,
 // and every warp works on its own: an item is 16 to 64 positions of a row, all phases of w or, where pixels of y are whole
@@ -24,9 +21,9 @@ constexpr int kThreads = 256;
 constexpr int kChannels = 16;  // of y, of a block
 constexpr int kUnit = 16;      // bytes
 
-constexpr int kLine = 128;  // bytes that are written as one
-
-constexpr int kChunk = 32;  // positions of a warp
+constexpr int kChunk = 32;       // positions of a warp on tensor cores
+constexpr int kPlainChunk = 64;  // and on multiply-add units, where a thread has
+constexpr int kPlainChannels = 8, kPlainPositions = 4;
 constexpr int kBlocks = 2;  // for which an SM must have registers
 
 constexpr int kPanel = 8;  // channels of y that an instruction takes where positions are its rows,
@@ -80,19 +77,14 @@ struct Params {
   int32_t group_panels;
   FastDivide divide_panels, divide_group_panels;
   int32_t column_tiles, tiles_h, tiles_w;
-  int32_t tile_rows, tile_width;  // positions
-  int32_t block_rows,
-      segment;     // of planes: positions of a block, and of a row that are computed at once
-  int32_t joined;  // 1: its rows follow each other in memory, none shorter than a line
+  int32_t tile_rows, tile_width;    // positions
   int32_t patch_rows, patch_width;  // pixels
   FastDivide divide_units;
-  FastDivide divide_row_pieces, divide_patch_width;  // units of a row of the patch; pixels of one
-  int32_t weights_part, patch_part;  // bytes from the parts of numbers to their next ones
-  int32_t staging_pitch;             // bytes of a channel
+  int32_t staging_pitch;  // bytes of a channel
   int32_t buffers;
-  // Places in shared memory: weights; pixels; outputs of a row, once or twice; what the next row begins with; where a
-  // step's pixels are, less the position's place; bias.
-  int32_t weights_at, patch_at, staging_at, carry_at, steps_at, bias_at, shared_bytes;
+  // Places in shared memory: weights; pixels; outputs of a row, once or twice; where a step's pixels are, less the
+  // position's place; bias.
+  int32_t weights_at, patch_at, staging_at, steps_at, bias_at, shared_bytes;
 
   // Of channels-last tensors.
   int32_t tiles, walkers;  // of positions, and the blocks that walk them
@@ -106,7 +98,7 @@ struct Params {
   int32_t warp_bytes;      // of that buffer
   Pieces outputs, same;    // in such a buffer, and the bias as it repeats in memory
   int32_t same_at;
-  FastDivide divide_row_units, divide_chunks;
+  FastDivide divide_row_units, divide_row_pieces, divide_chunks;
 };
 
 }  // namespace convt2d::cuda::rows

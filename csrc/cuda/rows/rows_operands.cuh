@@ -2,8 +2,6 @@
 // sums in ordinary arithmetic.
 #pragma once
 
-#include <type_traits>
-
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/memory.cuh"
 #include "cuda/device/mma.cuh"
@@ -12,26 +10,18 @@
 
 namespace convt2d::cuda::rows {
 
-// Strict fp32: a number is the sum of three of bf16, which hold its 24 bits, so a product is six of theirs; what is left out
-// is less than 2^-24 of it. The other ways to multiply are those of mma.cuh.
-struct SplitF32 {
+// Strict fp32 on the ordinary units; the other ways to multiply are those of mma.cuh.
+struct PlainF32 {
   using Element = float;
+  static __device__ __forceinline__ uint32_t round(uint32_t bits) { return bits; }
 };
 template <class M>
-constexpr bool kSplit = false;
+constexpr bool kPlain = false;
 template <>
-constexpr bool kSplit<SplitF32> = true;
+constexpr bool kPlain<PlainF32> = true;
 
 template <class T>
 constexpr int kVector = kUnit / int(sizeof(T));
-// Channels of a unit, and how many such units there are of the same numbers, `weights_part` or `patch_part` bytes apart.
-template <class M>
-constexpr int kUnitChannels = kSplit<M> ? 8 : kVector<typename M::Element>;
-template <class M>
-constexpr int kParts = kSplit<M> ? 3 : 1;
-// What `watch` looks at.
-template <class M>
-using Watched = std::conditional_t<kSplit<M>, __nv_bfloat16, typename M::Element>;
 
 template <class T>
 __device__ __forceinline__ uint32_t bits_of(const T* from) {
@@ -57,45 +47,21 @@ __device__ __forceinline__ bool saw_nan(uint32_t nan) {
   return value != value;
 }
 
-// The numbers that are left of two when the nearest ones of bf16 are taken away, which it gives.
-__device__ __forceinline__ uint32_t take_away(float& low, float& high) {
-  const uint32_t both = pack<__nv_bfloat16>(low, high);
-  low -= __uint_as_float(both << 16);
-  high -= __uint_as_float(both & 0xffff0000u);
-  return both;
-}
-
-// A unit of neighbouring channels to shared memory. What is too large for bf16 counts as not finite too.
+// A unit of neighbouring channels to shared memory.
 template <class M>
-__device__ __forceinline__ void store_unit(const uint32_t* bits, uint32_t to, int part_bytes,
-                                           uint32_t& nan) {
+__device__ __forceinline__ void store_unit(const uint32_t* bits, uint32_t to, uint32_t& nan) {
   using T = typename M::Element;
-  if constexpr (kSplit<M>) {
-    uint32_t word[kParts<M>][4];
+  uint32_t word[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      float low = __uint_as_float(bits[2 * i]), high = __uint_as_float(bits[2 * i + 1]);
-#pragma unroll
-      for (int part = 0; part < kParts<M>; ++part) word[part][i] = take_away(low, high);
-      nan = watch<Watched<M>>(word[0][i], nan);
+  for (int i = 0; i < 4; ++i) {
+    if constexpr (sizeof(T) == 2) {
+      word[i] = bits[2 * i] | bits[2 * i + 1] << 16;
+    } else {
+      word[i] = M::round(bits[i]);
     }
-#pragma unroll
-    for (int part = 0; part < kParts<M>; ++part)
-      store_shared_16(to + part * part_bytes, word[part]);
-    return;
-  } else {
-    uint32_t word[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if constexpr (sizeof(T) == 2) {
-        word[i] = bits[2 * i] | bits[2 * i + 1] << 16;
-      } else {
-        word[i] = M::round(bits[i]);
-      }
-      nan = watch<T>(word[i], nan);
-    }
-    store_shared_16(to, word);
+    nan = watch<T>(word[i], nan);
   }
+  store_shared_16(to, word);
 }
 
 // The first phases of a block.
@@ -109,7 +75,7 @@ template <class M>
 __device__ __forceinline__ bool fill_steps(const Params& p, int first_group, int first_column,
                                            const Part& part, uint32_t shared) {
   using T = typename M::Element;
-  constexpr int kVec = kUnitChannels<M>;
+  constexpr int kVec = kVector<T>;
   const T* const weight = static_cast<const T*>(p.weight);
   const int first_h = p.h.begin[part.h], first_w = p.w.begin[part.w], rows = p.panels * kPanel;
   const int taps_w = p.w.begin[part.w + p.part_w] - first_w;
@@ -133,28 +99,26 @@ __device__ __forceinline__ bool fill_steps(const Params& p, int first_group, int
     uint32_t bits[kVec];
 #pragma unroll
     for (int c = 0; c < kVec; ++c) bits[c] = c < left ? bits_of(from + c * p.weight_stride[0]) : 0;
-    store_unit<M>(bits, shared + p.weights_at + (step * rows + row) * kUnit, p.weights_part, nan);
+    store_unit<M>(bits, shared + p.weights_at + (step * rows + row) * kUnit, nan);
     if (row == 0)
       store_shared_4(
           shared + p.steps_at + step * 4,
           ((p.h.offset[tap_h] * p.row_units + unit) * p.patch_width + p.w.offset[tap_w]) * kUnit);
   }
-  // Tensor cores take steps two by two: where a pair of phases has fewer than that, zeros.
-  for (int pair = 0; pair < p.part_h * p.part_w; ++pair) {
-    const int taps_here = p.h.taps[part.h + pair / p.part_w] * p.w.taps[part.w + pair % p.part_w];
-    for (int step = p.first_step[pair] + taps_here * p.units; step < p.first_step[pair + 1];
-         ++step) {
+  if constexpr (!kPlain<M>) {
+    // Tensor cores take steps two by two: where a pair of phases has fewer than that, zeros.
+    for (int pair = 0; pair < p.part_h * p.part_w; ++pair) {
+      const int taps_here = p.h.taps[part.h + pair / p.part_w] * p.w.taps[part.w + pair % p.part_w];
+      for (int step = p.first_step[pair] + taps_here * p.units; step < p.first_step[pair + 1];
+           ++step) {
 #pragma unroll 1
-      for (int row = threadIdx.x; row < kParts<M> * rows; row += kThreads) {
-        const int of = kSplit<M> ? row / rows : 0;
-        store_shared_16(
-            shared + p.weights_at + of * p.weights_part + (step * rows + row - of * rows) * kUnit,
-            {0, 0, 0, 0});
+        for (int row = threadIdx.x; row < rows; row += kThreads)
+          store_shared_16(shared + p.weights_at + (step * rows + row) * kUnit, {0, 0, 0, 0});
+        if (threadIdx.x == 0) store_shared_4(shared + p.steps_at + step * 4, 0);
       }
-      if (threadIdx.x == 0) store_shared_4(shared + p.steps_at + step * 4, 0);
     }
   }
-  return saw_nan<Watched<M>>(nan);
+  return saw_nan<T>(nan);
 }
 
 // An output in ordinary arithmetic, from global memory. Slow, and rare.

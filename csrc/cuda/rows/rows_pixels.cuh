@@ -93,7 +93,7 @@ __device__ __forceinline__ bool fill_pixels(const Params& p, const Tile& at, uin
           }
           store_shared_16(to[k], bits[k]);
         } else {
-          store_unit<M>(bits[k], to[k], 0, nan);
+          store_unit<M>(bits[k], to[k], nan);
         }
       }
     }
@@ -259,9 +259,9 @@ __device__ __forceinline__ void store_pieces(const Params& p, const Pieces& piec
   const int together = pieces.together.divisor;
   char* const run = static_cast<char*>(p.destination) + int64_t{element - first} * int(sizeof(T));
   // Lanes begin at a multiple of 128 bytes, up to seven pieces early, so that a sector is not written in pieces.
-  constexpr int kOfLine = kLine / kUnit;
-  int piece = lane - int(element / kVec % kOfLine), within = number + piece;
-  const int apart = int(pieces.together.quotient(within + kOfLine * together)) - kOfLine;
+  constexpr int kLine = 128 / kUnit;
+  int piece = lane - int(element / kVec % kLine), within = number + piece;
+  const int apart = int(pieces.together.quotient(within + kLine * together)) - kLine;
   within -= apart * together;
   uint32_t from = buffer + within * kUnit + apart * (together * kUnit + pieces.shared_gap);
   char* to = run + piece * kUnit + int64_t{apart} * pieces.memory_gap;

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdio>
 #include <iterator>
-#include <set>
 
 #include "core/phases.h"
 #include "cuda/gather_params.h"
@@ -15,32 +14,30 @@ namespace convt2d::cuda {
 namespace rows {
 namespace {
 
+// Products of a sum in strict fp32, one after the other: with 108 the error was more than twice torch's (tests/test_numeric.py).
+constexpr int64_t kMostPlainTerms = 64;
+
 constexpr double kLaunch =
     14;  // us; what comes before the first row is stored, and behind the last
 constexpr double kClock = 1700;  // cycles a microsecond
 
-// Instructions of a warp, waiting included; from the code. With these the best plans of kernelbench_1_75 and 1_81 came out
-// within 12 % of the H200's times (2026-11-23) when rows were stored one by one; long sums were not measured and are on the
-// safe side. In strict fp32 tensor cores are busy longer than warps are.
+// Instructions of a warp, waiting included; from the code. With these the best plans of kernelbench_1_75 and 1_81 come out
+// within 12 % of the H200's times (2026-11-23); long sums were not measured and are on the safe side.
 struct Cost {
   double step;
   double item;  // positions of a warp and a phase, beside steps
   double used;  // of the instructions that a multiprocessor could start
-  double unit;  // of pixels, one a lane
 };
-constexpr Cost kTensorCost = {20, 140, 0.7, 40}, kSplitCost = {70, 160, 0.7, 110};
+constexpr Cost kTensorCost = {20, 140, 0.7}, kPlainCost = {146, 180, 0.7};
 constexpr double kRow = 1200;     // of a block's row of y, meeting of its warps included
 constexpr double kMeeting = 200;  // another one
 constexpr double kPiece = 6;      // 16 bytes of each lane, to memory
-constexpr double kFill =
-    2500;  // cycles until pixels are there, of a block that is alone; half beside another
-constexpr double kAlone = 0.6;  // how fast a block is that has its multiprocessor to itself
-// Of the copy rate: rows that join, and those whose last sectors are written in two pieces, which costs more than they are
-// (a kernel that only stores such rows took 1.4 times the floor, one of whole sectors 1.0).
-constexpr double kJoinedRate = 0.88, kMemoryRate = 0.72;
-constexpr int kMostSegments = 4;
-constexpr int64_t kMostTurns = 4;  // of blocks that a planner tries
-constexpr double kBeside = 0.15;   // of the lesser of work and bytes
+constexpr double kUnits = 30;     // of pixels, one a lane
+constexpr double kAlone = 0.6;    // how fast a block is that has its multiprocessor to itself
+// Of the copy rate: sectors in which a row ends are written in two pieces, which costs more than they are (a kernel that
+// only stores such rows took 1.4 times the floor, one of whole sectors 1.0).
+constexpr double kMemoryRate = 0.72;
+constexpr double kBeside = 0.15;  // of the lesser of work and bytes
 
 // The same of channels-last tensors, from the code: no H200 has measured it.
 constexpr double kPixelLaunch = 10.5;
@@ -62,11 +59,12 @@ constexpr double kAgainRate = 1.5;  // of the copy rate: what is in L2
 // Of the copy rate: rows of whole sectors, others, and pixels that are parts of lines, one by one.
 constexpr double kSectorRate = 0.85, kOddRate = 0.75, kPartRate = 0.6;
 
-// `buffers`, `block_rows` and `segment` of planes, those between them of pixels; see Params.
+// `buffers` of planes, those after it of pixels; see Params.
 struct Choice {
-  int tile_rows, tile_width, buffers, row_tiles, run_phases, part_h, part_w, block_rows, segment;
+  int tile_rows, tile_width, buffers, row_tiles, run_phases, part_h, part_w;
 };
 
+int chunk_of(const Problem& problem) { return is_strict(problem) ? kPlainChunk : kChunk; }
 int64_t positions(const Axis& axis) { return ceil_div(axis.out, axis.stride); }
 
 // Returns why it cannot be done, or an empty string.
@@ -168,27 +166,6 @@ void set_pixels(const Problem& problem, const Choice& choice, Params& p) {
   p.divide_chunks = FastDivide(p.tile_width / (p.row_tiles * kPositions));
 }
 
-// Bytes from a channel to the next in a buffer, at least so many: where what lanes store at once, two positions of each of
-// four channels' phases, is in the most banks.
-int staging_pitch(const Problem& problem, int64_t least) {
-  constexpr int kBanks = 32;
-  const int64_t size = element_size(problem.dtype), plane = problem.h.out * problem.w.out * size;
-  int64_t best = least;
-  int best_together = kBanks + 1;
-  for (int64_t pitch = least; pitch < least + kLine; pitch += kUnit) {
-    std::set<int64_t> words[kBanks];
-    int together = 0;
-    for (int lane = 0; lane < 32; ++lane) {
-      const int64_t word =
-          (lane / 4 * (pitch + plane) + lane % 4 * 2 * problem.w.stride * size) / 4;
-      words[word % kBanks].insert(word);
-      together = std::max(together, static_cast<int>(words[word % kBanks].size()));
-    }
-    if (together < best_together) best = pitch, best_together = together;
-  }
-  return static_cast<int>(best);
-}
-
 // Everything that follows from the problem and the choice, pointers aside. Returns why it cannot be done, or an empty
 // string.
 std::string shape(const Problem& problem, const Choice& choice, Params& p) {
@@ -204,15 +181,16 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
   p.part_w = choice.part_w ? choice.part_w : p.w.phases;
   if (p.part_h * p.part_w > kMostPairs)
     return std::to_string(p.part_h * p.part_w) + " phases, more than " + std::to_string(kMostPairs);
-  const bool split = is_strict(problem);
-  const int64_t size = element_size(problem.dtype), vector = split ? 8 : kUnit / size;
-  const int64_t parts = split ? 3 : 1;
+  const int64_t vector = kUnit / element_size(problem.dtype);
   p.units = static_cast<int32_t>(ceil_div(p.reduce, vector));
   int64_t steps = 0;
   for (int h = 0; h < p.part_h; ++h)
     for (int w = 0; w < p.part_w; ++w) {
       const int64_t taps = int64_t{p.h.taps[h]} * p.w.taps[w], here = taps * p.units;
-      steps += round_up(here, 2);
+      if (is_strict(problem) && taps * p.reduce > kMostPlainTerms)
+        return "strict fp32 sums of " + std::to_string(taps * p.reduce) + " products, more than " +
+               std::to_string(kMostPlainTerms) + ", want more than one running sum";
+      steps += is_strict(problem) ? here : round_up(here, 2);
       // Where pixels of y are written one after the other, sums have a step at least.
       if (pixels && here == 0 && p.h.taps[h] > 0) steps += 2;
       if (steps > INT16_MAX) return "too many products in a sum";
@@ -222,8 +200,7 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
   p.tile_rows = choice.tile_rows;
   p.tile_width = choice.tile_width;
   p.buffers = choice.buffers;
-  p.block_rows = std::max(choice.block_rows, p.tile_rows);
-  p.tiles_h = static_cast<int32_t>(ceil_div(positions(problem.h), p.block_rows));
+  p.tiles_h = static_cast<int32_t>(ceil_div(positions(problem.h), p.tile_rows));
   p.tiles_w = static_cast<int32_t>(ceil_div(positions(problem.w), p.tile_width));
   p.patch_rows = p.tile_rows + p.h.reach;
   p.patch_width = p.tile_width + p.w.reach;
@@ -235,28 +212,19 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
     p.row_units = p.units;
     p.x_channel = problem.h.in * problem.w.in;
     p.x_pixel = 1;
-    p.segment = choice.segment ? choice.segment : p.tile_width;
-    const int64_t last = (positions(problem.w) - 1) / p.segment * p.segment * problem.w.stride;
-    p.joined = p.tiles_w == 1 && (problem.w.out - last) * size >= kLine;
-    // Outputs that begin anywhere within a line.
-    const int64_t row_bytes = round_up(p.segment * problem.w.stride * size, kLine) + kLine;
-    p.staging_pitch = staging_pitch(problem, row_bytes);
-    p.divide_row_pieces = FastDivide(int64_t{p.units} * p.patch_width);
-    p.divide_patch_width = FastDivide(p.patch_width);
+    // Rows of outputs that begin anywhere within 16 bytes; with an odd stride, what lanes store at once is in 32 banks.
+    p.staging_pitch = static_cast<int32_t>(
+        round_up((p.tile_width * problem.w.stride + vector) * element_size(problem.dtype), 128) +
+        48);
   }
   p.divide_panels = FastDivide(p.panels);
   p.divide_group_panels = FastDivide(p.group_panels);
   SharedPlaces places{0};
-  const int64_t weights = steps * p.panels * kPanel * kUnit,
-                patch = int64_t{p.patch_rows} * p.row_units * p.patch_width * kUnit;
-  p.weights_part = static_cast<int32_t>(std::min<int64_t>(weights, INT32_MAX));
-  p.patch_part = static_cast<int32_t>(std::min<int64_t>(patch, INT32_MAX));
-  p.weights_at = places.take(parts * weights, kUnit);
-  p.patch_at = places.take(parts * patch, kUnit);
+  p.weights_at = places.take(steps * p.panels * kPanel * kUnit, kUnit);
+  p.patch_at = places.take(int64_t{p.patch_rows} * p.row_units * p.patch_width * kUnit, kUnit);
   p.staging_at = places.take(
       pixels ? int64_t{kWarps} * p.warp_bytes : int64_t{p.buffers} * kChannels * p.staging_pitch,
       kUnit);
-  p.carry_at = places.take(pixels ? 0 : kChannels * kLine, kUnit);
   p.steps_at = places.take(steps * 4, 4);
   p.bias_at = places.take(p.panels * kPanel * 4, kUnit);
   if (pixels) p.same_at = places.take(int64_t{p.same.together.divisor} * kUnit, kUnit);
@@ -275,38 +243,24 @@ int walkers_of(const Device& device, const Params& p) {
 }
 
 double predict(const Problem& problem, const Device& device, const Params& p) {
-  const Cost cost = is_strict(problem) ? kSplitCost : kTensorCost;
+  const Cost cost = is_strict(problem) ? kPlainCost : kTensorCost;
   const double steps = p.first_step[p.h.phases * p.w.phases];
   const double full_rows = p.h.phases - std::count(p.h.taps, p.h.taps + p.h.phases, 0);
-  const double rows = std::min<double>(p.block_rows, double(positions(problem.h)));
-  const double tiles = std::ceil(rows / p.tile_rows);
-  const double segments = std::ceil(double(p.tile_width) / p.segment);
-  // Each warp computes as much as the one with the most.
-  const double turns_of_warps = std::ceil(double(p.segment / kChunk) * p.w.phases / kWarps);
-  const double items = rows * segments * turns_of_warps * kWarps / p.w.phases;
+  const double items = double(p.tile_width / chunk_of(problem)) * p.tile_rows;
   const double pieces =
       double(p.tile_width) * p.w.stride * double(element_size(problem.dtype)) / kUnit;
-  const double patch_rows = tiles * p.tile_rows + p.h.reach;
-  const double resident = resident_blocks(device, p, kBlocks);
   const double instructions =
       items * (steps * cost.step + full_rows * p.w.phases * cost.item) +
-      rows * p.h.phases * (kRow + kChannels * pieces / 32 * kPiece) +
-      rows * full_rows * kMeeting * (2 * (segments - 1) + (p.buffers == 1 ? segments : 0)) +
-      patch_rows * p.units * p.patch_width / 32 * cost.unit + steps * 20 + 4 * kRow;
-  const double cycles = instructions / (4 * cost.used * (resident < 2 ? kAlone : 1)) +
-                        tiles * kFill / (resident < 2 ? 1 : 2);
+      double(p.tile_rows) * p.h.phases * (kRow + kChannels * pieces / 32 * kPiece) +
+      (p.buffers == 1 ? p.tile_rows * full_rows * kMeeting : 0) +
+      double(p.patch_rows) * p.units * p.patch_width / 32 * kUnits + steps * 20 + 4 * kRow;
+  const double resident = resident_blocks(device, p, kBlocks);
+  const double cycles = instructions / (4 * cost.used * (resident < 2 ? kAlone : 1));
   // A last round of few blocks takes as long as a block beside another.
   const double blocks = double(blocks_of(p)) / device.sm_count;
   const double turns = std::max(blocks, std::ceil(blocks / resident) * resident - resident / 2);
   const double busy_us = turns * cycles / kClock;
-  // Of the rows of a block that join, the first and the last are not whole; where all begin at lines, none.
-  const int64_t size = element_size(problem.dtype);
-  const bool lines =
-      problem.w.out * size % kLine == 0 && p.tile_width * problem.w.stride * size % kLine == 0;
-  const double ends = lines ? 0 : p.joined ? 1 / (rows * p.h.stride) : 1;
-  const double rate = 1 / ((1 - ends) / kJoinedRate + ends / kMemoryRate);
-  const double memory_us =
-      tensor_bytes(problem) / (rate * device.copy_bytes_per_us) * std::max(1.0, turns / blocks);
+  const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
   return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
 }
 
@@ -389,7 +343,7 @@ std::string refuse(const Problem& problem, const Device& device) {
   if (!device.has_wgmma) return "was measured on sm_90a alone";
   if (problem.wide_index) return "offsets need 64 bits";
   Params params;
-  if (!is_pixels(problem)) return shape(problem, {1, kChunk, 1}, params);
+  if (!is_pixels(problem)) return shape(problem, {1, chunk_of(problem), 1}, params);
   return pixel_shape(problem, {1, kPositions, 1, 1}, params);
 }
 
@@ -449,50 +403,29 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
   const int64_t most_rows = positions(problem.h), most_width = positions(problem.w);
   std::vector<int> widths;
   for (int64_t tiles = 1; tiles <= most_width; tiles *= 2)
-    add_once(widths, round_up(ceil_div(most_width, tiles), kChunk));
-  std::vector<Choice> shapes;
+    add_once(widths, round_up(ceil_div(most_width, tiles), chunk_of(problem)));
   for (const int width : widths)
-    for (int segments = 1; segments <= kMostSegments; ++segments) {
-      const int segment = static_cast<int>(round_up(ceil_div(width, segments), kChunk));
-      const int64_t bytes = segment * problem.w.stride * element_size(problem.dtype);
-      if (segments > 1 && (bytes < kLine || ceil_div(width, segment) != segments)) continue;
-      for (const int rows : {1, 2, 4, 8})
-        for (const int buffers : {1, 2})
-          if (rows == 1 || rows / 2 < most_rows)
-            shapes.push_back({rows, width, buffers, 0, 0, 0, 0, 0, segment});
-    }
-  for (Choice choice : shapes) {
-    Params params;
-    shape(problem, choice, params);
-    if (params.shared_bytes > device.smem_optin) {
-      reason = "operands of " + std::to_string(params.shared_bytes) + " bytes do not fit";
-      continue;
-    }
-    // Blocks of as many rows as fill all multiprocessors so many times.
-    const int64_t resident = int64_t{resident_blocks(device, params, kBlocks)} * device.sm_count;
-    const int64_t columns = blocks_of(params) / params.tiles_h;
-    std::vector<int> blocks = {choice.tile_rows};
-    for (int64_t turns = 1; turns <= kMostTurns; ++turns) {
-      const int64_t pieces = std::max<int64_t>(1, turns * resident / columns);
-      add_once(blocks,
-               round_up(ceil_div(most_rows, std::min(pieces, most_rows)), choice.tile_rows));
-    }
-    for (const int block_rows : blocks) {
-      choice.block_rows = block_rows;
-      shape(problem, choice, params);
-      if (blocks_of(params) > INT32_MAX) continue;
-      found.push_back({choice, predict(problem, device, params)});
-    }
-  }
+    for (const int rows : {1, 2, 4, 8})
+      for (const int buffers : {1, 2}) {
+        if (rows > 1 && rows / 2 >= most_rows) continue;
+        Params params;
+        shape(problem, {rows, width, buffers}, params);
+        if (params.shared_bytes > device.smem_optin) {
+          reason = "operands of " + std::to_string(params.shared_bytes) + " bytes do not fit";
+          continue;
+        }
+        if (blocks_of(params) > INT32_MAX) continue;
+        found.push_back({{rows, width, buffers}, predict(problem, device, params)});
+      }
   return found;
 }
 
 // `detail` has the numbers of a Choice, and how many blocks walk.
-constexpr int kWalkers = 6, kBlockRows = 7, kSegment = 8;
+constexpr int kWalkers = 6;
 
 Choice choice_of(const Plan& plan) {
   const auto& of = plan.detail;
-  return {plan.row, of[0], of[1], of[2], of[3], of[4], of[5], of[kBlockRows], of[kSegment]};
+  return {plan.row, of[0], of[1], of[2], of[3], of[4], of[5]};
 }
 
 Plan plan_of(const Problem& problem, const Device& device, const Candidate<Choice>& candidate) {
@@ -508,8 +441,6 @@ Plan plan_of(const Problem& problem, const Device& device, const Candidate<Choic
   plan.detail[3] = choice.run_phases;
   plan.detail[4] = choice.part_h;
   plan.detail[5] = choice.part_w;
-  plan.detail[kBlockRows] = choice.block_rows;
-  plan.detail[kSegment] = choice.segment;
   plan.predicted_us = candidate.predicted_us;
   char note[128];
   if (is_pixels(problem)) {
@@ -519,11 +450,9 @@ Plan plan_of(const Problem& problem, const Device& device, const Candidate<Choic
                   plan.row, choice.tile_width, choice.row_tiles * kPositions, params.run_phases,
                   params.part_w, params.shared_bytes, plan.detail[kWalkers]);
   } else {
-    std::snprintf(note, sizeof note,
-                  "%d (%d) x %d (%d) positions, %d buffers, %d bytes, %lld blocks%s",
-                  params.block_rows, plan.row, choice.tile_width, params.segment, choice.buffers,
-                  params.shared_bytes, static_cast<long long>(blocks_of(params)),
-                  params.joined ? ", rows joined" : "");
+    std::snprintf(note, sizeof note, "%d x %d positions, %d buffers, %d bytes, %lld blocks",
+                  plan.row, choice.tile_width, choice.buffers, params.shared_bytes,
+                  static_cast<long long>(blocks_of(params)));
   }
   plan.note = note;
   return plan;

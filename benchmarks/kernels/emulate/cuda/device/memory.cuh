@@ -21,10 +21,6 @@ inline uint2 load_8_and_around(const void* from) {
   if (reinterpret_cast<uintptr_t>(from) % 8 != 0) std::abort();
   return *static_cast<const uint2*>(from);
 }
-inline void prefetch_line(const void* from) {
-  static volatile char read;  // memory that is not there ends the program
-  read = *static_cast<const char*>(from);
-}
 inline void keep_in_register(uint32_t&) {}
 template <int WORDS>
 void store_words_if(int key, void* to, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
