@@ -62,7 +62,7 @@ __device__ __forceinline__ uint32_t cell_start(const FetchedWeightParams& p,
   if (cell_exists<ROW>(p, at, cell)) {
     start += tile.pairs ? cell.channel * p.channel_bytes : cell.y_block * p.y_block_bytes;
     if (!by_planes(tile))
-      start += cell.tap_h * p.tap_lines * p.line_bytes + cell.tap_w * p.dilation_w * p.pixel_bytes;
+      start += cell.tap_h * p.tap_lines * p.line_bytes + cell.tap_w * p.tap_bytes;
   }
   return start;
 }

@@ -44,6 +44,8 @@
 // Where planes of x, or rows, are no such multiples, they come in the same way behind everything else, and the three warps
 // move their pixels to where they belong (`shifted`).
 //
+// Channels-last words of rows that taps read little of come tap by tap (`apart`), [tap][block][row][pixel][channel].
+//
 // A K tile is a run of pixels of a plane, or a part of a row. Where its pixels stand in dY's patch, a table tells, which
 // comes with the tile. A block computes `width` input channels x `y_blocks` blocks of output channels x a rectangle of
 // neighbouring taps.
@@ -233,6 +235,9 @@ struct FetchedWeightParams {
   // that taps read; bytes to the next line, pixel, channel and block.
   int32_t patch_lines, row_lines, tap_lines;
   int32_t patch_pixels, span;
+  // From one pixel of x to the next, and from one tap of a kernel row: pixels, bytes of the patch. Where strides are so wide that
+  // most pixels are of no tap, each tap has pixels of its own, a copy for each: those that it reads.
+  int32_t apart, pixel_step, tap_bytes, tap_copies;
   int32_t line_bytes, pixel_bytes, channel_bytes, y_block_bytes;
   int32_t y_bytes;    // of all of it
   int32_t line_step;  // rows of dY from one line to the next

@@ -41,6 +41,7 @@ constexpr double kRowTap = 13.5;
 constexpr double kRowStep = 0.8;     // more of both, with each step of the stride
 constexpr double kListed = 24;       // 32 entries of tables by taps, for who asks (counted)
 constexpr double kStrict = 1.107;    // strict fp32, over what its multiplications take
+constexpr double kApart = 1.1;       // all of it, where dY comes tap by tap (counted)
 constexpr double kCopy = 250;        // a copy of odd rows, for who asks
 constexpr double kShift = 13.4;      // a channel of x that is shifted, for three warps
 constexpr double kShiftTwo = 5;      // where they start at multiples of 8 bytes (counted)
@@ -65,7 +66,7 @@ constexpr int kUndecided = -1;
 struct Choice {
   int row;                       // of kFetchedWeightTiles
   int y_blocks, unit_h, unit_w;  // see FetchedWeightParams
-  bool runs, brought;
+  bool runs, brought, apart;
   int stages;
   int split;  // pieces of the reduction
   // See FetchedWeightParams. Which is better takes microseconds to find out, so a plan remembers it.
@@ -185,8 +186,9 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
         (problem.groups > 1 && p.columns % vector != 0))
       return "channels are not whole vectors";
     p.whole_squares = !tile.pairs && p.rows % kSquare == 0 && p.columns % kSquare == 0;
-    p.far_piece = w.stride % 2 == 0 ? 16 : 64;
-    p.next_piece = w.stride % 2 == 0 ? 32 : 16;
+    const bool even = w.stride % 2 == 0 && !choice.apart;  // from pixel to pixel in the patch
+    p.far_piece = even ? 16 : 64;
+    p.next_piece = even ? 32 : 16;
   } else {
     if (tile.pairs && !whole_rows(by_planes(tile) ? h.out * w.out : w.out, problem))
       return "pairs are of rows, or planes, that are whole vectors";
@@ -223,12 +225,14 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   const int64_t chunk = int64_t{1} << p.chunk_shift;
   const int64_t chunks = ceil_div(chunk - 1 + span * p.columns, chunk);
   const int64_t beyond = tile.in_words ? 2 : 0;  // of a last word
-  const int64_t patch = linear(tile) ? chunks | (tile.octets ? 0 : 1)
+  const int64_t patch = linear(tile)   ? chunks | (tile.octets ? 0 : 1)
+                        : choice.apart ? columns
                         : tile.channels_last
                             ? span
                             : (ceil_div(vector - 1 + span + beyond, vector) | 1) * vector;
   if (!p.brought && !by_planes(tile) &&
-      (patch > kMostSpan || (!p.odd_rows && (lines - 1) * step + 1 > kMostSpan)))
+      ((choice.apart ? (columns - 1) * w.stride + 1 : patch) > kMostSpan ||
+       (!p.odd_rows && (lines - 1) * step + 1 > kMostSpan)))
     return "a tile is too long for the copy engine";
   p.patch_lines = static_cast<int32_t>(lines);
   p.patch_pixels = static_cast<int32_t>(patch);
@@ -238,7 +242,12 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   p.channel_bytes = static_cast<int32_t>(tile.channels_last ? size : patch * size);
   p.line_bytes = static_cast<int32_t>(patch * (linear(tile) ? chunk_bytes(p) : channels * size));
   p.y_block_bytes = static_cast<int32_t>(lines * p.line_bytes);
-  p.y_bytes = choice.y_blocks * p.y_block_bytes;
+  p.apart = choice.apart;
+  p.pixel_step = static_cast<int32_t>(choice.apart ? 1 : w.stride);
+  p.tap_copies = choice.apart ? choice.unit_w : 1;
+  p.tap_bytes = static_cast<int32_t>(choice.apart ? choice.y_blocks * p.y_block_bytes
+                                                  : w.dilation * p.pixel_bytes);
+  p.y_bytes = p.tap_copies * choice.y_blocks * p.y_block_bytes;
   if (p.brought) {
     if (problem.batch * problem.out_channels * h.out * w.out * size > INT32_MAX)
       return "dY has 2 GiB or more, which threads do not bring";
@@ -362,7 +371,9 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
   }
   const double busiest = std::max({mma, shared, fetch, l2, ask, help});
   const double all = mma + shared + fetch + l2 + ask + help;
-  const double cycles = (busiest + kRest * (all - busiest)) * (tile.strict ? kStrict : 1);
+  const double cycles = (busiest + kRest * (all - busiest)) * (tile.strict ? kStrict
+                                                               : p.apart   ? kApart
+                                                                           : 1);
   const double blocks = double(combinations(p)) * p.split;
   const double tiles = std::ceil(double(k_tiles(p)) / p.split);
   const double stored = kStored * tile.width / 2 * tile.instructions;
@@ -425,17 +436,24 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
         !whole_rows(problem.w.out * (tile.channels_last ? problem.group_out() : 1), problem);
     const bool half = element_size(problem.dtype) == 2;
     const bool words_alone = row >= kFirstWordPlane && row < kFirstStrictPlane;
+    const bool sparse =
+        turns_squares(tile) && !tile.pairs && problem.w.stride > 1 && problem.w.stride <= kMostStep;
     if ((by_planes(tile) && !odd && !short_rows(problem)) || (row < kFirstPlane && !half) ||
         (words_alone && (half || problem.w.out >= kLongRow)))
       continue;
     for (const auto [y_blocks, unit_h, unit_w] : units(problem, tile))
-      for (int way = by_planes(tile) ? 1 : 0; way < (by_planes(tile) ? 2 : odd ? 4 : 2); ++way) {
-        Choice choice{row, y_blocks, unit_h, unit_w, way % 2 != 0, way >= 2, 2, 1};
+      for (int way = by_planes(tile) ? 1 : 0; way < (by_planes(tile) ? 2
+                                                     : odd || sparse ? 4
+                                                                     : 2);
+           ++way) {
+        Choice choice{
+            row, y_blocks, unit_h, unit_w, way % 2 != 0, odd && way >= 2, sparse && way >= 2, 2, 1};
         FetchedWeightParams p;
         if (std::string why = shape(problem, choice, p); !why.empty()) {
           reason = why;
           continue;
         }
+        if (choice.apart && p.tap_copies * p.patch_pixels >= p.span) continue;  // more than all
         const int bytes = stage_bytes(p, tile);
         const int stages = (device.smem_optin - kFetchedStagesAt) / bytes;
         if (stages < 2) {
@@ -470,13 +488,15 @@ Plan plan_of(const Problem& problem, const Device& device, const Choice& c) {
   plan.workspace_bytes = partial_bytes(problem, p.split);
   plan.predicted_us = predict(problem, device, p, tile);
   add_grad_bias(problem, device, kLaunch, plan);
-  const int detail[] = {c.stages, c.y_blocks, c.unit_h, c.unit_w, c.runs, c.brought, p.taps_inside};
+  const int detail[] = {c.stages, c.y_blocks, c.unit_h, c.unit_w,
+                        c.runs,   c.brought,  c.apart,  p.taps_inside};
   std::copy(std::begin(detail), std::end(detail), plan.detail);
   plan.note = std::to_string(tile.pairs ? p.columns : c.y_blocks * cell_channels(tile)) + " x " +
               std::to_string(tile.width) + " channels, " + std::to_string(c.unit_h) + " x " +
               std::to_string(c.unit_w) + " taps, " + (tile.pairs ? "pairs, " : "") + "dY " +
               (c.brought         ? "brought and "
                : by_planes(tile) ? "by planes and "
+               : c.apart         ? "by taps and "
                                  : "") +
               "fetched, " + (tile.in_words ? "in words, " : "") +
               (p.shifted       ? "x shifted, "
@@ -501,7 +521,7 @@ std::string refusal(const Problem& problem, const Device&) {
 
 Choice choice_of(const Plan& plan) {
   const int32_t* d = plan.detail;
-  return {plan.row, d[1], d[2], d[3], d[4] != 0, d[5] != 0, d[0], plan.split, d[6]};
+  return {plan.row, d[1], d[2], d[3], d[4] != 0, d[5] != 0, d[6] != 0, d[0], plan.split, d[7]};
 }
 
 }  // namespace
@@ -587,6 +607,7 @@ FetchedWeightMaps fetched_weight_maps(const FetchedWeightParams& p, int row, con
     } else {
       y = squares(args.y.data, channels[1], p.y_h, p.y_w);
       y.count[1] = p.patch_pixels;
+      if (p.apart) y.step[1] = p.stride_w;
     }
     y.count[2] = p.patch_lines;
     y.step[2] = p.line_step;

@@ -249,7 +249,7 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
   const int x_channel = at.group * p.rows + at.row_block * tile.width;
   const int y_channel = at.group * p.columns + at.column_block * p.y_blocks * cell_channels(tile);
   const int last_line = p.patch_lines - 1 - (p.unit_h - 1) * p.tap_lines;
-  const int last_pixel = p.span - 1 - (p.unit_w - 1) * p.dilation_w;
+  const int last_pixel = p.apart ? p.patch_pixels - 1 : p.span - 1 - (p.unit_w - 1) * p.dilation_w;
   KTile start(p, at.begin);
   for (int k = at.begin; k < at.end; ++k, ring.advance(), start.advance(p)) {
     const int line = patch_line(p, at, start), column = patch_column(p, at, start);
@@ -272,7 +272,7 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
       start.pixel(p, i, h, w);
       // Beyond the last row of an image, and beyond a row, x is zero: any pixel will do.
       const int on_line = min((h - start.h) * p.row_lines, last_line);
-      const int inside = min((w - (p.runs ? 0 : start.w)) * p.stride_w, last_pixel);
+      const int inside = min((w - (p.runs ? 0 : start.w)) * p.pixel_step, last_pixel);
       const uint32_t where[1] = {static_cast<uint32_t>(on_line * p.line_bytes +
                                                        inside * p.pixel_bytes +
                                                        lead * p.element_bytes) +
@@ -316,7 +316,9 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
           copy_box(y, &maps.y, ring.full(), 0, first_number >> p.chunk_shift, line, start.n);
       } else if (p.whole_squares) {
         copy_box(ring.stage(), &maps.x, ring.full(), 0, x_w, x_h, x_channel / kSquare, start.n);
-        copy_box(y, &maps.y, ring.full(), 0, column, line, y_channel / kSquare, start.n);
+        for (int tap = 0; tap < p.tap_copies; ++tap)
+          copy_box(y + tap * p.tap_bytes, &maps.y, ring.full(), 0, column + tap * p.dilation_w,
+                   line, y_channel / kSquare, start.n);
       } else {
         for (int i = 0; i < tile.width / kSquare && !brings_x(p, tile); ++i)
           copy_box(ring.stage() + i * kSquareBytes, &maps.x, ring.full(), x_channel + i * kSquare,
@@ -325,9 +327,10 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
           if (!p.brought)
             copy_box(y, &maps.y, ring.full(), 0, first_number >> p.chunk_shift, line, start.n);
         } else {
-          for (int i = 0; i < p.y_blocks; ++i)
-            copy_box(y + i * p.y_block_bytes, &maps.y, ring.full(), y_channel + i * kSquare, column,
-                     line, start.n);
+          for (int tap = 0; tap < p.tap_copies; ++tap)
+            for (int i = 0; i < p.y_blocks; ++i)
+              copy_box(y + tap * p.tap_bytes + i * p.y_block_bytes, &maps.y, ring.full(),
+                       y_channel + i * kSquare, column + tap * p.dilation_w, line, start.n);
         }
       }
     }
