@@ -138,7 +138,7 @@ constexpr TileRow kTiles[] = {
 };
 // How many they are, in this order: strict fp32 (of which the last are fetched), what else threads feed (of which the
 // last are channel rows), rows of pixels that are turned or flat, fetched ones (of which the first are for 16 bits),
-// copied channels with fetched weights, copied channels (of which the last have copied columns).
+// copied channels with fetched weights, copied channels (of which the first are twins, the last have copied columns).
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 constexpr int kStrictTiles = 9, kStrictFetchedTiles = 3, kTurnedTiles = 4, kFetchedTiles = 4,
               kFetchedHalfTiles = 2, kLentTiles = 2, kCopiedTiles = 12, kColumnTiles = 4;

@@ -7,7 +7,7 @@
 // producers have filled one, `empty` when the tensor cores have read it. The consumer groups work on
 // a part of a tile each. Nothing makes them take turns, so they tend to multiply together and then to
 // store together; while they store, the producers fill the next tile's buffers. (Of copied channels, half of them may
-// lead.)
+// lead, or two blocks share a multiprocessor.)
 #pragma once
 
 #include "cuda/hopper/hopper_copied.cuh"

@@ -92,7 +92,9 @@ constexpr double kWeights = 2.29;        // filling a buffer with weights, over 
 
 // Tiles that walk a table of steps (hopper_copied.cuh): cycles of one multiprocessor, by counting (grad_input: 0.9 to 1.1
 // of what 30 layers take above 50 us, 2026-11-23).
-constexpr double kStep = 420;          // 70 instructions of a warp, from product to product
+constexpr double kStepsLaunch =
+    4.5;                       // as kLaunch: who asks the copy engine starts at once (guessed)
+constexpr double kStep = 420;  // 70 instructions of a warp, from product to product
 constexpr double kSharedBytes = 128;   // a cycle, to the tensor core and from the copy engine
 constexpr double kAsked = 1500;        // from asking for a buffer to its first byte
 constexpr double kArriving = 50;       // bytes a cycle from there on
@@ -486,7 +488,8 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
   const double bytes_us = (steps && (narrow_rows(p) || p.source_stages == 2) ? kStepsBytes : 1) *
                               std::max(memory_us, l2_us) +
                           (steps ? kStepsBeside * std::min(memory_us, l2_us) : 0);
-  const double launch_us = kLaunch + (forward && tile.width == 8 ? kEight : 0);
+  const double launch_us =
+      (by_steps(tile) ? kStepsLaunch : kLaunch) + (forward && tile.width == 8 ? kEight : 0);
   return launch_us + std::max(busy_us, bytes_us) + kBeside * std::min(busy_us, bytes_us);
 }
 
