@@ -72,7 +72,7 @@ struct TileRow {
       false;  // NCHW grad_input as it lies, 16 bits: consumers fetch the pixels to registers
   bool bordered =
       false;  // fetched: any kernel and type, by rows with what is around them, tap by tap; few channels in NHWC too
-  // TF32 NHWC forward: copied columns, which consumers fetch to registers.
+  // TF32 NHWC forward: copied columns, which consumers fetch to registers (hopper_lent.cuh).
   bool weights_fetched = false;
   bool strict = false;  // fp32: every number a sum of two that the tensor core takes
   bool twin = false;  // two blocks a multiprocessor, so that one multiplies while the other stores
@@ -327,7 +327,7 @@ struct GatherParams {
   int32_t weight_low;      // strict: as source_low
   int32_t part_bytes;      // of a stage
   int32_t blocks_at_once;  // copied columns: blocks that are one box; 0: each is one of its own
-  int32_t lead;            // by_steps(): see GatherChoice
+  int32_t lead;            // by_channel(): see GatherChoice
   AxisTable h, w;          // last, since they are long
 };
 
@@ -417,7 +417,7 @@ CONVT2D_HOST_DEVICE constexpr int staging_bytes(TileRow tile, int element_bytes)
 constexpr int kBarriers = 5;  // kinds of them, a stage each
 constexpr int kKnown = kBarriers * kMaxStages * 8, kKnownBytes = 320;
 
-// by_steps(): behind the table, how many tiles each of the groups that lead has begun.
+// by_channel(): behind the table, how many tiles each of the groups that lead has begun.
 constexpr int kLeadersBytes = 8;
 
 // Where turned rows go that nobody wants: one a lane.

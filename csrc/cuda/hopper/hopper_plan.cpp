@@ -476,14 +476,16 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
       size * problem.batch * problem.out_channels * problem.h.out * problem.w.out;
   const double bytes = tensor_bytes(problem) -
                        (forward ? 0 : y_bytes * (1 - std::min(products / p.planes_apart, 1.0)));
-  const double l2_bytes =
-      bytes * (tile.weights_fetched ? 1 : scatter_of(problem, p)) + combos * tiles * sectors * 32;
   // Channels-last pixels of y that are no whole sectors are written in pieces (erfnet_out in TF32: 211 us for 113).
   const bool torn = forward && channels_last(problem) && int64_t(problem.group_out() * size) % 32;
   const double memory_us =
       (bytes + (torn ? kTorn * y_bytes : 0)) / (0.88 * device.copy_bytes_per_us);
   const bool steps = tile.weights_fetched || (!forward && by_steps(tile));
-  const double l2_us = l2_bytes / ((steps ? kStepsL2 : kL2) * device.copy_bytes_per_us);
+  // What goes to phases apart from each other is not as fast where only the rest was counted.
+  const double scattered = bytes * scatter_of(problem, p),
+               l2_us = (scattered / (steps && !forward ? kStepsL2 : kL2) +
+                        combos * tiles * sectors * 32 / (steps ? kStepsL2 : kL2)) /
+                       device.copy_bytes_per_us;
   // Neither hides behind the other altogether; and of plans that move the same bytes the less busy one is better.
   const double bytes_us = (steps && (narrow_rows(p) || p.source_stages == 2) ? kStepsBytes : 1) *
                               std::max(memory_us, l2_us) +
