@@ -1,8 +1,8 @@
 // The loom kernel on a CPU, to the bit, in random schedules.
 //
-//   emulate_loom CASES SEED PLANS [NAME]
+//   emulate_loom CASES TYPE SEED PLANS [NAME]     TYPE: fp16, bf16, tf32
 //
-// As emulate.cpp does for hopper: PLANS plans of each case at random, on integers. TF32 NCHW is all there is.
+// As emulate.cpp does for hopper: PLANS plans of each case at random, on integers. NCHW is all there is.
 #include <cstdlib>
 #include <string>
 
@@ -22,8 +22,9 @@ namespace {
 using namespace convt2d;
 using namespace convt2d::cuda;
 
+template <class T>
 bool check(const Case& one, Direction direction, int most) {
-  GatherTrial<float> trial(one, direction, Precision::tf32);
+  GatherTrial<T> trial(one, direction, Precision::tf32);
   std::string reason;
   std::vector<Plan> plans = loom::plans(trial.problem, invented_device("h200"), reason);
   for (Plan& plan : plans) {
@@ -41,7 +42,7 @@ bool check(const Case& one, Direction direction, int most) {
     const loom::TensorMaps maps = loom::maps_of(params);
     visit_row<loom::kTileCount>(plan.row, [&](auto row) {
       emulate::run_grid(loom::blocks_of(params), loom::kThreads, params.shared_bytes,
-                        [&] { loom::convt2d_loom_kernel<float, row>(params, maps); });
+                        [&] { loom::convt2d_loom_kernel<T, row>(params, maps); });
     });
   });
 }
@@ -49,14 +50,18 @@ bool check(const Case& one, Direction direction, int most) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count < 4) return std::printf("see the head of %s\n", __FILE__), 2;
+  if (count < 5) return std::printf("see the head of %s\n", __FILE__), 2;
   emulate::smem = loom::smem;
-  emulate::random.seed(std::atoi(arguments[2]));
-  const int plans = std::atoi(arguments[3]);
-  return check_cases(arguments[1], Layout::nchw, count > 4 ? arguments[4] : "",
+  emulate::random.seed(std::atoi(arguments[3]));
+  const std::string type = arguments[2];
+  const int plans = std::atoi(arguments[4]);
+  return check_cases(arguments[1], Layout::nchw, count > 5 ? arguments[5] : "",
                      [&](const Case& one) {
-                       bool good = check(one, Direction::fwd, plans);
-                       good &= check(one, Direction::grad_input, plans);
+                       bool good = true;
+                       for (const Direction direction : {Direction::fwd, Direction::grad_input})
+                         good &= type == "tf32"   ? check<float>(one, direction, plans)
+                                 : type == "fp16" ? check<__half>(one, direction, plans)
+                                                  : check<__nv_bfloat16>(one, direction, plans);
                        return good;
                      });
 }

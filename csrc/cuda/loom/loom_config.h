@@ -40,12 +40,12 @@ constexpr int kGroups = 2, kConsumers = 128 * kGroups, kThreads = kConsumers + 1
 constexpr int kConsumerRegisters = 216, kProducerRegisters = 72;
 constexpr int kTurners = 3;  // warps
 
-constexpr int kRows = 64;      // of an instruction: channels
-constexpr int kColumns = 256;  // of a group: positions of all phases
-constexpr int kSlice = 8;      // channels of an instruction
-constexpr int kEight = 8;      // channels out of a box of weights; pixels of a core matrix
-constexpr int kMostRow = 256;  // words of a box
-constexpr int kMostTaps = kMostRow / kSlice;
+constexpr int kRows = 64;        // of an instruction: channels
+constexpr int kColumns = 256;    // of a group: positions of all phases
+constexpr int kSliceBytes = 32;  // channels of an instruction: 8 of TF32, 16 of 16 bits
+constexpr int kEight = 8;        // channels out of a box of weights; pixels of a core matrix
+constexpr int kMostRow = 256;    // words of a box
+constexpr int kMostTaps = kMostRow * 4 / kSliceBytes;
 constexpr int kMostGroups = 4;  // of phases, by their rows
 constexpr int kMostSteps = kMostTaps;
 constexpr int kMostWeights = 40;  // stages of weights
@@ -53,7 +53,7 @@ constexpr int kMostRing = 8;      // stages of patches
 constexpr int kMostSlices = 4;    // of a chunk
 constexpr int kBatch = 4;         // runs of 32 pixels that a warp brings together
 constexpr int kBatches = 3;       // batches of which it has room: all but one are on their way
-constexpr int kBatchBytes = kBatch * 32 * kSlice * 4;
+constexpr int kBatchBytes = kBatch * 32 * kSliceBytes;
 
 // Phases of a row of the result, and taps of a kernel row that a lane fetches at once: these are of phases by turns.
 struct Tile {
@@ -64,6 +64,9 @@ constexpr int kMostFetched = 4;
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 
 CONVT2D_HOST_DEVICE constexpr int positions(Tile tile) { return kColumns / tile.phases; }
+CONVT2D_HOST_DEVICE constexpr int slice_of(int element_bytes) {
+  return kSliceBytes / element_bytes;
+}
 
 // Where the columns of a group are: see above.
 enum Columns : int32_t { kRuns, kStacked, kBeside };
@@ -84,6 +87,7 @@ struct GatherParams {
   int32_t source_stride[4], destination_stride[4];                         // n, c, h, w
   int32_t weight_group, weight_reduce, weight_column, weight_h, weight_w;  // strides
   int32_t batch, groups, reduce, columns;                                  // channels a group
+  int32_t element_bytes;
   AxisTable h, w;
   int32_t tile_n, tile_h, tile_w;     // positions of a tile
   int32_t tiles_n, tiles_h, tiles_w;  // tiles of the position grid
@@ -98,17 +102,18 @@ struct GatherParams {
   int32_t swapped;                // the first of these is of phase 1
 
   // Patches: loaded rows and pixels; pixels as they are copied; planes along both axes, rows and pixels of one.
-  int32_t load_h, load_w, copied_w, steps_h, steps_w, plane_h, plane_w;
-  int32_t plane_units;                              // of 16 bytes
-  int32_t items;                                    // pixels that are turned, for each channel
+  int32_t load_h, load_w, copied_h, copied_w, steps_h, steps_w, plane_h, plane_w;
+  int32_t plane_units;   // of 16 bytes
+  int32_t items;         // pixels that are turned, for each channel
+  int32_t octets, lead;  // 16 bits: eights of a row; pixels before the first one
   int32_t channel_words, x_stages, x_bytes;         // of copied patches
   int32_t half_bytes, turned_stages, turned_bytes;  // of turned ones
   int32_t column_pitch, beside;  // from eight to eight, from group to group; bytes
 
   // Weights, bytes: from set to set of 64 channels, warp to warp, lane to lane by its row and by its number of K; to the
-  // row eight further on; of a slice.
-  int32_t set_pitch, warp_pitch, row_pitch, number_pitch, far_row, slice_pitch;
-  int32_t taps, pitch, box_bytes, weight_stages, weight_bytes, all_weights;
+  // row eight further on, and to the second half of K; of a slice.
+  int32_t set_pitch, warp_pitch, row_pitch, number_pitch, far_row, far_number, slice_pitch;
+  int32_t taps, pitch, box_step, box_bytes, weight_stages, weight_bytes, all_weights;
   int32_t resident;
   int32_t own_rows;        // of a kernel, those of the phase alone
   int32_t weight_barrier;  // bytes, from stage to stage: 0 where all come at once

@@ -42,7 +42,7 @@ __device__ __forceinline__ void multiply(const GatherParams& p, Sums<TILE>& sum,
 }
 
 // Goes through the steps of a tile, ahead of the multiplications.
-template <int TILE>
+template <class T, int TILE>
 struct Fetcher {
   const GatherParams& p;
   const uint32_t shared;
@@ -95,20 +95,20 @@ struct Fetcher {
       to.phase = now.weights >> kPhaseShift;
       near = weights + (now.weights & 0xffff);
     }
-    const uint32_t far = near + p.number_pitch * 4;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const uint32_t from = (i < 2 ? near : far) + (i % 2 ? p.far_row : 0);
-      if constexpr (kTiles[TILE].taps == 4) {
-        uint32_t taps[4];
+      const uint32_t from = near + (i < 2 ? 0 : p.far_number) + (i % 2 ? p.far_row : 0);
+      uint32_t taps[kTiles[TILE].taps];
+      if constexpr (sizeof(T) == 2) {
+        fetch_halves(from, from + p.number_pitch * 4, taps);
+      } else if constexpr (kTiles[TILE].taps == 4) {
         load_shared_16(from, taps);
-#pragma unroll
-        for (int tap = 0; tap < 4; ++tap) to.word[tap][i] = taps[tap];
       } else {
 #pragma unroll
-        for (int tap = 0; tap < kTiles[TILE].taps; ++tap)
-          to.word[tap][i] = load_shared_4(from + tap * 4);
+        for (int tap = 0; tap < kTiles[TILE].taps; ++tap) taps[tap] = load_shared_4(from + tap * 4);
       }
+#pragma unroll
+      for (int tap = 0; tap < kTiles[TILE].taps; ++tap) to.word[tap][i] = taps[tap];
     }
   }
 };
@@ -116,7 +116,7 @@ struct Fetcher {
 template <class T, int TILE>
 __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at, uint32_t shared) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = warp / 4;
-  Fetcher<TILE> fetcher{p, shared, p.first_step[at.group_h], p.first_step[at.group_h + 1]};
+  Fetcher<T, TILE> fetcher{p, shared, p.first_step[at.group_h], p.first_step[at.group_h + 1]};
   fetcher.lane = warp % 4 * p.warp_pitch + lane / 4 * p.row_pitch + lane % 4 * p.number_pitch;
   const uint64_t layout = operand_layout(p.half_bytes, p.column_pitch);
   uint32_t layout_high = layout >> 32;
@@ -174,7 +174,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   Rings rings = rings_of(p, shared);
   if (threadIdx.x == 0) make_known(at, shared + kScope);
   build_positions<TILE>(p, shared);
-  build_items(p, shared);
+  if constexpr (sizeof(T) == 4)
+    build_items(p, shared);
+  else
+    build_octets(p, shared);
   const auto init = [](const StageRing& ring, int full, int empty) {
     if (threadIdx.x >= ring.count) return;
     barrier_init(ring.barriers + threadIdx.x * 16, full);
@@ -190,12 +193,16 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (p.first_step[at.group_h] == p.first_step[at.group_h + 1]) {
       // Phases that no tap reaches.
     } else if (threadIdx.x >= kConsumers + 32) {
-      if (p.brought)
-        bring_and_turn<T>(p, at, shared, rings.turned);
-      else
-        turn(p, at, shared, rings);
+      if constexpr (sizeof(T) == 4) {
+        if (p.brought)
+          bring_and_turn<T>(p, at, shared, rings.turned);
+        else
+          turn<T>(p, at, shared, rings);
+      } else {
+        turn<T>(p, at, shared, rings);
+      }
     } else if (threadIdx.x == kConsumers) {
-      copy(p, at, maps, rings);
+      copy<T>(p, at, maps, rings);
     }
   } else {
     more_registers<kConsumerRegisters>();

@@ -15,14 +15,18 @@ namespace {
 constexpr double kClock = 1700;  // cycles a microsecond
 
 // What things cost, in cycles where nothing else is said: counted by hand, and what is dated measured (2026-11-23).
-constexpr double kLaunch = 7;          // us: tables, barriers, the first loads, the last stores
-constexpr double kBanks = 128 * .85;   // bytes of shared memory a cycle
-constexpr double kTensor = .76;        // of the tensor core's rate at that clock: a large matmul
-constexpr double kInstructions = 4;    // a cycle
-constexpr double kStep = 44;           // instructions of a warp for a step of one tap
-constexpr double kTap = 12;            // of one more that is fetched with it
-constexpr double kTurned = 26;         // for 32 pixels of a slice
-constexpr double kTurnedAlone = 70;    // the same, cycles, of a warp that waits for what it loads
+constexpr double kLaunch = 7;         // us: tables, barriers, the first loads, the last stores
+constexpr double kBanks = 128 * .85;  // bytes of shared memory a cycle
+constexpr double kTensor = .76;       // of the tensor core's rate at that clock: a large matmul
+constexpr double kInstructions = 4;   // a cycle
+constexpr double kStep = 44;          // instructions of a warp for a step of one tap
+constexpr double kTap = 12;           // of one more that is fetched with it
+constexpr double kHalves =
+    8;  // of a tap of 16 bits, whose weights are of two channels, above these
+constexpr double kTurned = 26;        // for 32 pixels of a slice
+constexpr double kTurnedAlone = 70;   // the same, cycles, of a warp that waits for what it loads
+constexpr double kTurnedEights = 16;  // the same in 16 bits
+constexpr double kEightsAlone = 45;
 constexpr double kBrought = 85;        // both, if these warps bring them too
 constexpr double kBroughtAlone = 830;  // by kernelbench_1_57 and 2_5, grad_input (2026-11-23)
 constexpr double kUnderWay = 1200;     // from asking for a patch to having it
@@ -48,16 +52,18 @@ struct Choice {
   int walkers[kMostGroups];
 };
 
-// How often lanes that fetch weights meet in a bank: words, or 16 bytes by eight lanes at a time.
+// How often lanes that fetch weights meet in a bank: words, or 16 bytes by eight lanes at a time; in 16 bits 8 by sixteen.
 int most_in_a_bank(Tile tile, const GatherParams& p) {
-  const int bytes = tile.taps == 4 ? 16 : 4, lanes = 128 / bytes;
+  const int bytes = tile.taps == 4 ? 4 * p.element_bytes : 4, lanes = 128 / bytes;
   int most = 0;
   for (int first = 0; first < 32; first += lanes) {
-    int count[32] = {};
-    for (int lane = first; lane < first + lanes; ++lane)
-      most = std::max(
-          most,
-          ++count[(lane / 4 * p.row_pitch + lane % 4 * p.number_pitch) / bytes % (128 / bytes)]);
+    std::vector<int> bank[32];
+    for (int lane = first; lane < first + lanes; ++lane) {
+      const int unit = (lane / 4 * p.row_pitch + lane % 4 * p.number_pitch) / bytes;
+      std::vector<int>& units = bank[unit % lanes];
+      add_once(units, unit);
+      most = std::max<int>(most, units.size());
+    }
   }
   return most;
 }
@@ -69,13 +75,14 @@ std::string set_weights(Tile tile, GatherParams& p) {
   if (p.own_rows) {
     int rows = 0;
     for (int g = 0; g < p.h.groups; ++g) rows = std::max<int>(rows, p.h.group[g].taps[0]);
-    p.pitch = kSlice * p.slices * (p.resident ? p.chunks : 1) + 4;
+    p.pitch = slice_of(4) * p.slices * (p.resident ? p.chunks : 1) + 4;
     if (p.pitch > kMostSpan) return "weights that stay are too long for the copy engine";
     p.box_bytes = p.pitch * 16 * p.tile_channels;
     p.row_pitch = p.pitch * 16;
     p.number_pitch = 16;
     p.far_row = 8 * p.row_pitch;
-    p.slice_pitch = kSlice * 16;
+    p.far_number = 4 * p.number_pitch;
+    p.slice_pitch = slice_of(4) * 16;
     p.warp_pitch = 16 * p.row_pitch;
     p.set_pitch = kRows * p.row_pitch;
     p.weight_bytes = p.resident ? p.slices * p.slice_pitch : rows * p.box_bytes;
@@ -83,31 +90,33 @@ std::string set_weights(Tile tile, GatherParams& p) {
     if (p.resident) p.weight_barrier = 0;
     return {};
   }
-  const int least = kSlice * p.taps;
+  const int slice = slice_of(p.element_bytes), tap_bytes = p.taps * p.element_bytes;
+  p.box_step = (p.forward ? kEight : slice) * tap_bytes / 4;
   int best = 0;
-  for (int words = least; words <= std::min(kMostRow, least + 28); words += 4) {
-    p.row_pitch = (p.forward ? p.taps : words) * 4;
-    p.number_pitch = (p.forward ? words : p.taps) * 4;
+  for (int words = p.box_step; words <= std::min(kMostRow, p.box_step + 28); words += 4) {
+    p.row_pitch = p.forward ? tap_bytes : words * 4;
+    p.number_pitch = p.forward ? words * 4 : tap_bytes;
     if (const int met = most_in_a_bank(tile, p); best == 0 || met < best)
       best = met, p.pitch = words;
   }
   if (p.forward) {
-    p.box_bytes = p.pitch * 4 * kSlice * p.slices;
-    p.row_pitch = p.taps * 4;
+    p.box_bytes = p.pitch * 4 * slice * p.slices;
+    p.row_pitch = tap_bytes;
     p.number_pitch = p.pitch * 4;
     p.far_row = p.box_bytes;
-    p.slice_pitch = kSlice * p.number_pitch;
+    p.slice_pitch = slice * p.number_pitch;
     p.warp_pitch = 2 * p.box_bytes;
     p.weight_bytes = sets * kRows / kEight * p.box_bytes;
   } else {
     p.box_bytes = p.pitch * 4 * p.tile_channels;
     p.row_pitch = p.pitch * 4;
-    p.number_pitch = p.taps * 4;
+    p.number_pitch = tap_bytes;
     p.far_row = 8 * p.row_pitch;
     p.slice_pitch = p.box_bytes;
     p.warp_pitch = 16 * p.row_pitch;
     p.weight_bytes = p.slices * p.box_bytes;
   }
+  p.far_number = slice / 2 * p.number_pitch;
   p.set_pitch = 4 * p.warp_pitch;
   p.all_weights = p.weight_stages * p.weight_bytes;
   return {};
@@ -158,14 +167,16 @@ std::string set_steps(const Problem& problem, Tile tile, GatherParams& p) {
     for (int i = group.first; i < group.first + group.count; ++i) {
       const AxisStep& h = p.h.step[i];
       // Of the weights of a lane.
-      const int first = p.own_rows ? h.rank[0] * p.box_bytes
-                                   : (group.first_tap[0] + h.rank[0] * p.h.tap_step) * width * 4;
+      const int first =
+          p.own_rows ? h.rank[0] * p.box_bytes
+                     : (group.first_tap[0] + h.rank[0] * p.h.tap_step) * width * p.element_bytes;
       const int unit = unit_of_row(p, h.offset - group.offset_low);
       for (int j = 0; j < width; j += tile.taps) {
         if (places[j].phase < 0) continue;
         const int phase = tile.taps == 1 ? places[j].phase : 0;
-        p.step[steps++] = {static_cast<uint32_t>(unit + places[j].unit),
-                           static_cast<uint32_t>(first + j * 4 | phase << kPhaseShift)};
+        p.step[steps++] = {
+            static_cast<uint32_t>(unit + places[j].unit),
+            static_cast<uint32_t>((first + j * p.element_bytes) | phase << kPhaseShift)};
       }
     }
   }
@@ -186,12 +197,28 @@ int units_read(const GatherParams& p, Tile tile) {
          (positions(tile) / kEight - 1) * (p.column_pitch / 16) + kEight;
 }
 
+// Rows and eights of pixels of a copied patch of 16 bits: more than it needs, where eight channels, which are turned together,
+// would meet in few banks.
+void widen_patch(GatherParams& p) {
+  const auto cost = [](int rows, int eights) {
+    int met = 8;
+    while (rows * eights % met != 0) met /= 2;
+    return rows * eights * (2 + met);
+  };
+  const int rows = p.load_h, eights = p.copied_w / kEight;
+  for (const int more_rows : {0, 1})
+    for (const int more_eights : {0, 1})
+      if (cost(rows + more_rows, eights + more_eights) < cost(p.copied_h, p.copied_w / kEight))
+        p.copied_h = rows + more_rows, p.copied_w = (eights + more_eights) * kEight;
+}
+
 // Everything that follows from the problem and the choice, pointers aside; or why there is nothing.
 std::string shape(const Problem& problem, const Choice& choice, GatherParams& p) {
   const Tile tile = kTiles[choice.row];
   p = {};
   p.forward = problem.direction == Direction::fwd;
   set_extents(problem, p);
+  p.element_bytes = static_cast<int32_t>(element_size(problem.dtype));
   if (std::string reason = set_axes(problem, 1, tile.phases, p); !reason.empty()) return reason;
   if (p.h.groups > kMostGroups)
     return std::to_string(p.h.groups) + " groups of phases are more than " +
@@ -203,25 +230,31 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.column_tiles = static_cast<int32_t>(ceil_div(p.columns, p.tile_channels));
   p.layout = choice.layout;
   p.slices = choice.slices;
-  p.chunks = static_cast<int32_t>(ceil_div(p.reduce, kSlice * p.slices));
+  p.chunks = static_cast<int32_t>(ceil_div(p.reduce, slice_of(p.element_bytes) * p.slices));
 
   p.steps_h = p.h.source_step;
   p.steps_w = p.w.source_step;
   p.load_h = p.steps_h * (p.tile_h - 1) + span_of(p.h) + 1;
   p.load_w = p.steps_w * (p.tile_w - 1) + span_of(p.w) + 1;
-  p.brought = p.w.source_extent % 4 != 0;
-  const int low = p.w.group[0].offset_low & 3;
-  const int lead = p.steps_w * p.tile_w % 4 == 0 || p.tiles_w == 1 ? low : 3;
-  p.copied_w = static_cast<int32_t>(round_up(lead + p.load_w, 4));
-  if (std::max({p.copied_w, p.load_h, p.tile_n}) > kMostSpan)
+  const bool halves = p.element_bytes == 2;
+  const int vector = 16 / p.element_bytes, low = p.w.group[0].offset_low & (vector - 1);
+  const bool alike = p.steps_w * p.tile_w % vector == 0 || p.tiles_w == 1;
+  if (halves && !alike) return "tiles start at different places of 16 bytes";
+  p.brought = p.w.source_extent % vector != 0;
+  p.lead = alike ? low : vector - 1;
+  p.octets = static_cast<int32_t>(ceil_div(p.lead + p.load_w, kEight));
+  p.copied_h = p.load_h;
+  p.copied_w = static_cast<int32_t>(round_up(p.lead + p.load_w, vector));
+  if (halves) widen_patch(p);
+  if (std::max({p.copied_w * p.element_bytes / 4, p.copied_h, p.tile_n}) > kMostSpan)
     return "a tile is too long for the copy engine";
   if (p.brought && (p.tile_n > 1 || p.slices > 1))
     return "patches that are brought are of one image and slice";
-  p.items = p.tile_n * p.load_h * p.load_w;
-  p.channel_words = p.load_h * p.copied_w;
+  p.items = p.tile_n * p.load_h * (halves ? p.octets * kEight : p.load_w);
+  p.channel_words = p.copied_h * p.copied_w * p.element_bytes / 4;
   p.x_stages = p.brought ? 1 : choice.x_stages;
   p.x_bytes = p.brought ? kTurners * kBatches * kBatchBytes
-                        : kSlice * p.slices * 4 * p.tile_n * p.channel_words;
+                        : slice_of(p.element_bytes) * p.slices * 4 * p.tile_n * p.channel_words;
 
   p.plane_h = static_cast<int32_t>(ceil_div(p.load_h, p.steps_h));
   // Two neighbours of a run are never of two rows.
@@ -231,7 +264,8 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   const int planes = p.steps_h * p.steps_w, apart = p.steps_w > 1 ? kEight / p.steps_w : 0;
   p.plane_units = p.tile_n * p.plane_h * p.plane_w;
   while (p.steps_w > 1 && p.plane_units % kEight != apart) ++p.plane_units;
-  p.half_bytes = planes * p.plane_units * 16;
+  const int dump = halves ? kEight : 0;
+  p.half_bytes = (planes * p.plane_units + dump) * 16;
   p.turned_stages = choice.turned_stages;
   p.turned_bytes = 2 * p.half_bytes * p.slices;
   p.column_pitch = p.layout == kRuns ? kEight * 16 : p.plane_w * 16;
@@ -242,7 +276,8 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.weight_stages = p.resident ? p.chunks : choice.weight_stages;
   if (p.weight_stages > kMostWeights) return "weights that stay are too many chunks";
   p.own_rows = choice.own_rows;
-  if (p.own_rows && (tile.taps != 4 || problem.w.kernel != 4 || p.h.groups == 1 || !p.forward))
+  if (p.own_rows &&
+      (halves || tile.taps != 4 || problem.w.kernel != 4 || p.h.groups == 1 || !p.forward))
     return "kernel rows are not of 16 bytes, or are all of one phase";
   if (std::string reason = set_weights(tile, p); !reason.empty()) return reason;
   if (std::string reason = set_steps(problem, tile, p); !reason.empty()) return reason;
@@ -267,20 +302,28 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
                width = positions(tile);
   const int met = most_in_a_bank(tile, p);
   const double weight_bytes = p.resident ? 0 : double(p.weight_bytes) / p.slices,
-               turned_bytes = double(p.items) * kSlice * 4;
+               turned_bytes = double(p.items) * kSliceBytes;
   // Rows end inside sectors.
-  const double x_bytes = p.tile_n * p.load_h * double(kSlice) * (p.copied_w * 4 + 16);
+  const double x_bytes = p.tile_n * p.copied_h * double(slice_of(p.element_bytes)) *
+                         (p.copied_w * p.element_bytes + 16);
+  const bool halves = p.element_bytes == 2;
+  // 16 bits are loaded by as many loads as words, if they are, or by some more than half of these.
+  const double loads = !halves ? 1 : tile.taps == 1 ? 2 : tile.taps == 3 ? 4. / 3 : 1;
   // Of a slice, both groups.
   const double tensor = kGroups * taps * width / 2 / kTensor;
-  const double banks = (kGroups * taps * (width * kSlice * 4 + kRows * kSlice * 4 * met) +
+  const double banks = (kGroups * taps * kSliceBytes * (width + kRows * loads * met) +
                         weight_bytes + x_bytes + 2 * turned_bytes) /
                        kBanks;
   const double turns = ceil_div(p.items, 32);
-  const double issued = (kGroups * 4 * steps * (kStep + (tile.taps - 1) * kTap) +
-                         turns * (p.brought ? kBrought : kTurned)) /
-                        kInstructions;
-  const double turned =
-      ceil_div(p.items, 32 * kTurners) * (p.brought ? kBroughtAlone : kTurnedAlone);
+  const double issued =
+      (kGroups * 4 * steps * (kStep + (tile.taps - 1) * kTap + (halves ? tile.taps * kHalves : 0)) +
+       turns * (p.brought ? kBrought
+                : halves  ? kTurnedEights
+                          : kTurned)) /
+      kInstructions;
+  const double turned = ceil_div(p.items, 32 * kTurners) * (p.brought ? kBroughtAlone
+                                                            : halves  ? kEightsAlone
+                                                                      : kTurnedAlone);
   // Of a patch, what lies in the source.
   const double wide = std::min<double>(p.copied_w, p.w.source_extent) / p.copied_w,
                high = std::min<double>(p.load_h, p.h.source_extent) / p.load_h;
@@ -314,22 +357,24 @@ double predict(const Problem& problem, const Device& device, Tile tile, GatherPa
   const double rate = kMemoryRate * (p.h.groups > 1 ? kByPhases : 1);
   const double memory_us = tensor_bytes(problem) / (rate * device.copy_bytes_per_us);
   const double rows = double(problem.batch) * p.columns * p.groups * p.h.destination_extent;
-  const bool whole =
-      p.w.destination_extent % 8 == 0 && (p.tiles_w == 1 || p.tile_w * tile.phases % 8 == 0);
+  const int sector = 32 / p.element_bytes;
+  const bool whole = p.w.destination_extent % sector == 0 &&
+                     (p.tiles_w == 1 || p.tile_w * tile.phases % sector == 0);
   const double torn_us = whole ? 0 : kTorn * rows * p.tiles_w / device.copy_bytes_per_us;
   return kLaunch + std::max(busy_us, memory_us) + kLesser * std::min(busy_us, memory_us) + torn_us;
 }
 
 bool chunks_in_groups(const Problem& problem, int slices) {
   return problem.groups == 1 || problem.direction != Direction::fwd ||
-         problem.group_in() % (kSlice * slices) == 0;
+         problem.group_in() % (slice_of(element_size(problem.dtype)) * slices) == 0;
 }
 
 // The tiles of one layout: as many rows as fit.
 void add_tiles(const Problem& problem, const Device& device, Tile tile, Choice choice,
                std::vector<Choice>& found) {
   GatherParams p;
-  choice.tile_n = choice.tile_h = choice.tile_w = 1;
+  choice.tile_n = choice.tile_h = 1;
+  choice.tile_w = kEight;
   if (!shape(problem, choice, p).empty()) return;
   const int64_t extent_h = position_extent(p.h), extent_w = position_extent(p.w);
   const int all = positions(tile) * (choice.sets == 1 ? kGroups : 1);
@@ -373,6 +418,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                                           std::string& reason) {
   std::vector<Candidate<Choice>> found;
   const int64_t phases_w = phases_of(problem, problem.w);
+  const int slice = slice_of(element_size(problem.dtype));
   const int64_t columns =
       problem.direction == Direction::fwd ? problem.group_out() : problem.group_in();
   // Those that fetch most taps at once first: others have more to do for the same.
@@ -388,7 +434,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
       for (const int slices : {1, 2, kMostSlices}) {
         if (!chunks_in_groups(problem, slices)) continue;
         if (slices > 1 &&
-            slices * kSlice / 2 >=
+            slices * slice / 2 >=
                 (problem.direction == Direction::fwd ? problem.group_in() : problem.group_out()))
           continue;
         choice.slices = slices;
@@ -439,8 +485,8 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   plan.note = std::to_string(p.tile_channels) + " channels, " +
               std::to_string(kTiles[c.row].phases) + " phases, tile " + std::to_string(c.tile_n) +
               "x" + std::to_string(c.tile_h) + "x" + std::to_string(c.tile_w) + " in " +
-              layouts[c.layout] + ", K " + std::to_string(kSlice * c.slices) + " x " +
-              std::to_string(c.x_stages) + " and " + std::to_string(c.turned_stages) +
+              layouts[c.layout] + ", K " + std::to_string(slice_of(p.element_bytes) * c.slices) +
+              " x " + std::to_string(c.x_stages) + " and " + std::to_string(c.turned_stages) +
               " stages, weights " +
               (c.weight_stages ? std::to_string(c.weight_stages) + " stages" : "resident") +
               (c.own_rows ? " of own rows, " : ", ") + std::to_string(blocks_of(p)) + " blocks";
@@ -457,7 +503,7 @@ std::string refusal(const Problem& problem, const Device& device) {
   const auto number = [](int64_t value) { return std::to_string(value); };
   if (!device.has_wgmma) return "no wgmma (sm_90a)";
   if (problem.direction == Direction::grad_weight) return "loom is for forward and grad_input";
-  if (problem.dtype != DType::f32 || is_strict(problem)) return "loom is for TF32";
+  if (problem.dtype == DType::f64 || is_strict(problem)) return "loom is for 16 bits and TF32";
   if (problem.x_layout != Layout::nchw || problem.w_layout != Layout::nchw ||
       problem.y_layout != Layout::nchw)
     return "loom is for NCHW";
@@ -465,8 +511,12 @@ std::string refusal(const Problem& problem, const Device& device) {
   const int64_t taps = problem.h.kernel * problem.w.kernel,
                 phases_w = phases_of(problem, problem.w);
   if (taps > kMostTaps) return number(taps) + " taps are more than " + number(kMostTaps);
-  if (problem.group_out() * taps % 4 != 0)
-    return number(problem.group_out()) + " kernels are not whole vectors of 4";
+  const int64_t bytes = element_size(problem.dtype), vector = 16 / bytes;
+  if (problem.group_out() * taps % vector != 0)
+    return number(problem.group_out()) + " kernels are not whole vectors of " + number(vector);
+  const int64_t row = forward ? problem.w.in : problem.w.out;
+  if (bytes == 2 && row % vector != 0)
+    return "rows of " + number(row) + " pixels are no whole 16 bytes";
   if (phases_w > 2 || (phases_w > 1 && phases_w != problem.w.stride))
     return "a row of the result has " + number(phases_w) + " phases";
   if (!forward && std::max(problem.h.stride, problem.w.stride) > 4)
@@ -474,7 +524,8 @@ std::string refusal(const Problem& problem, const Device& device) {
   if ((forward ? problem.group_out() : problem.group_in()) * 2 <= kRows)
     return "channels of the result fill less than half of a tile";
   if (!chunks_in_groups(problem, 1))
-    return number(problem.group_in()) + " channels of a group are not whole slices of 8";
+    return number(problem.group_in()) + " channels of a group are not whole slices of " +
+           number(slice_of(bytes));
   if (problem.wide_index) return "a tensor has more than 2^31 elements";
   return {};
 }
@@ -499,26 +550,31 @@ GatherParams params_of(const Problem& problem, const Plan& plan, const Args& arg
 int64_t blocks_of(const GatherParams& p) { return walking_blocks(p); }
 
 TensorMaps maps_of(const GatherParams& p) {
-  const int64_t row = int64_t{p.w.source_extent} * 4, plane = row * p.h.source_extent,
-                channels = int64_t{p.groups} * p.reduce,
-                kernels = int64_t{p.forward ? p.columns : p.reduce} * p.taps,
+  // 16 bits by two, as words, of which a box may have as many.
+  const int64_t bytes = p.element_bytes, row = p.w.source_extent * bytes,
+                plane = row * p.h.source_extent, channels = int64_t{p.groups} * p.reduce,
+                kernels = int64_t{p.forward ? p.columns : p.reduce} * p.taps * bytes,
                 inputs = int64_t{p.groups} * (p.forward ? p.reduce : p.columns);
+  const int slice = slice_of(p.element_bytes);
+  const bool rounded = bytes == 4;
   TensorMaps maps{};
   if (!p.brought)
-    maps.source = encode({p.source,
-                          4,
-                          4,
-                          {p.w.source_extent, p.h.source_extent, channels, p.batch},
-                          {4, row, plane, plane * channels},
-                          {p.copied_w, p.load_h, kSlice * p.slices, p.tile_n},
-                          {1, 1, 1, 1},
-                          false});
+    maps.source =
+        encode({p.source,
+                4,
+                4,
+                {row / 4, p.h.source_extent, channels, p.batch},
+                {4, row, plane, plane * channels},
+                {p.copied_w * p.element_bytes / 4, p.copied_h, slice * p.slices, p.tile_n},
+                {1, 1, 1, 1},
+                false,
+                rounded});
   if (p.own_rows)
     maps.weight = encode({p.weight,
                           4,
                           4,
                           {4, inputs, p.columns, p.taps / 4},
-                          {4, kernels * 4, p.taps * 4, 16},
+                          {4, kernels, p.taps * 4, 16},
                           {4, p.pitch, p.tile_channels, 1},
                           {1, 1, 1, 1},
                           false});
@@ -526,11 +582,12 @@ TensorMaps maps_of(const GatherParams& p) {
     maps.weight = encode({p.weight,
                           4,
                           4,
-                          {kernels, inputs, 1, 1},
-                          {4, kernels * 4, kernels * 4 * inputs, kernels * 4 * inputs},
-                          {p.pitch, p.forward ? kSlice * p.slices : p.tile_channels, 1, 1},
+                          {kernels / 4, inputs, 1, 1},
+                          {4, kernels, kernels * inputs, kernels * inputs},
+                          {p.pitch, p.forward ? slice * p.slices : p.tile_channels, 1, 1},
                           {1, 1, 1, 1},
-                          false});
+                          false,
+                          rounded});
   return maps;
 }
 

@@ -22,6 +22,13 @@ __device__ __forceinline__ bool same_positions(const GatherParams& p) {
   return p.tile_channels > kRows;
 }
 
+// Where a pixel of a patch is in a half, in units of 16 bytes.
+__device__ __forceinline__ int unit_of_pixel(const GatherParams& p, int n, int y, int x) {
+  const int qh = y / p.steps_h, qw = x / p.steps_w,
+            plane = (y - qh * p.steps_h) * p.steps_w + x - qw * p.steps_w;
+  return plane * p.plane_units + (n * p.plane_h + qh) * p.plane_w + qw;
+}
+
 // Of a tile, packed: image, row, column; -1: none.
 template <int TILE>
 __device__ __forceinline__ void build_positions(const GatherParams& p, uint32_t shared) {

@@ -1,0 +1,102 @@
+// What is different in 16 bits, where two numbers are a word. Patches are turned by ldmatrix and stmatrix, eight pixels of
+// eight channels at once, so a row of a patch is copied from a multiple of 16 bytes on, and what is before its first pixel
+// goes to a dump. Numbers 2 i and 2 i + 1 of a half of K are channels i and i + 4: a lane's two are as far apart as four
+// lanes' first ones, and both, or none, start in the middle of a word.
+#pragma once
+
+#include "cuda/device/async_copy.cuh"
+#include "cuda/loom/loom_scope.cuh"
+
+namespace convt2d::cuda::loom {
+
+__device__ __forceinline__ uint32_t low_halves(uint32_t a, uint32_t b) {
+  return __byte_perm(a, b, 0x5410);
+}
+__device__ __forceinline__ uint32_t high_halves(uint32_t a, uint32_t b) {
+  return __byte_perm(a, b, 0x7632);
+}
+
+// Weights of taps that are neighbours, of two channels that make a word of an operand: from `near` and `far` on.
+__device__ __forceinline__ void fetch_halves(uint32_t near, uint32_t far, uint32_t (&word)[1]) {
+  word[0] = low_halves(load_shared<unsigned short>(near), load_shared<unsigned short>(far));
+}
+__device__ __forceinline__ void fetch_halves(uint32_t near, uint32_t far, uint32_t (&word)[3]) {
+  // Two words have all three, wherever these start.
+  const bool odd = near & 2;
+  const uint32_t outer = odd ? 0x7632 : 0x5410, inner = odd ? 0x5410 : 0x7632;
+  uint32_t a[2], b[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    a[i] = load_shared_4((near & ~2u) + i * 4);
+    b[i] = load_shared_4((far & ~2u) + i * 4);
+  }
+  word[0] = __byte_perm(a[0], b[0], outer);
+  word[1] = __byte_perm(odd ? a[1] : a[0], odd ? b[1] : b[0], inner);
+  word[2] = __byte_perm(a[1], b[1], outer);
+}
+__device__ __forceinline__ void fetch_halves(uint32_t near, uint32_t far, uint32_t (&word)[4]) {
+  uint32_t a[2], b[2];
+  load_shared_8(near, a);
+  load_shared_8(far, b);
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    word[2 * i] = low_halves(a[i], b[i]);
+    word[2 * i + 1] = high_halves(a[i], b[i]);
+  }
+}
+
+// What is turned, pixel by pixel of each eight: where the eight is in a copied channel, and where the pixel belongs in a
+// half, both in units of 16 bytes.
+__device__ __forceinline__ void build_octets(const GatherParams& p, uint32_t shared) {
+  const int dump = p.steps_h * p.steps_w * p.plane_units;
+  for (int i = threadIdx.x; i < p.items; i += kThreads) {
+    const int octet = i / kEight, line = octet / p.octets, column = octet - line * p.octets,
+              n = line / p.load_h, y = line - n * p.load_h,
+              x = column * kEight + i % kEight - p.lead;
+    const int from =
+        n * p.slices * slice_of(2) * (p.channel_words / 4) + y * (p.copied_w / kEight) + column;
+    const int to = x >= 0 && x < p.load_w ? unit_of_pixel(p, n, y, x) : dump + i % kEight;
+    store_shared_4(shared + p.items_at + i * 4, uint32_t(to) << 16 | uint32_t(from));
+  }
+}
+
+// Four eights of pixels of a slice at a time, twice, since what is loaded is some 30 cycles on its way. A lane addresses one
+// channel of an eight, and one of its pixels.
+__device__ __forceinline__ void turn_octets(const GatherParams& p, uint32_t shared, uint32_t from,
+                                            uint32_t to) {
+  const int lane = threadIdx.x % 32, turner = threadIdx.x / 32 - kConsumers / 32 - 1;
+  const uint32_t channel = p.channel_words * 4;
+  from += (lane % 8 / 2 + lane % 2 * 4) * channel;
+  for (int first = turner * 32; first < p.items; first += 2 * kTurners * 32) {
+    const bool both = first + kTurners * 32 < p.items;
+    uint32_t mine[2], there[2];
+#pragma unroll
+    for (int two = 0; two < 2; ++two) {
+      const int number = first + two * kTurners * 32 + lane;
+      // Lanes beyond the last eight do the first one again.
+      const uint32_t item =
+          load_shared_4(shared + p.items_at + (number < p.items ? number : lane % kEight) * 4);
+      mine[two] = from + (item & 0xffff) * 16;
+      there[two] = to + (item >> 16) * 16;
+    }
+    for (int slice = 0; slice < p.slices; ++slice) {
+      uint32_t word[2][2][4];
+#pragma unroll
+      for (int two = 0; two < 2; ++two)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          load_tiles(mine[two] + half * kEight * channel, word[two][half]);
+#pragma unroll
+      for (int two = 0; two < 2; ++two) {
+        if (two == 0 || both)
+#pragma unroll
+          for (int half = 0; half < 2; ++half)
+            store_turned(there[two] + half * p.half_bytes, word[two][half]);
+        mine[two] += slice_of(2) * channel;
+        there[two] += 2 * p.half_bytes;
+      }
+    }
+  }
+}
+
+}  // namespace convt2d::cuda::loom
