@@ -15,7 +15,8 @@
 //             16 bytes of which a phase has some: these alone  [kernel row][channel out][channel in][16 B], boxes of 4
 //             channels in more than needed, for the same end; if they stay, those of all chunks in one
 //   copied    a ring of patches of the source, as they lie  [image][channel][row][pixel]; where rows are no whole 16 bytes,
-//             of batches in which each lane finds what it brought itself
+//             of batches in which each lane finds what it brought itself; in 16 bits  [plane of a pair][row][channel][pixel],
+//             rows that start too early, by what their place in a plane, or in two that follow each other, leaves over
 //   turned    a ring  [slice][four channels][plane][image][row][pixel][16 B]; where a step of positions is several
 //             pixels, as in grad_input, pixels and rows are sorted into planes by the remainder of their place
 //
@@ -106,6 +107,11 @@ struct GatherParams {
   int32_t plane_units;   // of 16 bytes
   int32_t items;         // pixels that are turned, for each channel
   int32_t octets, lead;  // 16 bits: eights of a row; pixels before the first one
+  // Patches come row by row: so many planes, of neighbouring channels, are whole 16 bytes, where rows are not; or 0.
+  int32_t lines;
+  int32_t line_bytes;  // a copied row of all channels that are as far apart
+  // 16 bits, where the second half of K is copied: items further on, and bytes; bytes to the next slice.
+  int32_t second_items, second_bytes, next_bytes;
   int32_t channel_words, x_stages, x_bytes;         // of copied patches
   int32_t half_bytes, turned_stages, turned_bytes;  // of turned ones
   int32_t column_pitch, beside;  // from eight to eight, from group to group; bytes

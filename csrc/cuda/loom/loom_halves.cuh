@@ -45,39 +45,77 @@ __device__ __forceinline__ void fetch_halves(uint32_t near, uint32_t far, uint32
   }
 }
 
+// A pixel's place in planes that follow each other.
+__device__ __forceinline__ int pixel_of_line(const GatherParams& p, int plane, int y, int x) {
+  return (plane * p.h.source_extent + y) * p.w.source_extent + x;
+}
+
 // What is turned, pixel by pixel of each eight: where the eight is in a copied channel, and where the pixel belongs in a
-// half, both in units of 16 bytes.
-__device__ __forceinline__ void build_octets(const GatherParams& p, uint32_t shared) {
+// half, both in units of 16 bytes. Where rows come one by one also its row and its column, and these for each plane.
+__device__ __forceinline__ void build_octets(const GatherParams& p, const Scope& at,
+                                             uint32_t shared) {
   const int dump = p.steps_h * p.steps_w * p.plane_units;
-  for (int i = threadIdx.x; i < p.items; i += kThreads) {
-    const int octet = i / kEight, line = octet / p.octets, column = octet - line * p.octets,
-              n = line / p.load_h, y = line - n * p.load_h,
-              x = column * kEight + i % kEight - p.lead;
-    const int from =
-        n * p.slices * slice_of(2) * (p.channel_words / 4) + y * (p.copied_w / kEight) + column;
+  for (int i = threadIdx.x; i < p.items + p.second_items; i += kThreads) {
+    const int plane = i / p.items, octet = (i - plane * p.items) / kEight, line = octet / p.octets,
+              column = octet - line * p.octets, n = line / p.load_h, y = line - n * p.load_h;
+    int lead = p.lead, from = n * p.slices * slice_of(2) * (p.channel_words / 4) +
+                              y * (p.copied_w / kEight) + column;
+    if (p.lines) {
+      const TileOrigin first = {0, 0, 0};
+      lead = pixel_of_line(p, plane, first_row(p, at, first) + y, first_column(p, first)) &
+             (kEight - 1);
+      from = (y * p.tile_n + n) * (p.line_bytes / 16) + column;
+    }
+    const int x = column * kEight + i % kEight - lead;
     const int to = x >= 0 && x < p.load_w ? unit_of_pixel(p, n, y, x) : dump + i % kEight;
-    store_shared_4(shared + p.items_at + i * 4, uint32_t(to) << 16 | uint32_t(from));
+    const uint32_t item = uint32_t(to) << 16 | uint32_t(from);
+    if (p.lines) {
+      store_shared_4(shared + p.items_at + i * 8, item);
+      store_shared_4(shared + p.items_at + i * 8 + 4, uint32_t(y) << 16 | uint32_t(x & 0xffff));
+    } else {
+      store_shared_4(shared + p.items_at + i * 4, item);
+    }
   }
 }
 
+// What is beside the source, which a row that came alone has from its neighbours, becomes zeros: this lane's pixel, which
+// others of its warp may have stored.
+__device__ __forceinline__ void clear_outside(bool outside, uint32_t to) {
+  __syncwarp();
+  if (outside) store_shared_16(to, {0, 0, 0, 0});
+}
+
 // Four eights of pixels of a slice at a time, twice, since what is loaded is some 30 cycles on its way. A lane addresses one
-// channel of an eight, and one of its pixels.
-__device__ __forceinline__ void turn_octets(const GatherParams& p, uint32_t shared, uint32_t from,
-                                            uint32_t to) {
+// channel of an eight, and one of its pixels. `row` and `column`: of the source, where the patch starts.
+template <bool LINES, bool EDGES>
+__device__ __forceinline__ void turn_octets(const GatherParams& p, uint32_t shared, int row,
+                                            int column, uint32_t from, uint32_t to) {
   const int lane = threadIdx.x % 32, turner = threadIdx.x / 32 - kConsumers / 32 - 1;
   const uint32_t channel = p.channel_words * 4;
   from += (lane % 8 / 2 + lane % 2 * 4) * channel;
   for (int first = turner * 32; first < p.items; first += 2 * kTurners * 32) {
     const bool both = first + kTurners * 32 < p.items;
-    uint32_t mine[2], there[2];
+    uint32_t mine[2], there[2][2];
+    bool outside[2][2] = {};
 #pragma unroll
     for (int two = 0; two < 2; ++two) {
-      const int number = first + two * kTurners * 32 + lane;
       // Lanes beyond the last eight do the first one again.
-      const uint32_t item =
-          load_shared_4(shared + p.items_at + (number < p.items ? number : lane % kEight) * 4);
-      mine[two] = from + (item & 0xffff) * 16;
-      there[two] = to + (item >> 16) * 16;
+      int number = first + two * kTurners * 32 + lane;
+      number = number < p.items ? number : lane % kEight;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        uint32_t item[2];
+        if constexpr (LINES) {
+          load_shared_8(shared + p.items_at + (number + half * p.second_items) * 8, item);
+          const int y = row + int(item[1] >> 16), x = column + int(item[1] & 0xffff);
+          outside[two][half] = uint32_t(y) >= uint32_t(p.h.source_extent) ||
+                               uint32_t(x) >= uint32_t(p.w.source_extent);
+        } else {
+          item[0] = load_shared_4(shared + p.items_at + number * 4);
+        }
+        mine[two] = from + (item[0] & 0xffff) * 16;
+        there[two][half] = to + (item[0] >> 16) * 16 + half * p.half_bytes;
+      }
     }
     for (int slice = 0; slice < p.slices; ++slice) {
       uint32_t word[2][2][4];
@@ -85,18 +123,33 @@ __device__ __forceinline__ void turn_octets(const GatherParams& p, uint32_t shar
       for (int two = 0; two < 2; ++two)
 #pragma unroll
         for (int half = 0; half < 2; ++half)
-          load_tiles(mine[two] + half * kEight * channel, word[two][half]);
+          load_tiles(mine[two] + half * p.second_bytes, word[two][half]);
 #pragma unroll
       for (int two = 0; two < 2; ++two) {
         if (two == 0 || both)
 #pragma unroll
-          for (int half = 0; half < 2; ++half)
-            store_turned(there[two] + half * p.half_bytes, word[two][half]);
-        mine[two] += slice_of(2) * channel;
-        there[two] += 2 * p.half_bytes;
+          for (int half = 0; half < 2; ++half) {
+            store_turned(there[two][half], word[two][half]);
+            if constexpr (EDGES) clear_outside(outside[two][half], there[two][half]);
+          }
+        mine[two] += p.next_bytes;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) there[two][half] += 2 * p.half_bytes;
       }
     }
   }
+}
+__device__ __forceinline__ void turn_octets(const GatherParams& p, const Scope& at, uint32_t shared,
+                                            TileOrigin origin, uint32_t from, uint32_t to) {
+  const int row = first_row(p, at, origin), column = first_column(p, origin);
+  const bool inside = row >= 0 && row + p.load_h <= p.h.source_extent && column >= 0 &&
+                      column + p.load_w <= p.w.source_extent;
+  if (!p.lines)
+    turn_octets<false, false>(p, shared, row, column, from, to);
+  else if (inside)
+    turn_octets<true, false>(p, shared, row, column, from, to);
+  else
+    turn_octets<true, true>(p, shared, row, column, from, to);
 }
 
 }  // namespace convt2d::cuda::loom

@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   if constexpr (sizeof(T) == 4)
     build_items(p, shared);
   else
-    build_octets(p, shared);
+    build_octets(p, at, shared);
   const auto init = [](const StageRing& ring, int full, int empty) {
     if (threadIdx.x >= ring.count) return;
     barrier_init(ring.barriers + threadIdx.x * 16, full);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 
 #include "core/phases.h"
 #include "cuda/gather_params.h"
@@ -30,6 +31,8 @@ constexpr double kEightsAlone = 45;
 constexpr double kBrought = 85;        // both, if these warps bring them too
 constexpr double kBroughtAlone = 830;  // by kernelbench_1_57 and 2_5, grad_input (2026-11-23)
 constexpr double kUnderWay = 1200;     // from asking for a patch to having it
+constexpr double kBox = 30;            // to ask for a box
+constexpr double kLeastRow = 64;       // bytes of a box's row, as which it counts
 constexpr double kChunk = 60;          // barriers of a chunk
 constexpr double kStart = 1500;        // of a block: until the first products are there
 constexpr double kStored = 22;        // instructions of a warp for a pair of positions of a channel
@@ -91,11 +94,13 @@ std::string set_weights(Tile tile, GatherParams& p) {
     return {};
   }
   const int slice = slice_of(p.element_bytes), tap_bytes = p.taps * p.element_bytes;
+  // Of two planes that are copied together, a half of K has those of one.
+  const int apart = p.lines == 2 ? 2 : 1;
   p.box_step = (p.forward ? kEight : slice) * tap_bytes / 4;
   int best = 0;
   for (int words = p.box_step; words <= std::min(kMostRow, p.box_step + 28); words += 4) {
     p.row_pitch = p.forward ? tap_bytes : words * 4;
-    p.number_pitch = p.forward ? words * 4 : tap_bytes;
+    p.number_pitch = apart * (p.forward ? words * 4 : tap_bytes);
     if (const int met = most_in_a_bank(tile, p); best == 0 || met < best)
       best = met, p.pitch = words;
   }
@@ -116,7 +121,8 @@ std::string set_weights(Tile tile, GatherParams& p) {
     p.warp_pitch = 16 * p.row_pitch;
     p.weight_bytes = p.slices * p.box_bytes;
   }
-  p.far_number = slice / 2 * p.number_pitch;
+  p.far_number = apart > 1 ? p.number_pitch : slice / 2 * p.number_pitch;
+  p.number_pitch *= apart;
   p.set_pitch = 4 * p.warp_pitch;
   p.all_weights = p.weight_stages * p.weight_bytes;
   return {};
@@ -197,6 +203,12 @@ int units_read(const GatherParams& p, Tile tile) {
          (positions(tile) / kEight - 1) * (p.column_pitch / 16) + kEight;
 }
 
+// Planes of neighbouring channels, if they are one or two, that are whole 16 bytes together, where rows are not; or 0.
+int planes_of_line(const GatherParams& p) {
+  const int64_t plane = int64_t{p.w.source_extent} * p.h.source_extent;
+  return plane % kEight == 0 ? 1 : plane * 2 % kEight == 0 && p.reduce % 2 == 0 ? 2 : 0;
+}
+
 // Rows and eights of pixels of a copied patch of 16 bits: more than it needs, where eight channels, which are turned together,
 // would meet in few banks.
 void widen_patch(GatherParams& p) {
@@ -206,6 +218,10 @@ void widen_patch(GatherParams& p) {
     return rows * eights * (2 + met);
   };
   const int rows = p.load_h, eights = p.copied_w / kEight;
+  if (p.lines) {  // each row by itself
+    p.copied_w = (eights | 1) * kEight;
+    return;
+  }
   for (const int more_rows : {0, 1})
     for (const int more_eights : {0, 1})
       if (cost(rows + more_rows, eights + more_eights) < cost(p.copied_h, p.copied_w / kEight))
@@ -238,10 +254,14 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.load_w = p.steps_w * (p.tile_w - 1) + span_of(p.w) + 1;
   const bool halves = p.element_bytes == 2;
   const int vector = 16 / p.element_bytes, low = p.w.group[0].offset_low & (vector - 1);
-  const bool alike = p.steps_w * p.tile_w % vector == 0 || p.tiles_w == 1;
-  if (halves && !alike) return "tiles start at different places of 16 bytes";
-  p.brought = p.w.source_extent % vector != 0;
-  p.lead = alike ? low : vector - 1;
+  const bool alike = p.steps_w * p.tile_w % vector == 0 || p.tiles_w == 1,
+             odd = p.w.source_extent % vector != 0;
+  if (halves && odd) p.lines = planes_of_line(p);
+  if (halves && (!alike || (p.lines && p.tiles_h > 1 &&
+                            p.steps_h * p.tile_h * p.w.source_extent % vector != 0)))
+    return "tiles start at different places of 16 bytes";
+  p.brought = odd && !halves;
+  p.lead = alike && !p.lines ? low : vector - 1;
   p.octets = static_cast<int32_t>(ceil_div(p.lead + p.load_w, kEight));
   p.copied_h = p.load_h;
   p.copied_w = static_cast<int32_t>(round_up(p.lead + p.load_w, vector));
@@ -251,9 +271,14 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   if (p.brought && (p.tile_n > 1 || p.slices > 1))
     return "patches that are brought are of one image and slice";
   p.items = p.tile_n * p.load_h * (halves ? p.octets * kEight : p.load_w);
-  p.channel_words = p.copied_h * p.copied_w * p.element_bytes / 4;
+  p.channel_words = (p.lines ? 1 : p.copied_h) * p.copied_w * p.element_bytes / 4;
+  if (p.lines) p.line_bytes = slice_of(2) * p.slices / p.lines * p.channel_words * 4;
+  p.second_items = p.lines == 2 ? p.items : 0;
+  p.second_bytes = p.lines == 2 ? p.load_h * p.tile_n * p.line_bytes : kEight * p.channel_words * 4;
+  p.next_bytes = slice_of(2) / std::max(p.lines, 1) * p.channel_words * 4;
   p.x_stages = p.brought ? 1 : choice.x_stages;
   p.x_bytes = p.brought ? kTurners * kBatches * kBatchBytes
+              : p.lines ? p.lines * p.load_h * p.tile_n * p.line_bytes
                         : slice_of(p.element_bytes) * p.slices * 4 * p.tile_n * p.channel_words;
 
   p.plane_h = static_cast<int32_t>(ceil_div(p.load_h, p.steps_h));
@@ -284,7 +309,7 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.shifted =
       p.w.destination_extent % (2 * tile.phases) != 0 || (p.tile_w % 2 != 0 && p.tiles_w > 1);
   SharedPlaces places{kHeader};
-  p.items_at = places.take(int64_t{p.items} * 4, 16);
+  p.items_at = places.take(int64_t{p.items + p.second_items} * (p.lines ? 8 : 4), 16);
   p.weights_at = places.take(p.all_weights, 128);
   p.x_at = places.take(int64_t{p.x_stages} * p.x_bytes, 128);
   p.turned_at = places.take(int64_t{p.turned_stages} * p.turned_bytes, 128);
@@ -305,7 +330,7 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
                turned_bytes = double(p.items) * kSliceBytes;
   // Rows end inside sectors.
   const double x_bytes = p.tile_n * p.copied_h * double(slice_of(p.element_bytes)) *
-                         (p.copied_w * p.element_bytes + 16);
+                         std::max(p.copied_w * p.element_bytes + 16., kLeastRow);
   const bool halves = p.element_bytes == 2;
   // 16 bits are loaded by as many loads as words, if they are, or by some more than half of these.
   const double loads = !halves ? 1 : tile.taps == 1 ? 2 : tile.taps == 3 ? 4. / 3 : 1;
@@ -333,8 +358,9 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
   const double alone = p.brought || p.x_stages > 1 ? 0 : kUnderWay / p.slices + turned;
   const double stepped = p.steps_w > 1 ? kStepped : 1;
   const double waiting = !p.resident && p.weight_stages == 2 && tile.phases == 2 ? kTwoStages : 1;
+  const double asked = double(p.lines) * p.load_h * kBox / p.slices;
   const double slice =
-      std::max({tensor, banks, issued, turned, brought, alone}) * stepped * waiting;
+      std::max({tensor, banks, issued, turned, brought, alone, asked}) * stepped * waiting;
   const double pairs = kGroups * 4 * width / kEight * 2;
   const double store = pairs * kStored * (p.shifted ? 2 : 1) / kInstructions;
   return p.chunks * (p.slices * slice + kChunk) + (1 - kHidden) * store;
@@ -373,10 +399,13 @@ bool chunks_in_groups(const Problem& problem, int slices) {
 void add_tiles(const Problem& problem, const Device& device, Tile tile, Choice choice,
                std::vector<Choice>& found) {
   GatherParams p;
-  choice.tile_n = choice.tile_h = 1;
-  choice.tile_w = kEight;
+  choice.tile_n = 1;
+  choice.tile_h = choice.tile_w = kEight;
   if (!shape(problem, choice, p).empty()) return;
   const int64_t extent_h = position_extent(p.h), extent_w = position_extent(p.w);
+  // Rows of a tile are multiples of this, where each row of a patch comes by itself.
+  const int alike =
+      p.lines ? kEight / std::gcd(kEight, int(p.steps_h * p.w.source_extent % kEight)) : 1;
   const int all = positions(tile) * (choice.sets == 1 ? kGroups : 1);
   std::vector<int> widths;
   if (choice.layout == kRuns) {
@@ -400,6 +429,11 @@ void add_tiles(const Problem& problem, const Device& device, Tile tile, Choice c
     const int64_t most_h = std::min(lines, extent_h);
     choice.tile_w = width;
     choice.tile_h = static_cast<int>(ceil_div(extent_h, ceil_div(extent_h, most_h)));
+    if (choice.tile_h < extent_h) {
+      const int64_t more = round_up(choice.tile_h, alike);
+      choice.tile_h = static_cast<int>(more <= lines ? more : choice.tile_h / alike * alike);
+      if (choice.tile_h == 0) continue;
+    }
     choice.tile_n = 1;
     if (width == extent_w && choice.tile_h == extent_h && !p.brought) {
       const int64_t image = extent_h + span_of(p.h) / p.h.source_step;
@@ -409,7 +443,8 @@ void add_tiles(const Problem& problem, const Device& device, Tile tile, Choice c
     // Fewer rows, where the least that a tile needs is too much for a block.
     while (choice.tile_h > 1 && shape(problem, choice, p).empty() &&
            p.shared_bytes > device.smem_optin)
-      choice.tile_h = choice.tile_h * 3 / 4, choice.tile_n = 1;
+      choice.tile_h = choice.tile_h * 3 / 4 / alike * alike, choice.tile_n = 1;
+    if (choice.tile_h == 0) continue;
     found.push_back(choice);
   }
 }
@@ -515,8 +550,12 @@ std::string refusal(const Problem& problem, const Device& device) {
   if (problem.group_out() * taps % vector != 0)
     return number(problem.group_out()) + " kernels are not whole vectors of " + number(vector);
   const int64_t row = forward ? problem.w.in : problem.w.out;
-  if (bytes == 2 && row % vector != 0)
-    return "rows of " + number(row) + " pixels are no whole 16 bytes";
+  const int64_t plane = row * (forward ? problem.h.in : problem.h.out),
+                sources = forward ? problem.group_in() : problem.group_out();
+  if (bytes == 2 && row % vector != 0 && plane % vector != 0 &&
+      (plane * 2 % vector != 0 || sources % 2 != 0))
+    return "rows of " + number(row) + " pixels, and planes of " + number(plane) +
+           " in pairs, are no whole 16 bytes";
   if (phases_w > 2 || (phases_w > 1 && phases_w != problem.w.stride))
     return "a row of the result has " + number(phases_w) + " phases";
   if (!forward && std::max(problem.h.stride, problem.w.stride) > 4)
@@ -558,7 +597,17 @@ TensorMaps maps_of(const GatherParams& p) {
   const int slice = slice_of(p.element_bytes);
   const bool rounded = bytes == 4;
   TensorMaps maps{};
-  if (!p.brought)
+  if (p.lines)
+    maps.source = encode({p.source,
+                          4,
+                          4,
+                          {p.lines * plane / 4, channels / p.lines, p.batch, 1},
+                          {4, p.lines * plane, plane * channels, plane * channels * p.batch},
+                          {p.copied_w / 2, slice * p.slices / p.lines, p.tile_n, 1},
+                          {1, 1, 1, 1},
+                          false,
+                          false});
+  else if (!p.brought)
     maps.source =
         encode({p.source,
                 4,

@@ -63,6 +63,21 @@ __device__ __forceinline__ void copy_weights(const GatherParams& p, const Scope&
   }
 }
 
+// A patch of 16 bits, row by row.
+__device__ __forceinline__ void copy_lines(const GatherParams& p, const Scope& at,
+                                           const CUtensorMap* map, const StageRing& ring,
+                                           TileOrigin origin, int chunk) {
+  const int channel = (at.group * p.reduce + chunk * p.slices * slice_of(2)) / p.lines;
+  uint32_t to = ring.stage();
+  for (int plane = 0; plane < p.lines; ++plane)
+    for (int row = 0; row < p.load_h; ++row, to += p.tile_n * p.line_bytes)
+      copy_box(to, map, ring.full(),
+               (pixel_of_line(p, plane, first_row(p, at, origin) + row, first_column(p, origin)) &
+                -kEight) /
+                   2,
+               channel, origin.n, 0);
+}
+
 template <class T>
 __device__ __forceinline__ void copy(const GatherParams& p, const Scope& at, const TensorMaps& maps,
                                      Rings& rings) {
@@ -73,9 +88,12 @@ __device__ __forceinline__ void copy(const GatherParams& p, const Scope& at, con
       if (!p.brought) {
         barrier_wait(rings.x.empty(), rings.x.parity ^ 1);
         barrier_expect(rings.x.full(), p.x_bytes);
-        copy_box(rings.x.stage(), &maps.source, rings.x.full(),
-                 (first_column(p, origin) & -kVector) / kNumbers, first_row(p, at, origin),
-                 at.group * p.reduce + chunk * p.slices * slice_of(sizeof(T)), origin.n);
+        if (sizeof(T) == 2 && p.lines)
+          copy_lines(p, at, &maps.source, rings.x, origin, chunk);
+        else
+          copy_box(rings.x.stage(), &maps.source, rings.x.full(),
+                   (first_column(p, origin) & -kVector) / kNumbers, first_row(p, at, origin),
+                   at.group * p.reduce + chunk * p.slices * slice_of(sizeof(T)), origin.n);
         rings.x.advance();
       }
       if (!weights || (p.weight_barrier == 0 && chunk > 0)) continue;
@@ -140,7 +158,7 @@ __device__ __forceinline__ void turn(const GatherParams& p, const Scope& at, uin
         turn_chunk(p, shared, rings.x.stage() + (first_column(p, origin) & 3) * 4,
                    rings.turned.stage());
       else
-        turn_octets(p, shared, rings.x.stage(), rings.turned.stage());
+        turn_octets(p, at, shared, origin, rings.x.stage(), rings.turned.stage());
       fence_for_wgmma();
       __syncwarp();
       if (threadIdx.x % 32 == 0) {
