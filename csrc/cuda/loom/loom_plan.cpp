@@ -329,9 +329,9 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
   const double weight_bytes = p.resident ? 0 : double(p.weight_bytes) / p.slices,
                turned_bytes = double(p.items) * kSliceBytes;
   // Rows end inside sectors.
-  const double x_bytes = p.tile_n * p.copied_h * double(slice_of(p.element_bytes)) *
-                         std::max(p.copied_w * p.element_bytes + 16., kLeastRow);
   const bool halves = p.element_bytes == 2;
+  const double x_bytes = p.tile_n * p.copied_h * double(slice_of(p.element_bytes)) *
+                         std::max(p.copied_w * p.element_bytes + 16., halves ? kLeastRow : 0);
   // 16 bits are loaded by as many loads as words, if they are, or by some more than half of these.
   const double loads = !halves ? 1 : tile.taps == 1 ? 2 : tile.taps == 3 ? 4. / 3 : 1;
   // Of a slice, both groups.
@@ -352,11 +352,12 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
   // Of a patch, what lies in the source.
   const double wide = std::min<double>(p.copied_w, p.w.source_extent) / p.copied_w,
                high = std::min<double>(p.load_h, p.h.source_extent) / p.load_h;
-  const double brought =
-      (x_bytes * wide * high + weight_bytes * (p.own_rows ? kShort : 1)) / kL2Bytes;
+  const double patch = x_bytes * wide * high / kL2Bytes;
+  const double brought = patch + weight_bytes * (p.own_rows ? kShort : 1) / kL2Bytes;
   // Where a patch is turned before the next one is asked for.
-  const double alone = p.brought || p.x_stages > 1 ? 0 : kUnderWay / p.slices + turned;
-  const double stepped = p.steps_w > 1 ? kStepped : 1;
+  const double alone =
+      p.brought || p.x_stages > 1 ? 0 : kUnderWay / p.slices + turned + (halves ? patch : 0);
+  const double stepped = p.steps_w > 1 && !halves ? kStepped : 1;
   const double waiting = !p.resident && p.weight_stages == 2 && tile.phases == 2 ? kTwoStages : 1;
   const double asked = double(p.lines) * p.load_h * kBox / p.slices;
   const double slice =
