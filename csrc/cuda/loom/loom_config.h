@@ -20,7 +20,8 @@
 //   turned    a ring  [slice][four channels][plane][image][row][pixel][16 B]; where a step of positions is several
 //             pixels, as in grad_input, pixels and rows are sorted into planes by the remainder of their place
 //
-// Two warpgroups multiply: two sets of 64 channels for the same positions, or two sets of positions for the same channels.
+// Two warpgroups multiply: two sets of 64 channels for the same positions, or two sets of positions for the same channels, or
+// two phases of rows of the same positions and channels, which have operands and what they write to in common.
 // Of four other warps one asks the copy engine for both operands, three turn patches, and bring them where it cannot.
 //
 // Columns of an instruction are eights of neighbouring pixels, equally far apart. In runs they follow each other, from row
@@ -47,7 +48,7 @@ constexpr int kSliceBytes = 32;  // channels of an instruction: 8 of TF32, 16 of
 constexpr int kEight = 8;        // channels out of a box of weights; pixels of a core matrix
 constexpr int kMostRow = 256;    // words of a box
 constexpr int kMostTaps = kMostRow * 4 / kSliceBytes;
-constexpr int kMostGroups = 4;  // of phases, by their rows
+constexpr int kMostGroups = 4;  // of phases, by their rows; and such phases
 constexpr int kMostSteps = kMostTaps;
 constexpr int kMostWeights = 40;  // stages of weights
 constexpr int kMostRing = 8;      // stages of patches
@@ -97,7 +98,8 @@ struct GatherParams {
   // Blocks for each combination of group and column tile, by the group of phases.
   int32_t walkers[kMostGroups];
   int32_t slices, chunks;  // of a chunk; chunks of K
-  int32_t first_step[kMostGroups + 1];
+  int32_t row_phases;  // of a block, of rows of the result: if two, each warpgroup has one of them
+  int32_t first_step[kMostGroups + 1];  // of phases of rows
   Step step[kMostSteps];
   uint32_t column[kMostFetched];  // from the pixels of a step to those of its taps
   int32_t swapped;                // the first of these is of phase 1

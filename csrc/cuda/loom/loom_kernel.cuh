@@ -116,7 +116,8 @@ struct Fetcher {
 template <class T, int TILE>
 __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at, uint32_t shared) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = warp / 4;
-  Fetcher<T, TILE> fetcher{p, shared, p.first_step[at.group_h], p.first_step[at.group_h + 1]};
+  const int row = at.group_h * p.row_phases + row_phase(p);
+  Fetcher<T, TILE> fetcher{p, shared, p.first_step[row], p.first_step[row + 1]};
   fetcher.lane = warp % 4 * p.warp_pitch + lane / 4 * p.row_pitch + lane % 4 * p.number_pitch;
   const uint64_t layout = operand_layout(p.half_bytes, p.column_pitch);
   uint32_t layout_high = layout >> 32;
@@ -190,7 +191,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   if (threadIdx.x >= kConsumers) {
     fewer_registers<kProducerRegisters>();
-    if (p.first_step[at.group_h] == p.first_step[at.group_h + 1]) {
+    if (p.first_step[at.group_h * p.row_phases] == p.first_step[(at.group_h + 1) * p.row_phases]) {
       // Phases that no tap reaches.
     } else if (threadIdx.x >= kConsumers + 32) {
       if constexpr (sizeof(T) == 4) {

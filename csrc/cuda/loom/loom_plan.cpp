@@ -50,7 +50,7 @@ constexpr double kTorn = 300;    // bytes, where tiles meet in a row of y that i
 struct Choice {
   int row;  // of kTiles
   int tile_n, tile_h, tile_w;
-  int sets, layout, own_rows;
+  int sets, layout, own_rows, row_phases;
   int slices, x_stages, turned_stages, weight_stages;  // of weights: 0 if they stay
   int walkers[kMostGroups];
 };
@@ -123,7 +123,7 @@ std::string set_weights(Tile tile, GatherParams& p) {
   }
   p.far_number = apart > 1 ? p.number_pitch : slice / 2 * p.number_pitch;
   p.number_pitch *= apart;
-  p.set_pitch = 4 * p.warp_pitch;
+  p.set_pitch = sets > 1 ? 4 * p.warp_pitch : 0;
   p.all_weights = p.weight_stages * p.weight_bytes;
   return {};
 }
@@ -167,15 +167,17 @@ std::string set_steps(const Problem& problem, Tile tile, GatherParams& p) {
     for (int i = 0; i < tile.taps; ++i) p.column[i] = places[i].unit - places[0].unit;
   }
   int steps = 0;
-  for (int g = 0; g < p.h.groups; ++g) {
-    const AxisGroup& group = p.h.group[g];
-    p.first_step[g] = steps;
+  for (int row = 0; row < p.h.groups * p.row_phases; ++row) {
+    const AxisGroup& group = p.h.group[row / p.row_phases];
+    const int slot = row % p.row_phases;
+    p.first_step[row] = steps;
     for (int i = group.first; i < group.first + group.count; ++i) {
       const AxisStep& h = p.h.step[i];
+      if (h.rank[slot] < 0) continue;
       // Of the weights of a lane.
-      const int first =
-          p.own_rows ? h.rank[0] * p.box_bytes
-                     : (group.first_tap[0] + h.rank[0] * p.h.tap_step) * width * p.element_bytes;
+      const int first = p.own_rows ? h.rank[slot] * p.box_bytes
+                                   : (group.first_tap[slot] + h.rank[slot] * p.h.tap_step) * width *
+                                         p.element_bytes;
       const int unit = unit_of_row(p, h.offset - group.offset_low);
       for (int j = 0; j < width; j += tile.taps) {
         if (places[j].phase < 0) continue;
@@ -186,7 +188,9 @@ std::string set_steps(const Problem& problem, Tile tile, GatherParams& p) {
       }
     }
   }
-  p.first_step[p.h.groups] = steps;
+  p.first_step[p.h.groups * p.row_phases] = steps;
+  for (int row = 0; p.row_phases > 1 && row < p.h.groups * p.row_phases; ++row)
+    if (p.first_step[row] == p.first_step[row + 1]) return "a phase of rows has no taps";
   return {};
 }
 
@@ -235,8 +239,11 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.forward = problem.direction == Direction::fwd;
   set_extents(problem, p);
   p.element_bytes = static_cast<int32_t>(element_size(problem.dtype));
-  if (std::string reason = set_axes(problem, 1, tile.phases, p); !reason.empty()) return reason;
-  if (p.h.groups > kMostGroups)
+  p.row_phases = choice.row_phases;
+  if (std::string reason = set_axes(problem, p.row_phases, tile.phases, p); !reason.empty())
+    return reason;
+  if (phases_of(problem, problem.h) % p.row_phases != 0) return "phases of rows are not pairs";
+  if (p.h.groups * p.row_phases > kMostGroups)
     return std::to_string(p.h.groups) + " groups of phases are more than " +
            std::to_string(kMostGroups);
   set_tiles(problem, choice, p);
@@ -294,13 +301,14 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.turned_stages = choice.turned_stages;
   p.turned_bytes = 2 * p.half_bytes * p.slices;
   p.column_pitch = p.layout == kRuns ? kEight * 16 : p.plane_w * 16;
-  if (choice.sets == 1)
+  if (choice.sets == 1 && p.row_phases == 1)
     p.beside = p.layout == kBeside ? kEight * 16 : positions(tile) / kEight * p.column_pitch;
 
   p.resident = choice.weight_stages == 0;
   p.weight_stages = p.resident ? p.chunks : choice.weight_stages;
   if (p.weight_stages > kMostWeights) return "weights that stay are too many chunks";
   p.own_rows = choice.own_rows;
+  if (p.own_rows && p.row_phases > 1) return "kernel rows are of several phases";
   if (p.own_rows &&
       (halves || tile.taps != 4 || problem.w.kernel != 4 || p.h.groups == 1 || !p.forward))
     return "kernel rows are not of 16 bytes, or are all of one phase";
@@ -323,8 +331,11 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
 
 // A tile whose phases are those of a group.
 double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int group) {
-  const double steps = p.first_step[group + 1] - p.first_step[group], taps = steps * tile.taps,
-               width = positions(tile);
+  // Steps of both warpgroups.
+  const int first = group * p.row_phases;
+  const double steps = double(kGroups) / p.row_phases *
+                       (p.first_step[first + p.row_phases] - p.first_step[first]),
+               taps = steps * tile.taps, width = positions(tile);
   const int met = most_in_a_bank(tile, p);
   const double weight_bytes = p.resident ? 0 : double(p.weight_bytes) / p.slices,
                turned_bytes = double(p.items) * kSliceBytes;
@@ -334,14 +345,14 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
                          std::max(p.copied_w * p.element_bytes + 16., halves ? kLeastRow : 0);
   // 16 bits are loaded by as many loads as words, if they are, or by some more than half of these.
   const double loads = !halves ? 1 : tile.taps == 1 ? 2 : tile.taps == 3 ? 4. / 3 : 1;
-  // Of a slice, both groups.
-  const double tensor = kGroups * taps * width / 2 / kTensor;
-  const double banks = (kGroups * taps * kSliceBytes * (width + kRows * loads * met) +
-                        weight_bytes + x_bytes + 2 * turned_bytes) /
+  // Of a slice.
+  const double tensor = taps * width / 2 / kTensor;
+  const double banks = (taps * kSliceBytes * (width + kRows * loads * met) + weight_bytes +
+                        x_bytes + 2 * turned_bytes) /
                        kBanks;
   const double turns = ceil_div(p.items, 32);
   const double issued =
-      (kGroups * 4 * steps * (kStep + (tile.taps - 1) * kTap + (halves ? tile.taps * kHalves : 0)) +
+      (4 * steps * (kStep + (tile.taps - 1) * kTap + (halves ? tile.taps * kHalves : 0)) +
        turns * (p.brought ? kBrought
                 : halves  ? kTurnedEights
                           : kTurned)) /
@@ -407,7 +418,7 @@ void add_tiles(const Problem& problem, const Device& device, Tile tile, Choice c
   // Rows of a tile are multiples of this, where each row of a patch comes by itself.
   const int alike =
       p.lines ? kEight / std::gcd(kEight, int(p.steps_h * p.w.source_extent % kEight)) : 1;
-  const int all = positions(tile) * (choice.sets == 1 ? kGroups : 1);
+  const int all = positions(tile) * (choice.sets == 1 && choice.row_phases == 1 ? kGroups : 1);
   std::vector<int> widths;
   if (choice.layout == kRuns) {
     for (int pieces = 1; pieces <= 12; ++pieces) {
@@ -462,10 +473,11 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
     const Tile tile = kTiles[row];
     if (tile.phases != phases_w) continue;
     std::vector<Choice> tiles;
-    for (const int sets : {1, 2})
+    for (const auto& [sets, row_phases] : {std::pair{1, 1}, {2, 1}, {1, 2}})
       for (const int layout : {kRuns, kStacked, kBeside})
-        if (sets == 1 || (columns > kRows && layout != kBeside))
-          add_tiles(problem, device, tile, {row, 1, 1, 1, sets, layout, 0, 1, 1, 2, 2, {}}, tiles);
+        if (sets * row_phases == 1 || ((sets == 1 || columns > kRows) && layout != kBeside))
+          add_tiles(problem, device, tile,
+                    {row, 1, 1, 1, sets, layout, 0, row_phases, 1, 1, 2, 2, {}}, tiles);
     for (Choice choice : tiles)
       for (const int slices : {1, 2, kMostSlices}) {
         if (!chunks_in_groups(problem, slices)) continue;
@@ -513,13 +525,16 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   plan.row = c.row;
   plan.predicted_us = candidate.predicted_us;
   const int detail[] = {
-      c.tile_n, c.tile_h,   c.tile_w,        c.own_rows * 16 + c.sets * 4 + c.layout,
-      c.slices, c.x_stages, c.turned_stages, c.weight_stages};
+      c.tile_n,        c.tile_h,
+      c.tile_w,        c.row_phases * 32 + c.own_rows * 16 + c.sets * 4 + c.layout,
+      c.slices,        c.x_stages,
+      c.turned_stages, c.weight_stages};
   std::copy(std::begin(c.walkers), std::end(c.walkers),
             std::copy(std::begin(detail), std::end(detail), plan.detail));
   const char* const layouts[] = {"runs", "columns", "columns beside each other"};
   plan.note = std::to_string(p.tile_channels) + " channels, " +
-              std::to_string(kTiles[c.row].phases) + " phases, tile " + std::to_string(c.tile_n) +
+              std::to_string(kTiles[c.row].phases) + " phases" +
+              (c.row_phases > 1 ? " of two rows, tile " : ", tile ") + std::to_string(c.tile_n) +
               "x" + std::to_string(c.tile_h) + "x" + std::to_string(c.tile_w) + " in " +
               layouts[c.layout] + ", K " + std::to_string(slice_of(p.element_bytes) * c.slices) +
               " x " + std::to_string(c.x_stages) + " and " + std::to_string(c.turned_stages) +
@@ -531,8 +546,19 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
 
 Choice choice_of(const Plan& plan) {
   const int32_t* d = plan.detail;
-  return {plan.row,  d[0], d[1], d[2], d[3] / 4 % 4, d[3] % 4,
-          d[3] / 16, d[4], d[5], d[6], d[7],         {d[8], d[9], d[10], d[11]}};
+  return {plan.row,
+          d[0],
+          d[1],
+          d[2],
+          d[3] / 4 % 4,
+          d[3] % 4,
+          d[3] / 16 % 2,
+          d[3] / 32,
+          d[4],
+          d[5],
+          d[6],
+          d[7],
+          {d[8], d[9], d[10], d[11]}};
 }
 
 std::string refusal(const Problem& problem, const Device& device) {

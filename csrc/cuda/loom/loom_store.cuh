@@ -12,7 +12,7 @@ using Sums = float[kTiles[TILE].phases][positions(kTiles[TILE]) / 2];
 // The channels of a lane, of those of its group: this and the eighth after it.
 __device__ __forceinline__ int channel_of_lane(const GatherParams& p, const Scope& at) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  return at.column_tile * p.tile_channels + (same_positions(p) ? warp / 4 * kRows : 0) +
+  return at.column_tile * p.tile_channels + (p.tile_channels > kRows ? warp / 4 * kRows : 0) +
          warp % 4 * 16 + lane / 4;
 }
 // Where a tile's positions of a lane are, two neighbours of every eight.
@@ -32,7 +32,7 @@ __device__ __noinline__ void repair(const GatherParams& p, const Scope& at, uint
         load_shared_4(positions_of_lane<TILE>(shared) + (i / 2 * kEight + i % 2) * 4);
     if (packed < 0) continue;
     const TileOrigin here = position_of(origin, packed);
-    const int y = here.h * p.h.destination_step + gh.first_phase;
+    const int y = here.h * p.h.destination_step + gh.first_phase + row_phase(p);
     if (here.n >= p.batch || y >= p.h.destination_extent) continue;
     for (int row = 0; row < 2; ++row) {
       const int channel = channel_of_lane(p, at) + row * 8;
@@ -43,7 +43,7 @@ __device__ __noinline__ void repair(const GatherParams& p, const Scope& at, uint
         T* const element = static_cast<T*>(p.destination) + here.n * p.destination_stride[0] +
                            (at.group * p.columns + channel) * p.destination_stride[1] +
                            y * p.destination_stride[2] + x;
-        repair_nan(&p, element, at.group_h, 0, at.group, channel, 0, phase, here);
+        repair_nan(&p, element, at.group_h, 0, at.group, channel, row_phase(p), phase, here);
       }
     }
   }
@@ -112,8 +112,8 @@ __device__ __forceinline__ void store(const GatherParams& p, uint32_t shared, in
   constexpr bool kByTurns = kTiles[TILE].taps > 1 && kPhases > 1;
   const Scope at = known_scope(shared + kScope);
   const TileOrigin origin = tile_origin(p, number);
-  const int channel = channel_of_lane(p, at), first_y = p.h.group[at.group_h].first_phase,
-            quarter = threadIdx.x % 4;
+  const int channel = channel_of_lane(p, at),
+            first_y = p.h.group[at.group_h].first_phase + row_phase(p), quarter = threadIdx.x % 4;
   T* const plane =
       static_cast<T*>(p.destination) + (at.group * p.columns + channel) * p.destination_stride[1];
   float bias[2] = {};
