@@ -134,6 +134,12 @@ FANNED = tuple(  # columns that fill a tile, rows that are whole vectors
     and case.out_channels > 32
     and case.size[1] % 4 == 0
 )
+WOVEN = tuple(  # planes and kernels that are whole vectors of 16 bits
+    name
+    for name in FANNED
+    if BY_NAME[name].size[0] * BY_NAME[name].size[1] % 8 == 0
+    and BY_NAME[name].out_channels * BY_NAME[name].kernel[0] * BY_NAME[name].kernel[1] % 8 == 0
+)
 FEW_VECTORS = tuple(name for name in FEW_COLUMNS if BY_NAME[name].in_channels % 8 == 0)
 ODD_ROWS = tuple(  # of x or of dY, whose planes add up to whole vectors
     case.name
@@ -172,6 +178,7 @@ MUST_SERVE = (
     ("narrow", FEW_VECTORS, ("forward",), TENSOR_CORES, ("nhwc",), ("h200", "h100")),
     ("fan", FANNED, ("forward",), ("tf32",), ("nchw",), ("h200", "h100")),
     ("loom", FANNED, ("forward",), ("tf32",), ("nchw",), ("h200", "h100")),
+    ("loom", WOVEN, ("forward",), ("f16", "bf16"), ("nchw",), ("h200", "h100")),
     ("rows", WRITTEN, ("forward",), ("f16", "bf16"), ("nchw",), ("h200", "h100")),
     ("rows", WRITTEN_PIXELS, ("forward",), ("f16", "bf16"), ("nhwc",), ("h200", "h100")),
     ("hopper", VECTORS, ("grad_weight",), ("f16", "bf16", "tf32"), ("nhwc",), ("h200", "h100")),

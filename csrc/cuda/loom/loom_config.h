@@ -5,7 +5,7 @@
 //
 //   sums[phase][co][position] += w[co][ci][tap] * x[ci][position + offset(tap)]     for each tap of the phase
 //
-// A step is a slice of 8 channels times a tap: one instruction of 64 channels x 256 or 128 positions. Warps that multiply
+// A step is a slice of 8 channels, of 16 bits 16, times a tap: one instruction of 64 channels x 256 or 128 positions. Warps that multiply
 // fetch its weights to registers, as they lie in memory; the pixels lie in shared memory in rows of 16 bytes of channels,
 // where a tap is an address.
 //
