@@ -16,25 +16,28 @@ __device__ __forceinline__ uint32_t high_halves(uint32_t a, uint32_t b) {
   return __byte_perm(a, b, 0x7632);
 }
 
-// Weights of taps that are neighbours, of two channels that make a word of an operand: from `near` and `far` on.
-__device__ __forceinline__ void fetch_halves(uint32_t near, uint32_t far, uint32_t (&word)[1]) {
+// Weights of taps that are neighbours, of two channels that make a word of an operand, from `near` and `far` on. Three start
+// in a word or, if `odd`, in the middle of it.
+__device__ __forceinline__ void fetch_halves(uint32_t near, uint32_t far, bool,
+                                             uint32_t (&word)[1]) {
   word[0] = low_halves(load_shared<unsigned short>(near), load_shared<unsigned short>(far));
 }
-__device__ __forceinline__ void fetch_halves(uint32_t near, uint32_t far, uint32_t (&word)[3]) {
+__device__ __forceinline__ void fetch_halves(uint32_t near, uint32_t far, bool odd,
+                                             uint32_t (&word)[3]) {
   // Two words have all three, wherever these start.
-  const bool odd = near & 2;
   const uint32_t outer = odd ? 0x7632 : 0x5410, inner = odd ? 0x5410 : 0x7632;
   uint32_t a[2], b[2];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    a[i] = load_shared_4((near & ~2u) + i * 4);
-    b[i] = load_shared_4((far & ~2u) + i * 4);
+    a[i] = load_shared_4(near + i * 4);
+    b[i] = load_shared_4(far + i * 4);
   }
   word[0] = __byte_perm(a[0], b[0], outer);
   word[1] = __byte_perm(odd ? a[1] : a[0], odd ? b[1] : b[0], inner);
   word[2] = __byte_perm(a[1], b[1], outer);
 }
-__device__ __forceinline__ void fetch_halves(uint32_t near, uint32_t far, uint32_t (&word)[4]) {
+__device__ __forceinline__ void fetch_halves(uint32_t near, uint32_t far, bool,
+                                             uint32_t (&word)[4]) {
   uint32_t a[2], b[2];
   load_shared_8(near, a);
   load_shared_8(far, b);
@@ -42,6 +45,25 @@ __device__ __forceinline__ void fetch_halves(uint32_t near, uint32_t far, uint32
   for (int i = 0; i < 2; ++i) {
     word[2 * i] = low_halves(a[i], b[i]);
     word[2 * i + 1] = high_halves(a[i], b[i]);
+  }
+}
+
+// What a lane multiplies of TAPS taps: rows and rows eight further on, of both halves of K, each from words as above.
+template <int TAPS>
+__device__ __forceinline__ void fetch_operand(const GatherParams& p, uint32_t near,
+                                              uint32_t (&word)[TAPS][4]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    uint32_t from = near + half * p.far_number;
+    const bool odd = TAPS == 3 && from & 2;
+    if (TAPS == 3) from &= ~2u;
+#pragma unroll
+    for (int row = 0; row < 2; ++row, from += p.far_row) {
+      uint32_t taps[TAPS];
+      fetch_halves(from, from + p.number_pitch * 4, odd, taps);
+#pragma unroll
+      for (int tap = 0; tap < TAPS; ++tap) word[tap][2 * half + row] = taps[tap];
+    }
   }
 }
 

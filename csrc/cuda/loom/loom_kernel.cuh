@@ -95,20 +95,26 @@ struct Fetcher {
       to.phase = now.weights >> kPhaseShift;
       near = weights + (now.weights & 0xffff);
     }
+    if constexpr (sizeof(T) == 2)
+      fetch_operand(p, near, to.word);
+    else
+      fetch_words(near, to.word);
+  }
+  __device__ __forceinline__ void fetch_words(uint32_t near,
+                                              uint32_t (&word)[kTiles[TILE].taps][4]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const uint32_t from = near + (i < 2 ? 0 : p.far_number) + (i % 2 ? p.far_row : 0);
-      uint32_t taps[kTiles[TILE].taps];
-      if constexpr (sizeof(T) == 2) {
-        fetch_halves(from, from + p.number_pitch * 4, taps);
-      } else if constexpr (kTiles[TILE].taps == 4) {
+      if constexpr (kTiles[TILE].taps == 4) {
+        uint32_t taps[4];
         load_shared_16(from, taps);
+#pragma unroll
+        for (int tap = 0; tap < 4; ++tap) word[tap][i] = taps[tap];
       } else {
 #pragma unroll
-        for (int tap = 0; tap < kTiles[TILE].taps; ++tap) taps[tap] = load_shared_4(from + tap * 4);
+        for (int tap = 0; tap < kTiles[TILE].taps; ++tap)
+          word[tap][i] = load_shared_4(from + tap * 4);
       }
-#pragma unroll
-      for (int tap = 0; tap < kTiles[TILE].taps; ++tap) to.word[tap][i] = taps[tap];
     }
   }
 };
