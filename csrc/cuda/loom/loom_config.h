@@ -106,9 +106,11 @@ struct GatherParams {
 
   // Patches: loaded rows and pixels; pixels as they are copied; planes along both axes, rows and pixels of one.
   int32_t load_h, load_w, copied_h, copied_w, steps_h, steps_w, plane_h, plane_w;
-  int32_t plane_units;   // of 16 bytes
-  int32_t items;         // pixels that are turned, for each channel
-  int32_t octets, lead;  // 16 bits: eights of a row; pixels before the first one
+  int32_t plane_units;  // of 16 bytes
+  int32_t items;        // pixels that are turned, for each channel
+  // 16 bits: eights of a row; how many tables of items, one for each place in 16 bytes where a tile may start, and how far
+  // apart these are, its logarithm; items of a table.
+  int32_t octets, tables, lead_shift, table_items;
   // Patches come row by row: so many planes, of neighbouring channels, are whole 16 bytes, where rows are not; or 0.
   int32_t lines;
   int32_t line_bytes;  // a copied row of all channels that are as far apart

@@ -73,21 +73,24 @@ __device__ __forceinline__ int pixel_of_line(const GatherParams& p, int plane, i
 }
 
 // What is turned, pixel by pixel of each eight: where the eight is in a copied channel, and where the pixel belongs in a
-// half, both in units of 16 bytes. Where rows come one by one also its row and its column, and these for each plane.
+// half, both in units of 16 bytes. Where rows come one by one also its row and its column, and these for each plane. All
+// that for each place in 16 bytes where a tile may start.
 __device__ __forceinline__ void build_octets(const GatherParams& p, const Scope& at,
                                              uint32_t shared) {
   const int dump = p.steps_h * p.steps_w * p.plane_units;
-  for (int i = threadIdx.x; i < p.items + p.second_items; i += kThreads) {
-    const int plane = i / p.items, octet = (i - plane * p.items) / kEight, line = octet / p.octets,
-              column = octet - line * p.octets, n = line / p.load_h, y = line - n * p.load_h;
-    int lead = p.lead, from = n * p.slices * slice_of(2) * (p.channel_words / 4) +
-                              y * (p.copied_w / kEight) + column;
+  const TileOrigin first = {0, 0, 0};
+  for (int i = threadIdx.x; i < p.tables * p.table_items; i += kThreads) {
+    const int table = i / p.table_items, in_table = i - table * p.table_items,
+              plane = in_table / p.items, octet = (in_table - plane * p.items) / kEight,
+              line = octet / p.octets, column = octet - line * p.octets, n = line / p.load_h,
+              y = line - n * p.load_h;
+    int pixel = first_column(p, first), from = n * p.slices * slice_of(2) * (p.channel_words / 4) +
+                                               y * (p.copied_w / kEight) + column;
     if (p.lines) {
-      const TileOrigin first = {0, 0, 0};
-      lead = pixel_of_line(p, plane, first_row(p, at, first) + y, first_column(p, first)) &
-             (kEight - 1);
+      pixel = pixel_of_line(p, plane, first_row(p, at, first) + y, pixel);
       from = (y * p.tile_n + n) * (p.line_bytes / 16) + column;
     }
+    const int lead = (pixel + (table << p.lead_shift)) & (kEight - 1);
     const int x = column * kEight + i % kEight - lead;
     const int to = x >= 0 && x < p.load_w ? unit_of_pixel(p, n, y, x) : dump + i % kEight;
     const uint32_t item = uint32_t(to) << 16 | uint32_t(from);
@@ -108,9 +111,10 @@ __device__ __forceinline__ void clear_outside(bool outside, uint32_t to) {
 }
 
 // Four eights of pixels of a slice at a time, twice, since what is loaded is some 30 cycles on its way. A lane addresses one
-// channel of an eight, and one of its pixels. `row` and `column`: of the source, where the patch starts.
+// channel of an eight, and one of its pixels. `items`: the tile's table. `row` and `column`: of the source, where the patch
+// starts.
 template <bool LINES, bool EDGES>
-__device__ __forceinline__ void turn_octets(const GatherParams& p, uint32_t shared, int row,
+__device__ __forceinline__ void turn_octets(const GatherParams& p, uint32_t items, int row,
                                             int column, uint32_t from, uint32_t to) {
   const int lane = threadIdx.x % 32, turner = threadIdx.x / 32 - kConsumers / 32 - 1;
   const uint32_t channel = p.channel_words * 4;
@@ -128,12 +132,12 @@ __device__ __forceinline__ void turn_octets(const GatherParams& p, uint32_t shar
       for (int half = 0; half < 2; ++half) {
         uint32_t item[2];
         if constexpr (LINES) {
-          load_shared_8(shared + p.items_at + (number + half * p.second_items) * 8, item);
+          load_shared_8(items + (number + half * p.second_items) * 8, item);
           const int y = row + int(item[1] >> 16), x = column + int(item[1] & 0xffff);
           outside[two][half] = uint32_t(y) >= uint32_t(p.h.source_extent) ||
                                uint32_t(x) >= uint32_t(p.w.source_extent);
         } else {
-          item[0] = load_shared_4(shared + p.items_at + number * 4);
+          item[0] = load_shared_4(items + number * 4);
         }
         mine[two] = from + (item[0] & 0xffff) * 16;
         there[two][half] = to + (item[0] >> 16) * 16 + half * p.half_bytes;
@@ -164,14 +168,17 @@ __device__ __forceinline__ void turn_octets(const GatherParams& p, uint32_t shar
 __device__ __forceinline__ void turn_octets(const GatherParams& p, const Scope& at, uint32_t shared,
                                             TileOrigin origin, uint32_t from, uint32_t to) {
   const int row = first_row(p, at, origin), column = first_column(p, origin);
+  const int start = origin.w * p.steps_w + (p.lines ? origin.h * p.steps_h * p.w.source_extent : 0),
+            table = (start & (kEight - 1)) >> p.lead_shift;
+  const uint32_t items = shared + p.items_at + table * p.table_items * (p.lines ? 8 : 4);
   const bool inside = row >= 0 && row + p.load_h <= p.h.source_extent && column >= 0 &&
                       column + p.load_w <= p.w.source_extent;
   if (!p.lines)
-    turn_octets<false, false>(p, shared, row, column, from, to);
+    turn_octets<false, false>(p, items, row, column, from, to);
   else if (inside)
-    turn_octets<true, false>(p, shared, row, column, from, to);
+    turn_octets<true, false>(p, items, row, column, from, to);
   else
-    turn_octets<true, true>(p, shared, row, column, from, to);
+    turn_octets<true, true>(p, items, row, column, from, to);
 }
 
 }  // namespace convt2d::cuda::loom

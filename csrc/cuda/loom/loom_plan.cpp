@@ -263,17 +263,20 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.load_w = p.steps_w * (p.tile_w - 1) + span_of(p.w) + 1;
   const bool halves = p.element_bytes == 2;
   const int vector = 16 / p.element_bytes, low = p.w.group[0].offset_low & (vector - 1);
-  const bool alike = p.steps_w * p.tile_w % vector == 0 || p.tiles_w == 1,
-             odd = p.w.source_extent % vector != 0;
-  if (halves && odd) p.lines = planes_of_line(p);
-  if (halves && (!alike || (p.lines && p.tiles_h > 1 &&
-                            p.steps_h * p.tile_h * p.w.source_extent % vector != 0)))
-    return "tiles start at different places of 16 bytes";
+  const bool odd = p.w.source_extent % vector != 0;
   p.brought = odd && !halves;
-  p.lead = alike && !p.lines ? low : vector - 1;
-  p.octets = static_cast<int32_t>(ceil_div(p.lead + p.load_w, kEight));
+  if (halves && odd) p.lines = planes_of_line(p);
+  // What all places where a tile may start have in common, in 16 bytes.
+  int common = vector;
+  if (p.tiles_w > 1) common = std::gcd(common, p.steps_w * p.tile_w);
+  if (p.lines && p.tiles_h > 1)
+    common = std::gcd(common, int(p.steps_h * p.tile_h * p.w.source_extent % vector));
+  const int lead = p.lines ? vector - 1 : vector - common + low % common;
+  p.tables = vector / common;
+  while (1 << p.lead_shift < common) ++p.lead_shift;
+  p.octets = static_cast<int32_t>(ceil_div(lead + p.load_w, kEight));
   p.copied_h = p.load_h;
-  p.copied_w = static_cast<int32_t>(round_up(p.lead + p.load_w, vector));
+  p.copied_w = static_cast<int32_t>(round_up(lead + p.load_w, vector));
   if (halves) widen_patch(p);
   if (std::max({p.copied_w * p.element_bytes / 4, p.copied_h, p.tile_n}) > kMostSpan)
     return "a tile is too long for the copy engine";
@@ -283,6 +286,7 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.channel_words = (p.lines ? 1 : p.copied_h) * p.copied_w * p.element_bytes / 4;
   if (p.lines) p.line_bytes = slice_of(2) * p.slices / p.lines * p.channel_words * 4;
   p.second_items = p.lines == 2 ? p.items : 0;
+  p.table_items = p.items + p.second_items;
   p.second_bytes = p.lines == 2 ? p.load_h * p.tile_n * p.line_bytes : kEight * p.channel_words * 4;
   p.next_bytes = slice_of(2) / std::max(p.lines, 1) * p.channel_words * 4;
   p.x_stages = p.brought ? 1 : choice.x_stages;
@@ -319,7 +323,8 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.shifted =
       p.w.destination_extent % (2 * tile.phases) != 0 || (p.tile_w % 2 != 0 && p.tiles_w > 1);
   SharedPlaces places{kHeader};
-  p.items_at = places.take(int64_t{p.items + p.second_items} * (p.lines ? 8 : 4), 16);
+  p.items_at =
+      places.take(int64_t{halves ? p.tables * p.table_items : p.items} * (p.lines ? 8 : 4), 16);
   p.weights_at = places.take(p.all_weights, 128);
   p.x_at = places.take(int64_t{p.x_stages} * p.x_bytes, 128);
   p.turned_at = places.take(int64_t{p.turned_stages} * p.turned_bytes, 128);
@@ -418,9 +423,6 @@ void add_tiles(const Problem& problem, const Device& device, Tile tile, Choice c
   choice.tile_h = choice.tile_w = kEight;
   if (!shape(problem, choice, p).empty()) return;
   const int64_t extent_h = position_extent(p.h), extent_w = position_extent(p.w);
-  // Rows of a tile are multiples of this, where each row of a patch comes by itself.
-  const int alike =
-      p.lines ? kEight / std::gcd(kEight, int(p.steps_h * p.w.source_extent % kEight)) : 1;
   const int all = positions(tile) * (choice.sets == 1 && choice.row_phases == 1 ? kGroups : 1);
   std::vector<int> widths;
   if (choice.layout == kRuns) {
@@ -444,11 +446,6 @@ void add_tiles(const Problem& problem, const Device& device, Tile tile, Choice c
     const int64_t most_h = std::min(lines, extent_h);
     choice.tile_w = width;
     choice.tile_h = static_cast<int>(ceil_div(extent_h, ceil_div(extent_h, most_h)));
-    if (choice.tile_h < extent_h) {
-      const int64_t more = round_up(choice.tile_h, alike);
-      choice.tile_h = static_cast<int>(more <= lines ? more : choice.tile_h / alike * alike);
-      if (choice.tile_h == 0) continue;
-    }
     choice.tile_n = 1;
     if (width == extent_w && choice.tile_h == extent_h && !p.brought) {
       const int64_t image = extent_h + span_of(p.h) / p.h.source_step;
@@ -458,8 +455,7 @@ void add_tiles(const Problem& problem, const Device& device, Tile tile, Choice c
     // Fewer rows, where the least that a tile needs is too much for a block.
     while (choice.tile_h > 1 && shape(problem, choice, p).empty() &&
            p.shared_bytes > device.smem_optin)
-      choice.tile_h = choice.tile_h * 3 / 4 / alike * alike, choice.tile_n = 1;
-    if (choice.tile_h == 0) continue;
+      choice.tile_h = choice.tile_h * 3 / 4, choice.tile_n = 1;
     found.push_back(choice);
   }
 }
