@@ -9,7 +9,7 @@
 // fetch its weights to registers, as they lie in memory; the pixels lie in shared memory in rows of 16 bytes of channels,
 // where a tap is an address.
 //
-//   weights   a ring, or all of them, as the copy engine brings them. Forward  [eight out][channel in][channel out, tap],
+//   weights   a ring, or all of them, as the copy engine brings them. Forward  [box of out][channel in][channel out, tap],
 //             grad_input  [slice][channel out][channel in, tap]; the last axis is `pitch` words long, which the host chooses
 //             so that lanes that fetch eight channels out times four in meet no bank twice: boxes overlap. Of kernel rows of
 //             16 bytes of which a phase has some: these alone  [kernel row][channel out][channel in][16 B], boxes of 4
@@ -45,8 +45,9 @@ constexpr int kTurners = 3;  // warps
 constexpr int kRows = 64;        // of an instruction: channels
 constexpr int kColumns = 256;    // of a group: positions of all phases
 constexpr int kSliceBytes = 32;  // channels of an instruction: 8 of TF32, 16 of 16 bits
-constexpr int kEight = 8;        // channels out of a box of weights; pixels of a core matrix
-constexpr int kMostRow = 256;    // words of a box
+constexpr int kEight =
+    8;  // channels out, which boxes of weights have one or more of; pixels of a core matrix
+constexpr int kMostRow = 256;  // words of a box
 constexpr int kMostTaps = kMostRow * 4 / kSliceBytes;
 constexpr int kMostGroups = 4;  // of phases, by their rows; and such phases
 constexpr int kMostSteps = kMostTaps;
@@ -120,10 +121,11 @@ struct GatherParams {
   int32_t half_bytes, turned_stages, turned_bytes;  // of turned ones
   int32_t column_pitch, beside;  // from eight to eight, from group to group; bytes
 
-  // Weights, bytes: from set to set of 64 channels, warp to warp, lane to lane by its row and by its number of K; to the
-  // row eight further on, and to the second half of K; of a slice.
-  int32_t set_pitch, warp_pitch, row_pitch, number_pitch, far_row, far_number, slice_pitch;
-  int32_t taps, pitch, box_step, box_bytes, weight_stages, weight_bytes, all_weights;
+  // Weights, bytes: from set to set of 64 channels, from two warps to two, warp to warp, lane to lane by its row and by its
+  // number of K; to the row eight further on, and to the second half of K; of a slice. Rows of a box, in forward.
+  int32_t set_pitch, two_warps_pitch, warp_pitch, row_pitch, number_pitch, far_row, far_number,
+      slice_pitch;
+  int32_t taps, pitch, box_step, box_rows, box_bytes, weight_stages, weight_bytes, all_weights;
   int32_t resident;
   int32_t own_rows;        // of a kernel, those of the phase alone
   int32_t weight_barrier;  // bytes, from stage to stage: 0 where all come at once

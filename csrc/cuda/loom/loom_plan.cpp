@@ -89,6 +89,7 @@ std::string set_weights(Tile tile, GatherParams& p) {
     p.far_number = 4 * p.number_pitch;
     p.slice_pitch = slice_of(4) * 16;
     p.warp_pitch = 16 * p.row_pitch;
+    p.two_warps_pitch = 2 * p.warp_pitch;
     p.set_pitch = kRows * p.row_pitch;
     p.weight_bytes = p.resident ? p.slices * p.slice_pitch : rows * p.box_bytes;
     p.all_weights = p.resident ? rows * p.box_bytes : p.weight_stages * p.weight_bytes;
@@ -99,21 +100,32 @@ std::string set_weights(Tile tile, GatherParams& p) {
   // Of two planes that are copied together, a half of K has those of one.
   const int apart = p.lines == 2 ? 2 : 1;
   p.box_step = (p.forward ? kEight : slice) * tap_bytes / 4;
+  // Rows that meet in the fewest banks, and are copied with the fewest words.
   int best = 0;
-  for (int words = p.box_step; words <= std::min(kMostRow, p.box_step + 28); words += 4) {
-    p.row_pitch = p.forward ? tap_bytes : words * 4;
-    p.number_pitch = apart * (p.forward ? words * 4 : tap_bytes);
-    if (const int met = most_in_a_bank(tile, p); best == 0 || met < best)
-      best = met, p.pitch = words;
+  for (const int rows : {32, 16, 8}) {
+    const int least = p.forward ? rows / kEight * p.box_step : p.box_step;
+    for (int words = least; words <= std::min(kMostRow, least + 28); words += 4) {
+      p.row_pitch = p.forward ? tap_bytes : words * 4;
+      p.number_pitch = apart * (p.forward ? words * 4 : tap_bytes);
+      const int met = most_in_a_bank(tile, p);
+      if (best != 0 && (met > best || (met == best && words * p.box_rows >= p.pitch * rows)))
+        continue;
+      best = met, p.pitch = words, p.box_rows = rows;
+    }
+    if (!p.forward) break;
   }
   if (p.forward) {
     p.box_bytes = p.pitch * 4 * slice * p.slices;
     p.row_pitch = tap_bytes;
     p.number_pitch = p.pitch * 4;
-    p.far_row = p.box_bytes;
+    const auto row_at = [&](int row) {
+      return row / p.box_rows * p.box_bytes + row % p.box_rows * tap_bytes;
+    };
+    p.far_row = row_at(8);
     p.slice_pitch = slice * p.number_pitch;
-    p.warp_pitch = 2 * p.box_bytes;
-    p.weight_bytes = sets * kRows / kEight * p.box_bytes;
+    p.warp_pitch = row_at(16);
+    p.two_warps_pitch = row_at(32);
+    p.weight_bytes = row_at(sets * kRows);
   } else {
     p.box_bytes = p.pitch * 4 * p.tile_channels;
     p.row_pitch = p.pitch * 4;
@@ -121,11 +133,12 @@ std::string set_weights(Tile tile, GatherParams& p) {
     p.far_row = 8 * p.row_pitch;
     p.slice_pitch = p.box_bytes;
     p.warp_pitch = 16 * p.row_pitch;
+    p.two_warps_pitch = 2 * p.warp_pitch;
     p.weight_bytes = p.slices * p.box_bytes;
   }
   p.far_number = apart > 1 ? p.number_pitch : slice / 2 * p.number_pitch;
   p.number_pitch *= apart;
-  p.set_pitch = sets > 1 ? 4 * p.warp_pitch : 0;
+  p.set_pitch = sets > 1 ? 2 * p.two_warps_pitch : 0;
   p.all_weights = p.weight_stages * p.weight_bytes;
   return {};
 }

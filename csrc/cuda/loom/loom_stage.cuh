@@ -34,7 +34,7 @@ __device__ __forceinline__ void build_items(const GatherParams& p, uint32_t shar
   }
 }
 
-// The weights of a chunk: boxes of eight channels of the result, or of slices, or of kernel rows.
+// The weights of a chunk: boxes of channels of the result, or of slices, or of kernel rows.
 template <class T>
 __device__ __forceinline__ void copy_weights(const GatherParams& p, const Scope& at,
                                              const CUtensorMap* map, const StageRing& ring,
@@ -53,7 +53,7 @@ __device__ __forceinline__ void copy_weights(const GatherParams& p, const Scope&
   }
   barrier_expect(full, p.weight_bytes);
   if (p.forward) {
-    for (int i = 0; i < p.tile_channels; i += kEight, to += p.box_bytes)
+    for (int i = 0; i < p.tile_channels; i += p.box_rows, to += p.box_bytes)
       copy_box(to, map, full, (first + i) / kEight * p.box_step, at.group * p.reduce + number, 0,
                0);
   } else {
