@@ -32,13 +32,14 @@ constexpr double kStart = 1500;        // of a block: until the first products a
 // Strict fp32, counted: instructions to split the weights of a tap and for two more products; to split 32 pixels of a slice;
 // cycles of a batch in which its warpgroup multiplies nothing.
 constexpr double kSplit = 22, kTurnedSplit = 28, kAlone = 300;
-constexpr double kStored = 22;       // instructions of a warp for a pair of positions of a channel
-constexpr double kHidden = 0.5;      // of stores, behind the multiplications of the other group
-constexpr double kL2Bytes = 24;      // a cycle, of a multiprocessor
-constexpr double kShort = 4;         // for rows of 16 bytes (2026-11-23)
-constexpr double kStepped = 1.6;     // where a step of positions is several pixels (2026-11-23)
-constexpr double kTwoStages = 1.1;   // of weights, over three, with two phases (2026-11-23)
-constexpr double kMemoryRate = 0.85;  // of the copy rate
+constexpr double kStored = 22;    // instructions of a warp for a pair of positions of a channel
+constexpr double kHidden = 0.5;   // of stores, behind the multiplications of the other group
+constexpr double kL2Bytes = 24;   // a cycle, of a multiprocessor
+constexpr double kShort = 4;      // for rows of 16 bytes (2026-11-23)
+constexpr double kStepped = 1.6;  // where a step of positions is several pixels (2026-11-23)
+constexpr double kStrictStepped = 1.15;  // of what strict fp32 computes there (not measured)
+constexpr double kTwoStages = 1.1;       // of weights, over three, with two phases (2026-11-23)
+constexpr double kMemoryRate = 0.85;     // of the copy rate
 constexpr double kByPhases =
     0.6;  // of that, where rows of the result are of several blocks (2026-11-23)
 constexpr double kLesser = 0.1;  // of the lesser of work and bytes
@@ -305,8 +306,12 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
   const double alone = p.brought || p.x_stages > 1 ? 0 : kUnderWay / p.slices + turned;
   const double stepped = p.steps_w > 1 ? kStepped : 1;
   const double waiting = !p.resident && p.weight_stages == 2 && tile.phases == 2 ? kTwoStages : 1;
+  const double computed = std::max({tensor, banks, issued, turned, waited}),
+               waits = std::max(brought, alone);
   const double slice =
-      std::max({tensor, banks, issued, turned, brought, alone, waited}) * stepped * waiting;
+      std::max(computed * (tile.strict ? std::min(stepped, kStrictStepped) : stepped),
+               waits * stepped) *
+      waiting;
   const double pairs = kGroups * 4 * width / kEight * 2;
   const double store = pairs * kStored * (p.shifted ? 2 : 1) / kInstructions;
   return p.chunks * (p.slices * slice + kChunk) + (1 - kHidden) * store;
