@@ -140,6 +140,7 @@ WOVEN = tuple(  # planes and kernels that are whole vectors of 16 bits
     if BY_NAME[name].size[0] * BY_NAME[name].size[1] % 8 == 0
     and BY_NAME[name].out_channels * BY_NAME[name].kernel[0] * BY_NAME[name].kernel[1] % 8 == 0
 )
+LONG_SUMS = tuple(name for name in FANNED if BY_NAME[name].in_channels >= 64)
 FEW_VECTORS = tuple(name for name in FEW_COLUMNS if BY_NAME[name].in_channels % 8 == 0)
 ODD_ROWS = tuple(  # of x or of dY, whose planes add up to whole vectors
     case.name
@@ -179,6 +180,7 @@ MUST_SERVE = (
     ("fan", FANNED, ("forward",), ("tf32",), ("nchw",), ("h200", "h100")),
     ("loom", FANNED, ("forward",), ("tf32",), ("nchw",), ("h200", "h100")),
     ("loom", WOVEN, ("forward",), ("f16", "bf16"), ("nchw",), ("h200", "h100")),
+    ("loom", LONG_SUMS, ("forward",), ("f32",), ("nchw",), ("h200", "h100")),
     ("rows", WRITTEN, ("forward",), ("f16", "bf16"), ("nchw",), ("h200", "h100")),
     ("rows", WRITTEN_PIXELS, ("forward",), ("f16", "bf16"), ("nhwc",), ("h200", "h100")),
     ("hopper", VECTORS, ("grad_weight",), ("f16", "bf16", "tf32"), ("nhwc",), ("h200", "h100")),
@@ -223,19 +225,19 @@ REGIMES = (
     (MANY, TENSOR_CORES, ("forward",), ("nhwc",), HOPPER, "hopper"),
     (DEEP, ("f16", "bf16", "tf32"), ("forward",), ("nchw",), HOPPER, "loom"),
     (DEEP, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "hopper"),
-    (DEEP, ("f32",), ("forward",), ("nchw",), HOPPER, "fold"),
+    (DEEP, ("f32",), ("forward",), ("nchw",), HOPPER, "loom"),
     (DEEP, ("tf32",), ("forward",), ("nhwc",), HOPPER, "hopper"),
     (THIN, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
     (BLURRED, ("f16", "bf16", "f32", "tf32"), ("forward",), ("nchw",), HOPPER, "narrow"),
-    (NARROW, ("f32",), ("forward",), ("nchw",), HOPPER, "hopper"),
+    (NARROW, ("f32",), ("forward",), ("nchw",), HOPPER, "loom"),
     (HOLES, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "rows"),
     (HOLES, TENSOR_CORES, ("forward",), ("nhwc",), HOPPER, "rows"),
     (SHUFFLE, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "fold"),
-    (POINTS, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "fold"),
+    (POINTS, ("tf32",), ("forward",), ("nchw",), HOPPER, "fold"),
     (SAME, TENSOR_CORES, ("forward", "grad_input"), DENSE, NOT_HOPPER, "igemm"),
-    (SAME, ("tf32",), ("forward", "grad_input"), ("nchw",), HOPPER, "loom"),
+    (SAME, ("f32", "tf32"), ("forward", "grad_input"), ("nchw",), HOPPER, "loom"),
     (SAME, ("tf32",), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),
-    (MANY, TENSOR_CORES, ("forward",), ("nchw",), HOPPER, "loom"),
+    (MANY, (*TENSOR_CORES, "f32"), ("forward",), ("nchw",), HOPPER, "loom"),
     (MANY, ("tf32",), ("grad_input",), ("nchw",), HOPPER, "hopper"),  # pixels are fetched
     (SAME, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "hopper"),
     (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nchw",), HOPPER, "slide"),
@@ -254,7 +256,7 @@ REGIMES = (
     (SHUFFLE, ("f32",), ("forward",), ("nchw",), NOT_HOPPER, "direct"),  # sums too short for them
     (MANY, ("f32",), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),
     (MANY, ("f32",), ("grad_input",), ("nchw",), HOPPER, "hopper"),
-    (SAME, ("f32",), ("forward", "grad_input"), DENSE, HOPPER, "hopper"),
+    (SAME, ("f32",), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),
     (SHUFFLE, ("f32",), ("forward",), ("nhwc",), HOPPER, "hopper"),
     (FEW, ("f32", "f64"), ("forward",), ("nchw",), BOARDS, "direct"),
     (MANY, ("f64",), EVERY_DIRECTION, EVERY_LAYOUT, BOARDS, "direct"),

@@ -45,8 +45,8 @@ OTHER_TARGET_MIB = 3.0
 # until pairs of taps and channels there, eleven, and 152 until channels-last tiles of 256 columns,
 # five, and words of dY's rows, six; fold had 8 until it multiplied words, five of them, and 12
 # until planes of no whole vectors, six. slide has seven tiles of two types and three of turned
-# rows, narrow four of four, fan eight, loom six of three; rows had 4 until pixels, three of them. weight is
-# weight_sum.cu.
+# rows, narrow four of four, fan eight, loom six of three types and five of strict fp32; rows had 4
+# until pixels, three of them. weight is weight_sum.cu.
 KERNELS = {
     "direct": 64,
     "hopper": 160,
@@ -54,7 +54,7 @@ KERNELS = {
     "slide": 20,
     "narrow": 16,
     "fan": 10,
-    "loom": 20,
+    "loom": 25,
     "igemm": 64,
     "rows": 8,
     "depthwise": 200,

@@ -79,6 +79,15 @@ __device__ __forceinline__ void finished(float (&sum)[COUNT]) {
 #endif
 }
 
+// Words of an operand: they are computed before this, or nvcc 13.0 cuts batches of multiplications up to do it in between.
+template <int COUNT>
+__device__ __forceinline__ void computed(uint32_t (&word)[COUNT]) {
+#ifdef CONVT2D_HAS_WGMMA
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) asm volatile("" : "+r"(word[i]));
+#endif
+}
+
 // Makes ordinary stores to shared memory visible to the tensor cores; before the barrier that tells.
 __device__ __forceinline__ void fence_for_wgmma() {
 #ifdef CONVT2D_HAS_WGMMA

@@ -13,15 +13,15 @@
 namespace convt2d::cuda::hopper {
 namespace {
 
-// Of grad_input, measured as kLeastWgmmaTerms. Fetched tiles are held to the error that those of 96 products have, by a
+// Of grad_input. Fetched tiles are held to the error that others have of 96 products (kLeastWgmmaTermsOfInput), by a
 // model of a tensor core that cuts off (not measured): theirs grows with the part that is summed apart, four slices of 128
 // columns and two of 64 or fewer, and is least where threads round both parts of the weights, those of few channels.
-constexpr int64_t kLeastTermsOfInput = 96, kLeastTermsOfWide = 128, kLeastTermsOfFew = 48;
+constexpr int64_t kLeastTermsOfWide = 128, kLeastTermsOfFew = 48;
 int64_t least_terms(TileRow tile, bool one_chunk) {
-  return !tile.fetched       ? kLeastTermsOfInput
+  return !tile.fetched       ? kLeastWgmmaTermsOfInput
          : tile.width == 128 ? kLeastTermsOfWide
          : one_chunk         ? kLeastTermsOfFew
-                             : kLeastTermsOfInput;
+                             : kLeastWgmmaTermsOfInput;
 }
 
 // Cycles of one multiprocessor; fitted to 16000 plans of bench/layers.json on the H200 (kernel_bench sweep: fp16

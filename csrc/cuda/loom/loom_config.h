@@ -20,6 +20,11 @@
 //   turned    a ring  [slice][four channels][plane][image][row][pixel][16 B]; where a step of positions is several
 //             pixels, as in grad_input, pixels and rows are sorted into planes by the remainder of their place
 //
+// Strict fp32 (`strict`): every number is the sum of two that the tensor core takes, so a product is three
+// (device/strict_product.cuh). Warps that multiply split weights in their registers; those that turn patches write pixels as
+// two, a slice's high parts and, behind these, what is left of them. Products of up to four steps are summed apart, a batch
+// of one phase or of two by turns, so columns are half as many.
+//
 // Two warpgroups multiply: two sets of 64 channels for the same positions, or two sets of positions for the same channels, or
 // two phases of rows of the same positions and channels, which have operands and what they write to in common.
 // Of four other warps one asks the copy engine for both operands, three turn patches, and bring them where it cannot.
@@ -42,8 +47,9 @@ constexpr int kGroups = 2, kConsumers = 128 * kGroups, kThreads = kConsumers + 1
 constexpr int kConsumerRegisters = 216, kProducerRegisters = 72;
 constexpr int kTurners = 3;  // warps
 
-constexpr int kRows = 64;        // of an instruction: channels
-constexpr int kColumns = 256;    // of a group: positions of all phases
+constexpr int kRows = 64;      // of an instruction: channels
+constexpr int kColumns = 256;  // of a group: positions of all phases
+constexpr int kStrictColumns = 128;
 constexpr int kSliceBytes = 32;  // channels of an instruction: 8 of TF32, 16 of 16 bits
 constexpr int kEight =
     8;  // channels out, which boxes of weights have one or more of; pixels of a core matrix
@@ -61,14 +67,24 @@ constexpr int kBatchBytes = kBatch * 32 * kSliceBytes;
 // Phases of a row of the result, and taps of a kernel row that a lane fetches at once: these are of phases by turns.
 struct Tile {
   int phases, taps;
+  bool strict = false;  // fp32 as it is, not TF32
 };
-constexpr Tile kTiles[] = {{1, 1}, {2, 1}, {1, 3}, {2, 3}, {1, 4}, {2, 4}};
+constexpr Tile kTiles[] = {{1, 1},       {2, 1},       {1, 3},       {2, 3},
+                           {1, 4},       {2, 4},       {1, 1, true}, {1, 3, true},
+                           {2, 3, true}, {1, 4, true}, {2, 4, true}};
 constexpr int kMostFetched = 4;
-constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
+constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]), kFirstStrict = 6;
+static_assert(kTiles[kFirstStrict].strict && !kTiles[kFirstStrict - 1].strict);
 
-CONVT2D_HOST_DEVICE constexpr int positions(Tile tile) { return kColumns / tile.phases; }
 CONVT2D_HOST_DEVICE constexpr int slice_of(int element_bytes) {
   return kSliceBytes / element_bytes;
+}
+CONVT2D_HOST_DEVICE constexpr int positions(Tile tile) {
+  return (tile.strict ? kStrictColumns : kColumns) / tile.phases;
+}
+// Steps that are multiplied at once, where a chunk has them: in strict fp32 four taps of a phase.
+CONVT2D_HOST_DEVICE constexpr int batch_steps(Tile tile) {
+  return !tile.strict ? 1 : tile.taps == 1 ? 4 : tile.taps == 3 && tile.phases == 2 ? 2 : 1;
 }
 
 // Where the columns of a group are: see above.
@@ -117,8 +133,8 @@ struct GatherParams {
   int32_t line_bytes;  // a copied row of all channels that are as far apart
   // 16 bits, where the second half of K is copied: items further on, and bytes; bytes to the next slice.
   int32_t second_items, second_bytes, next_bytes;
-  int32_t channel_words, x_stages, x_bytes;         // of copied patches
-  int32_t half_bytes, turned_stages, turned_bytes;  // of turned ones
+  int32_t channel_words, x_stages, x_bytes;                       // of copied patches
+  int32_t half_bytes, turned_slice, turned_stages, turned_bytes;  // of turned ones
   int32_t column_pitch, beside;  // from eight to eight, from group to group; bytes
 
   // Weights, bytes: from set to set of 64 channels, from two warps to two, warp to warp, lane to lane by its row and by its
@@ -132,6 +148,7 @@ struct GatherParams {
   int32_t items_at, weights_at, x_at, turned_at, shared_bytes;
   int32_t brought;  // patches are, by the warps that turn them
   int32_t forward;
+  int32_t strict;
   int32_t shifted;  // what a lane stores side by side does not start at multiples of itself
 };
 

@@ -3,7 +3,7 @@
 namespace convt2d::cuda::loom {
 
 void launch_f16(int row, const GatherParams& params, const TensorMaps& maps, void* stream) {
-  launch_rows<__half>(row, params, maps, stream);
+  launch_rows<__half, 0, kFirstStrict>(row, params, maps, stream);
 }
 
 }  // namespace convt2d::cuda::loom

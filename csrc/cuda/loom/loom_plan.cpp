@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
+#include <utility>
 
 #include "core/phases.h"
 #include "cuda/gather_params.h"
@@ -37,13 +38,17 @@ constexpr double kBox = 30;            // to ask for a box
 constexpr double kLeastRow = 64;       // bytes of a box's row, as which it counts
 constexpr double kChunk = 60;          // barriers of a chunk
 constexpr double kStart = 1500;        // of a block: until the first products are there
-constexpr double kStored = 22;        // instructions of a warp for a pair of positions of a channel
-constexpr double kHidden = 0.5;       // of stores, behind the multiplications of the other group
-constexpr double kL2Bytes = 24;       // a cycle, of a multiprocessor
-constexpr double kShort = 4;          // for rows of 16 bytes (2026-11-23)
-constexpr double kStepped = 1.6;      // where a step of positions is several pixels (2026-11-23)
-constexpr double kTwoStages = 1.1;    // of weights, over three, with two phases (2026-11-23)
-constexpr double kMemoryRate = 0.85;  // of the copy rate
+// Strict fp32, counted: instructions to split the weights of a tap and for two more products; to split 32 pixels of a slice;
+// cycles of a batch in which its warpgroup multiplies nothing.
+constexpr double kSplit = 22, kTurnedSplit = 28, kAlone = 300;
+constexpr double kStored = 22;    // instructions of a warp for a pair of positions of a channel
+constexpr double kHidden = 0.5;   // of stores, behind the multiplications of the other group
+constexpr double kL2Bytes = 24;   // a cycle, of a multiprocessor
+constexpr double kShort = 4;      // for rows of 16 bytes (2026-11-23)
+constexpr double kStepped = 1.6;  // where a step of positions is several pixels (2026-11-23)
+constexpr double kStrictStepped = 1.15;  // of what strict fp32 computes there (not measured)
+constexpr double kTwoStages = 1.1;       // of weights, over three, with two phases (2026-11-23)
+constexpr double kMemoryRate = 0.85;     // of the copy rate
 constexpr double kByPhases =
     0.6;  // of that, where rows of the result are of several blocks (2026-11-23)
 constexpr double kLesser = 0.1;  // of the lesser of work and bytes
@@ -252,6 +257,7 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   const Tile tile = kTiles[choice.row];
   p = {};
   p.forward = problem.direction == Direction::fwd;
+  p.strict = tile.strict;
   set_extents(problem, p);
   p.element_bytes = static_cast<int32_t>(element_size(problem.dtype));
   p.row_phases = choice.row_phases;
@@ -318,7 +324,8 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   const int dump = halves ? kEight : 0;
   p.half_bytes = (planes * p.plane_units + dump) * 16;
   p.turned_stages = choice.turned_stages;
-  p.turned_bytes = 2 * p.half_bytes * p.slices;
+  p.turned_slice = (tile.strict ? 4 : 2) * p.half_bytes;
+  p.turned_bytes = p.turned_slice * p.slices;
   p.column_pitch = p.layout == kRuns ? kEight * 16 : p.plane_w * 16;
   if (choice.sets == 1 && p.row_phases == 1)
     p.beside = p.layout == kBeside ? kEight * 16 : positions(tile) / kEight * p.column_pitch;
@@ -356,7 +363,8 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
   const double steps = double(kGroups) / p.row_phases *
                        (p.first_step[first + p.row_phases] - p.first_step[first]),
                taps = steps * tile.taps, width = positions(tile);
-  const int met = most_in_a_bank(tile, p);
+  const int met = most_in_a_bank(tile, p), products = tile.strict ? 3 : 1,
+            split = tile.strict ? kTurnedSplit : 0;
   const double weight_bytes = p.resident ? 0 : double(p.weight_bytes) / p.slices,
                turned_bytes = double(p.items) * kSliceBytes;
   // Rows end inside sectors.
@@ -366,20 +374,28 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
   // 16 bits are loaded by as many loads as words, if they are, or by some more than half of these.
   const double loads = !halves ? 1 : tile.taps == 1 ? 2 : tile.taps == 3 ? 4. / 3 : 1;
   // Of a slice.
-  const double tensor = taps * width / 2 / kTensor;
-  const double banks = (taps * kSliceBytes * (width + kRows * loads * met) + weight_bytes +
-                        x_bytes + 2 * turned_bytes) /
+  const double tensor = taps * products * width / 2 / kTensor;
+  const double banks = (taps * kSliceBytes * (products * width + kRows * loads * met) +
+                        weight_bytes + x_bytes + (tile.strict ? 3 : 2) * turned_bytes) /
                        kBanks;
   const double turns = ceil_div(p.items, 32);
+  // Of strict fp32 also sums that are joined: batches of a warpgroup.
+  const double batches =
+      tile.strict ? ceil_div(steps / kGroups * p.slices, batch_steps(tile)) / double(p.slices) : 0;
   const double issued =
-      (4 * steps * (kStep + (tile.taps - 1) * kTap + (halves ? tile.taps * kHalves : 0)) +
-       turns * (p.brought ? kBrought
-                : halves  ? kTurnedEights
-                          : kTurned)) /
+      (4 * (steps * (kStep + (tile.taps - 1) * kTap + (halves ? tile.taps * kHalves : 0)) +
+            (tile.strict ? taps * kSplit + kGroups * batches * kStrictColumns / 2 : 0)) +
+       turns * ((p.brought ? kBrought
+                 : halves  ? kTurnedEights
+                           : kTurned) +
+                split)) /
       kInstructions;
-  const double turned = ceil_div(p.items, 32 * kTurners) * (p.brought ? kBroughtAlone
-                                                            : halves  ? kEightsAlone
-                                                                      : kTurnedAlone);
+  const double turned = ceil_div(p.items, 32 * kTurners) * ((p.brought ? kBroughtAlone
+                                                             : halves  ? kEightsAlone
+                                                                       : kTurnedAlone) +
+                                                            split);
+  // A warpgroup's products, where it waits for them before it has others.
+  const double waited = tile.strict && tile.phases == 1 ? tensor / kGroups + batches * kAlone : 0;
   // Of a patch, what lies in the source.
   const double wide = std::min<double>(p.copied_w, p.w.source_extent) / p.copied_w,
                high = std::min<double>(p.load_h, p.h.source_extent) / p.load_h;
@@ -391,8 +407,12 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
   const double stepped = p.steps_w > 1 && !halves ? kStepped : 1;
   const double waiting = !p.resident && p.weight_stages == 2 && tile.phases == 2 ? kTwoStages : 1;
   const double asked = double(p.lines) * p.load_h * kBox / p.slices;
+  const double computed = std::max({tensor, banks, issued, turned, waited}),
+               waits = std::max({brought, alone, asked});
   const double slice =
-      std::max({tensor, banks, issued, turned, brought, alone, asked}) * stepped * waiting;
+      std::max(computed * (tile.strict ? std::min(stepped, kStrictStepped) : stepped),
+               waits * stepped) *
+      waiting;
   const double pairs = kGroups * 4 * width / kEight * 2;
   const double store = pairs * kStored * (p.shifted ? 2 : 1) / kInstructions;
   return p.chunks * (p.slices * slice + kChunk) + (1 - kHidden) * store;
@@ -414,12 +434,14 @@ double predict(const Problem& problem, const Device& device, Tile tile, GatherPa
   const double busy_us =
       std::max(longest, all / device.sm_count) / kClock * (p.element_bytes == 2 ? kHalvesBusy : 1);
   const double rate = kMemoryRate * (p.h.groups > 1 ? kByPhases : 1);
-  const double memory_us = tensor_bytes(problem) / (rate * device.copy_bytes_per_us);
+  double memory_us = tensor_bytes(problem) / (rate * device.copy_bytes_per_us);
   const double rows = double(problem.batch) * p.columns * p.groups * p.h.destination_extent;
   const int sector = 32 / p.element_bytes;
   const bool whole = p.w.destination_extent % sector == 0 &&
                      (p.tiles_w == 1 || p.tile_w * tile.phases % sector == 0);
-  const double torn_us = whole ? 0 : kTorn * rows * p.tiles_w / device.copy_bytes_per_us;
+  double torn_us = whole ? 0 : kTorn * rows * p.tiles_w / device.copy_bytes_per_us;
+  // Three products leave time for those bytes as well.
+  if (tile.strict) memory_us += std::exchange(torn_us, 0);
   return kLaunch + std::max(busy_us, memory_us) + kLesser * std::min(busy_us, memory_us) + torn_us;
 }
 
@@ -483,7 +505,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
   // Those that fetch most taps at once first: others have more to do for the same.
   for (int row = kTileCount; row-- > 0 && found.empty();) {
     const Tile tile = kTiles[row];
-    if (tile.phases != phases_w) continue;
+    if (tile.phases != phases_w || tile.strict != is_strict(problem)) continue;
     std::vector<Choice> tiles;
     for (const auto& [sets, row_phases] : {std::pair{1, 1}, {2, 1}, {1, 2}})
       for (const int layout : {kRuns, kStacked, kBeside})
@@ -577,7 +599,7 @@ std::string refusal(const Problem& problem, const Device& device) {
   const auto number = [](int64_t value) { return std::to_string(value); };
   if (!device.has_wgmma) return "no wgmma (sm_90a)";
   if (problem.direction == Direction::grad_weight) return "loom is for forward and grad_input";
-  if (problem.dtype == DType::f64 || is_strict(problem)) return "loom is for 16 bits and TF32";
+  if (problem.dtype == DType::f64) return "loom is not for fp64";
   if (problem.x_layout != Layout::nchw || problem.w_layout != Layout::nchw ||
       problem.y_layout != Layout::nchw)
     return "loom is for NCHW";
@@ -600,6 +622,9 @@ std::string refusal(const Problem& problem, const Device& device) {
     return "the kernel is its stride";
   if (phases_w > 2 || (phases_w > 1 && phases_w != problem.w.stride))
     return "a row of the result has " + number(phases_w) + " phases";
+  if (is_strict(problem) && phases_w > 1 && problem.w.kernel % 3 != 0 && problem.w.kernel % 4 != 0)
+    return "strict fp32 of two phases takes 3 or 4 taps of a kernel row at once, not " +
+           number(problem.w.kernel);
   if (!forward && std::max(problem.h.stride, problem.w.stride) > 4)
     return "a stride of " + number(std::max(problem.h.stride, problem.w.stride)) + " is above 4";
   if ((forward ? problem.group_out() : problem.group_in()) * 2 <= kRows)
@@ -608,7 +633,7 @@ std::string refusal(const Problem& problem, const Device& device) {
     return number(problem.group_in()) + " channels of a group are not whole slices of " +
            number(slice_of(bytes));
   if (problem.wide_index) return "a tensor has more than 2^31 elements";
-  return {};
+  return sums_too_short(problem, forward ? kLeastWgmmaTerms : kLeastWgmmaTermsOfInput);
 }
 
 }  // namespace
@@ -637,7 +662,7 @@ TensorMaps maps_of(const GatherParams& p) {
                 kernels = int64_t{p.forward ? p.columns : p.reduce} * p.taps * bytes,
                 inputs = int64_t{p.groups} * (p.forward ? p.reduce : p.columns);
   const int slice = slice_of(p.element_bytes);
-  const bool rounded = bytes == 4;
+  const bool rounded = bytes == 4 && !p.strict;
   TensorMaps maps{};
   if (p.lines)
     maps.source = encode({p.source,
@@ -668,7 +693,8 @@ TensorMaps maps_of(const GatherParams& p) {
                           {4, kernels, p.taps * 4, 16},
                           {4, p.pitch, p.tile_channels, 1},
                           {1, 1, 1, 1},
-                          false});
+                          false,
+                          !p.strict});
   else
     maps.weight = encode({p.weight,
                           4,

@@ -1,10 +1,13 @@
 // The producers: one thread asks the copy engine for patches of the source and for weights, three warps turn patches.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/barrier.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/stage_ring.cuh"
+#include "cuda/device/strict_product.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/loom/loom_halves.cuh"
@@ -113,9 +116,25 @@ __device__ __forceinline__ uint32_t item_of_patch(const GatherParams& p, uint32_
 }
 
 constexpr int kWords = slice_of(4);  // of a slice, for each pixel
+// A pixel's channels of a slice, to both halves of it; in strict fp32 behind these what is left of them.
+template <bool STRICT>
+__device__ __forceinline__ void store_pixel(const GatherParams& p, uint32_t to,
+                                            uint32_t (&word)[2][4]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half, to += p.half_bytes) {
+    if constexpr (STRICT) {
+      uint32_t rest[4];
+#pragma unroll
+      for (int k = 0; k < 4; ++k) split_in_two(word[half][k], word[half][k], rest[k]);
+      store_shared_16(to + 2 * p.half_bytes, rest);
+    }
+    store_shared_16(to, word[half]);
+  }
+}
 
 // Runs of 32 pixels of a slice, whose eight channels a lane brings together; two runs at a time, since what is loaded is
 // some 30 cycles on its way.
+template <bool STRICT>
 __device__ __forceinline__ void turn_chunk(const GatherParams& p, uint32_t shared, uint32_t from,
                                            uint32_t to) {
   const int lane = threadIdx.x % 32, turner = turner_of_block();
@@ -137,17 +156,15 @@ __device__ __forceinline__ void turn_chunk(const GatherParams& p, uint32_t share
 #pragma unroll
       for (int two = 0; two < 2; ++two)
         if (first - lane + two * kTurners * 32 < p.items)
-#pragma unroll
-          for (int half = 0; half < 2; ++half)
-            store_shared_16(there[two] + half * p.half_bytes, word[two][half]);
+          store_pixel<STRICT>(p, there[two], word[two]);
     }
     from += kWords * channel;
-    to += 2 * p.half_bytes;
+    to += p.turned_slice;
   }
 }
 
 // Turns a chunk, from a stage to a stage: turn_chunk(), or turn_octets() of loom_halves.cuh.
-template <class T>
+template <class T, bool STRICT>
 __device__ __forceinline__ void turn(const GatherParams& p, const Scope& at, uint32_t shared,
                                      Rings& rings) {
   for_tiles(p, at, [&](TileOrigin origin) {
@@ -155,8 +172,8 @@ __device__ __forceinline__ void turn(const GatherParams& p, const Scope& at, uin
       barrier_wait(rings.turned.empty(), rings.turned.parity ^ 1);
       barrier_wait(rings.x.full(), rings.x.parity);
       if constexpr (sizeof(T) == 4)
-        turn_chunk(p, shared, rings.x.stage() + (first_column(p, origin) & 3) * 4,
-                   rings.turned.stage());
+        turn_chunk<STRICT>(p, shared, rings.x.stage() + (first_column(p, origin) & 3) * 4,
+                           rings.turned.stage());
       else
         turn_octets(p, at, shared, origin, rings.x.stage(), rings.turned.stage());
       fence_for_wgmma();
@@ -206,7 +223,7 @@ __device__ __forceinline__ void bring(const GatherParams& p, const Scope& at, co
   }
 }
 
-template <class T>
+template <class T, bool STRICT>
 __device__ __forceinline__ void bring_and_turn(const GatherParams& p, const Scope& at,
                                                uint32_t shared, StageRing& ring) {
   const int lane = threadIdx.x % 32;
@@ -239,10 +256,9 @@ __device__ __forceinline__ void bring_and_turn(const GatherParams& p, const Scop
         uint32_t word[2][4];
 #pragma unroll
         for (int k = 0; k < kWords; ++k)
-          word[k / 4][k % 4] = MmaTF32::round(load_shared_4(mine + from + k * 128));
-#pragma unroll
-        for (int half = 0; half < 2; ++half)
-          store_shared_16(there + half * p.half_bytes, word[half]);
+          word[k / 4][k % 4] = std::conditional_t<STRICT, MmaF32x3, MmaTF32>::round(
+              load_shared_4(mine + from + k * 128));
+        store_pixel<STRICT>(p, there, word);
         from = next(from);
         --left;
       }
