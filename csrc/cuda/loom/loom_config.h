@@ -5,9 +5,9 @@
 //
 //   sums[phase][co][position] += w[co][ci][tap] * x[ci][position + offset(tap)]     for each tap of the phase
 //
-// A step is a slice of 8 channels, of 16 bits 16, times a tap: one instruction of 64 channels x 256 or 128 positions. Warps that multiply
-// fetch its weights to registers, as they lie in memory; the pixels lie in shared memory in rows of 16 bytes of channels,
-// where a tap is an address.
+// A step is a slice of 8 channels, of 16 bits 16, times a tap: one instruction of 64 channels x 256 or 128 positions. Warps
+// that multiply fetch its weights to registers, as they lie in memory; the pixels lie in shared memory in rows of 16 bytes of
+// channels, where a tap is an address.
 //
 //   weights   a ring, or all of them, as the copy engine brings them. Forward  [box of out][channel in][channel out, tap],
 //             grad_input  [slice][channel out][channel in, tap]; the last axis is `pitch` words long, which the host chooses
@@ -25,8 +25,8 @@
 // two, a slice's high parts and, behind these, what is left of them. Products of up to four steps are summed apart, a batch
 // of one phase or of two by turns, so columns are half as many.
 //
-// Two warpgroups multiply: two sets of 64 channels for the same positions, or two sets of positions for the same channels, or
-// two phases of rows of the same positions and channels, which have operands and what they write to in common.
+// Two warpgroups multiply: two sets of 64 channels for the same positions, or two sets of positions for the same channels,
+// or two phases of rows of the same positions and channels, which share operands and write rows that are neighbours.
 // Of four other warps one asks the copy engine for both operands, three turn patches, and bring them where it cannot.
 //
 // Columns of an instruction are eights of neighbouring pixels, equally far apart. In runs they follow each other, from row
