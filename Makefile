@@ -158,6 +158,8 @@ emulators:
 	build/kernels/emulate_fan benchmarks/kernels/cases.txt 1 1 fan_few; \
 	benchmarks/kernels/emulate_loom.sh tf32 1 1 loom_k; \
 	build/kernels/emulate_loom benchmarks/kernels/cases.txt tf32 1 1 loom_odd; \
+	build/kernels/emulate_loom benchmarks/kernels/cases.txt fp16 1 2 loom_h3; \
+	build/kernels/emulate_loom benchmarks/kernels/cases.txt bf16 1 1 loom_l; \
 	build/kernels/emulate_loom benchmarks/kernels/cases.txt fp32 1 1 loom_k; \
 	build/kernels/emulate_loom benchmarks/kernels/cases.txt fp32 1 1 loom_odd; \
 	benchmarks/kernels/emulate_rows.sh fp16 1 1 whole_; \

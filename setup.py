@@ -37,7 +37,8 @@ CUDA_ROOMS = {
     "cuda/comb": "comb_plan.cpp comb_launch.cpp comb_f16.cu comb_bf16.cu comb_tf32.cu comb_f32x3.cu",
     "cuda/narrow": "narrow_plan.cpp narrow_launch.cpp narrow_kernel.cu narrow_kernel_words.cu",
     "cuda/fan": "fan_plan.cpp fan_launch.cpp fan_kernel.cu",
-    "cuda/loom": "loom_plan.cpp loom_launch.cpp loom_kernel.cu loom_kernel_strict.cu",
+    "cuda/loom": "loom_plan.cpp loom_launch.cpp loom_kernel.cu loom_kernel_f16.cu "
+    "loom_kernel_bf16.cu loom_kernel_strict.cu",
     "cuda/hopper": "hopper_plan.cpp hopper_shape.cpp hopper_maps.cpp hopper_launch.cpp "
     "hopper_gather_f16.cu hopper_gather_bf16.cu hopper_gather_channels.cu hopper_gather_tf32.cu "
     "hopper_gather_strict.cu hopper_gather_strict_fetched.cu hopper_gather_turned.cu "

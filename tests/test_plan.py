@@ -134,6 +134,12 @@ FANNED = tuple(  # columns that fill a tile, rows that are whole vectors
     and case.out_channels > 32
     and case.size[1] % 4 == 0
 )
+WOVEN = tuple(  # planes and kernels that are whole vectors of 16 bits
+    name
+    for name in FANNED
+    if BY_NAME[name].size[0] * BY_NAME[name].size[1] % 8 == 0
+    and BY_NAME[name].out_channels * BY_NAME[name].kernel[0] * BY_NAME[name].kernel[1] % 8 == 0
+)
 LONG_SUMS = tuple(name for name in FANNED if BY_NAME[name].in_channels >= 64)
 FEW_VECTORS = tuple(name for name in FEW_COLUMNS if BY_NAME[name].in_channels % 8 == 0)
 ODD_ROWS = tuple(  # of x or of dY, whose planes add up to whole vectors
@@ -173,6 +179,7 @@ MUST_SERVE = (
     ("narrow", FEW_VECTORS, ("forward",), TENSOR_CORES, ("nhwc",), ("h200", "h100")),
     ("fan", FANNED, ("forward",), ("tf32",), ("nchw",), ("h200", "h100")),
     ("loom", FANNED, ("forward",), ("tf32",), ("nchw",), ("h200", "h100")),
+    ("loom", WOVEN, ("forward",), ("f16", "bf16"), ("nchw",), ("h200", "h100")),
     ("loom", LONG_SUMS, ("forward",), ("f32",), ("nchw",), ("h200", "h100")),
     ("rows", WRITTEN, ("forward",), ("f16", "bf16"), ("nchw",), ("h200", "h100")),
     ("rows", WRITTEN_PIXELS, ("forward",), ("f16", "bf16"), ("nhwc",), ("h200", "h100")),
@@ -217,14 +224,12 @@ REGIMES = (
     (BILINEAR, ("f16", "bf16", "f32", "tf32"), EVERY_DIRECTION, DENSE, DATA_CENTRE, "depthwise"),
     (MANY, TENSOR_CORES, ("forward",), DENSE, NOT_HOPPER, "igemm"),
     (MANY, TENSOR_CORES, ("forward",), ("nhwc",), HOPPER, "hopper"),
-    (DEEP, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
+    (DEEP, ("f16", "bf16", "tf32"), ("forward",), ("nchw",), HOPPER, "loom"),
     (DEEP, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "hopper"),
-    (DEEP, ("tf32",), ("forward",), ("nchw",), HOPPER, "fold"),
     (DEEP, ("f32",), ("forward",), ("nchw",), HOPPER, "loom"),
     (DEEP, ("tf32",), ("forward",), ("nhwc",), HOPPER, "hopper"),
     (THIN, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
     (BLURRED, ("f16", "bf16", "f32", "tf32"), ("forward",), ("nchw",), HOPPER, "narrow"),
-    (NARROW, ("tf32",), ("forward",), ("nchw",), HOPPER, "hopper"),
     (NARROW, ("f32",), ("forward",), ("nchw",), HOPPER, "loom"),
     (HOLES, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "rows"),
     (HOLES, TENSOR_CORES, ("forward",), ("nhwc",), HOPPER, "rows"),
@@ -233,12 +238,12 @@ REGIMES = (
     (SAME, TENSOR_CORES, ("forward", "grad_input"), DENSE, NOT_HOPPER, "igemm"),
     (SAME, ("f32", "tf32"), ("forward", "grad_input"), ("nchw",), HOPPER, "loom"),
     (SAME, ("tf32",), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),
-    (MANY, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "loom"),
+    (MANY, (*TENSOR_CORES, "f32"), ("forward",), ("nchw",), HOPPER, "loom"),
     (MANY, ("tf32",), ("grad_input",), ("nchw",), HOPPER, "hopper"),  # pixels are fetched
     (SAME, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "hopper"),
     (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nchw",), HOPPER, "slide"),
     (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),
-    (NARROW, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "slide"),
+    (NARROW, TENSOR_CORES, ("forward",), ("nchw",), HOPPER, "loom"),
     (SHUFFLE, TENSOR_CORES, ("forward",), DENSE, NOT_HOPPER, "igemm"),
     (SHUFFLE, ("f16", "bf16"), ("forward",), DENSE, HOPPER, "hopper"),
     (SHUFFLE, TENSOR_CORES, ("grad_input",), ("nchw",), HOPPER, "hopper"),

@@ -46,9 +46,9 @@ OTHER_TARGET_MIB = 3.0
 # five, and words of dY's rows, six, and 160 until grad_weight packed columns, two, and blocks that
 # are two of a multiprocessor, six; fold had 8 until it multiplied words, five of them, and 12
 # until planes of no whole vectors, six. slide has seven tiles of two types and three of turned
-# rows, narrow four of four, fan eight, loom six of TF32 and five of strict fp32; rows had 4 until
-# pixels, three of them; comb has four tiles of two types, three of TF32 and two of strict fp32.
-# weight is weight_sum.cu.
+# rows, narrow four of four, fan eight, loom six of three types and five of strict fp32; rows had 4
+# until pixels, three of them; comb has four tiles of two types, three of TF32 and two of strict
+# fp32. weight is weight_sum.cu.
 KERNELS = {
     "direct": 64,
     "hopper": 164,
@@ -56,7 +56,7 @@ KERNELS = {
     "slide": 20,
     "narrow": 16,
     "fan": 10,
-    "loom": 12,
+    "loom": 25,
     "igemm": 64,
     "rows": 8,
     "comb": 16,

@@ -5,6 +5,7 @@
 #include "cuda/device/barrier.cuh"
 #include "cuda/device/stage_ring.cuh"
 #include "cuda/device/wgmma.cuh"
+#include "cuda/loom/loom_halves.cuh"
 #include "cuda/loom/loom_scope.cuh"
 
 namespace convt2d::cuda::loom {
@@ -17,7 +18,7 @@ struct Fetched {
 };
 
 // Goes through the steps of a tile, ahead of the multiplications.
-template <int TILE>
+template <class T, int TILE>
 struct Fetcher {
   const GatherParams& p;
   const uint32_t shared;
@@ -89,19 +90,25 @@ struct Fetcher {
       to.phase = now.weights >> kPhaseShift;
       near = weights + (now.weights & 0xffff);
     }
-    const uint32_t far = near + p.number_pitch * 4;
+    if constexpr (sizeof(T) == 2)
+      fetch_operand(p, near, to.word);
+    else
+      fetch_words(near, to.word);
+  }
+  __device__ __forceinline__ void fetch_words(uint32_t near,
+                                              uint32_t (&word)[kTiles[TILE].taps][4]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const uint32_t from = (i < 2 ? near : far) + (i % 2 ? p.far_row : 0);
+      const uint32_t from = near + (i < 2 ? 0 : p.far_number) + (i % 2 ? p.far_row : 0);
       if constexpr (kTiles[TILE].taps == 4) {
         uint32_t taps[4];
         load_shared_16(from, taps);
 #pragma unroll
-        for (int tap = 0; tap < 4; ++tap) to.word[tap][i] = taps[tap];
+        for (int tap = 0; tap < 4; ++tap) word[tap][i] = taps[tap];
       } else {
 #pragma unroll
         for (int tap = 0; tap < kTiles[TILE].taps; ++tap)
-          to.word[tap][i] = load_shared_4(from + tap * 4);
+          word[tap][i] = load_shared_4(from + tap * 4);
       }
     }
   }

@@ -3,7 +3,7 @@
 namespace convt2d::cuda::loom {
 
 void launch_tf32(int row, const GatherParams& params, const TensorMaps& maps, void* stream) {
-  launch_rows<0, kFirstStrict>(row, params, maps, stream);
+  launch_rows<float, 0, kFirstStrict>(row, params, maps, stream);
 }
 
 }  // namespace convt2d::cuda::loom

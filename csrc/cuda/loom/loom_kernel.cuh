@@ -37,7 +37,7 @@ __device__ __forceinline__ void multiply(const GatherParams& p, Sums<TILE>& sum,
 
 // The products of a tile.
 template <class T, int TILE>
-__device__ __forceinline__ void multiply_tile(const GatherParams& p, Fetcher<TILE>& fetcher,
+__device__ __forceinline__ void multiply_tile(const GatherParams& p, Fetcher<T, TILE>& fetcher,
                                               Sums<TILE>& sum, uint32_t layout_high) {
   const int fetches = (fetcher.end - fetcher.first) * p.slices * p.chunks;
   // Two that take turns: of one the words come while those of the other are multiplied.
@@ -65,8 +65,10 @@ __device__ __forceinline__ void multiply_tile(const GatherParams& p, Fetcher<TIL
 template <class T, int TILE>
 __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at, uint32_t shared) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = warp / 4;
-  Fetcher<TILE> fetcher{p, shared, p.first_step[at.group_h], p.first_step[at.group_h + 1]};
-  fetcher.lane = warp % 4 * p.warp_pitch + lane / 4 * p.row_pitch + lane % 4 * p.number_pitch;
+  const int row = at.group_h * p.row_phases + row_phase(p);
+  Fetcher<T, TILE> fetcher{p, shared, p.first_step[row], p.first_step[row + 1]};
+  fetcher.lane = warp % 4 / 2 * p.two_warps_pitch + warp % 2 * p.warp_pitch +
+                 lane / 4 * p.row_pitch + lane % 4 * p.number_pitch;
   const uint64_t layout = operand_layout(p.half_bytes, p.column_pitch);
   uint32_t layout_high = layout >> 32;
   keep_in_register(layout_high);
@@ -106,7 +108,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   Rings rings = rings_of(p, shared);
   if (threadIdx.x == 0) make_known(at, shared + kScope);
   build_positions<TILE>(p, shared);
-  build_items(p, shared);
+  if constexpr (sizeof(T) == 4)
+    build_items(p, shared);
+  else
+    build_octets(p, at, shared);
   const auto init = [](const StageRing& ring, int full, int empty) {
     if (threadIdx.x >= ring.count) return;
     barrier_init(ring.barriers + threadIdx.x * 16, full);
@@ -119,15 +124,17 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   if (threadIdx.x >= kConsumers) {
     fewer_registers<kProducerRegisters>();
-    if (p.first_step[at.group_h] == p.first_step[at.group_h + 1]) {
+    if (p.first_step[at.group_h * p.row_phases] == p.first_step[(at.group_h + 1) * p.row_phases]) {
       // Phases that no tap reaches.
     } else if (threadIdx.x >= kConsumers + 32) {
-      if (p.brought)
+      if constexpr (sizeof(T) == 2)
+        turn<T, false>(p, at, shared, rings);
+      else if (p.brought)
         bring_and_turn<T, kTiles[TILE].strict>(p, at, shared, rings.turned);
       else
-        turn<kTiles[TILE].strict>(p, at, shared, rings);
+        turn<T, kTiles[TILE].strict>(p, at, shared, rings);
     } else if (threadIdx.x == kConsumers) {
-      copy(p, at, maps, rings);
+      copy<T>(p, at, maps, rings);
     }
   } else {
     more_registers<kConsumerRegisters>();

@@ -12,11 +12,11 @@
 namespace convt2d::cuda::loom {
 
 // COUNT rows from FIRST on.
-template <int FIRST, int COUNT>
+template <class T, int FIRST, int COUNT>
 void launch_rows(int row, const GatherParams& params, const TensorMaps& maps, void* stream) {
   const int64_t blocks = blocks_of(params);
   visit_row<COUNT>(row - FIRST, [&](auto index) {
-    constexpr auto kernel = convt2d_loom_kernel<float, FIRST + decltype(index)::value>;
+    constexpr auto kernel = convt2d_loom_kernel<T, FIRST + decltype(index)::value>;
     allow_shared_memory<kernel>(params.shared_bytes);
     kernel<<<static_cast<unsigned>(blocks), kThreads, params.shared_bytes,
              static_cast<cudaStream_t>(stream)>>>(params, maps);

@@ -3,7 +3,7 @@
 namespace convt2d::cuda::loom {
 
 void launch_strict(int row, const GatherParams& params, const TensorMaps& maps, void* stream) {
-  launch_rows<kFirstStrict, kTileCount - kFirstStrict>(row, params, maps, stream);
+  launch_rows<float, kFirstStrict, kTileCount - kFirstStrict>(row, params, maps, stream);
 }
 
 }  // namespace convt2d::cuda::loom

@@ -55,7 +55,7 @@ struct Batch {
   Fetched<TILE> step[kSteps];
   int steps;
 
-  __device__ __forceinline__ void fetch(Fetcher<TILE>& fetcher) {
+  __device__ __forceinline__ void fetch(Fetcher<float, TILE>& fetcher) {
     steps = fetcher.fetch_batch(step);
   }
   // Words of the phase in slot PHASE.
@@ -70,7 +70,7 @@ struct Batch {
 };
 template <int TILE>
 __device__ __forceinline__ int batches_of_tile(const GatherParams& p,
-                                               const Fetcher<TILE>& fetcher) {
+                                               const Fetcher<float, TILE>& fetcher) {
   constexpr int kSteps = batch_steps(kTiles[TILE]);
   return ((fetcher.end - fetcher.first) * p.slices + kSteps - 1) / kSteps * p.chunks;
 }
@@ -96,8 +96,9 @@ struct Pixels {
 
 // One phase: while a batch is multiplied the words of the next one come.
 template <int TILE>
-__device__ __forceinline__ void multiply_one_phase(const GatherParams& p, Fetcher<TILE>& fetcher,
-                                                   Sums<TILE>& sum, uint32_t layout_high) {
+__device__ __forceinline__ void multiply_one_phase(const GatherParams& p,
+                                                   Fetcher<float, TILE>& fetcher, Sums<TILE>& sum,
+                                                   uint32_t layout_high) {
   constexpr int kSteps = batch_steps(kTiles[TILE]);
   Batch<TILE> next;
   fetcher.enter();
@@ -117,8 +118,9 @@ __device__ __forceinline__ void multiply_one_phase(const GatherParams& p, Fetche
 
 // Two: while the products of one are summed, those of the other are joined.
 template <int TILE>
-__device__ __forceinline__ void multiply_two_phases(const GatherParams& p, Fetcher<TILE>& fetcher,
-                                                    Sums<TILE>& sum, uint32_t layout_high) {
+__device__ __forceinline__ void multiply_two_phases(const GatherParams& p,
+                                                    Fetcher<float, TILE>& fetcher, Sums<TILE>& sum,
+                                                    uint32_t layout_high) {
   constexpr int kSteps = batch_steps(kTiles[TILE]);
   Batch<TILE> next;
   SplitWords<TILE> words;
@@ -146,8 +148,9 @@ __device__ __forceinline__ void multiply_two_phases(const GatherParams& p, Fetch
 }
 
 template <int TILE>
-__device__ __forceinline__ void multiply_tile_strict(const GatherParams& p, Fetcher<TILE>& fetcher,
-                                                     Sums<TILE>& sum, uint32_t layout_high) {
+__device__ __forceinline__ void multiply_tile_strict(const GatherParams& p,
+                                                     Fetcher<float, TILE>& fetcher, Sums<TILE>& sum,
+                                                     uint32_t layout_high) {
   if constexpr (kTiles[TILE].phases == 1)
     multiply_one_phase(p, fetcher, sum, layout_high);
   else
