@@ -44,6 +44,7 @@ constexpr WeightTile kWeightTiles[] = {
     {128, 2, 2},  // two cells: any
     {192, 1, 3},  // three taps in a row, or 192 channels
     {64, 3, 3},   // nine taps anywhere
+    {128, 1, 2},  // two cells, where there is little to do for a block, or few of them
 };
 constexpr int kWeightTileCount = sizeof(kWeightTiles) / sizeof(kWeightTiles[0]);
 
