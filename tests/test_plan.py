@@ -525,7 +525,7 @@ def test_hopper_moves_and_brings_odd_rows_of_a_grad_weight():
     for case, dtypes, words in (
         (patches, TENSOR_CORES, "dY fetched, x shifted"),
         (HEADS, ("f16", "bf16"), "dY by planes and fetched, x shifted, runs"),
-        (HEADS, ("tf32",), "dY fetched, runs"),
+        (HEADS, ("tf32",), "dY by planes and fetched, runs"),
     ):
         for dtype in dtypes:
             text = explain(case, "grad_weight", dtype, "nchw", "h200", "hopper")

@@ -34,7 +34,7 @@
 // each once for the taps of a kernel row, instead of each number for each tap.
 //
 // Or tiles are runs, and a copy brings those pixels of dY that lie in memory from a tile's first to its last one, whatever
-// rows they are (`planes`, of 16-bit numbers): `residues` copies of one such line. What lies beside a row is another row
+// rows they are (`planes`, no strict fp32): `residues` copies of one such line. What lies beside a row is another row
 // then, so tables that come with a tile stand for each tap, and for what does not exist there are 16 bytes at the end of a
 // channel's line, which the three warps clear.
 //
@@ -103,6 +103,7 @@ constexpr FetchedWeightTile kFetchedWeightTiles[] = {
     {64, 2, false, false, 2, true},
     {64, 1, false, false, 2, true},
     {64, 1, false, false, 3, true},
+    {128, 2, false, false, 2, false, false, false, Planes::numbers},
     {128, 1, true},
     {64, 2, true},
     {64, 2, true, false, 2, true},
@@ -125,12 +126,13 @@ constexpr FetchedWeightTile kFetchedWeightTiles[] = {
     {64, 2, false, true, 3, true, true, true},
     {32, 2, false, true, 3, true, true, true},
 };
-// How many they are, in this order; the first are for 16 bits alone.
-constexpr int kHalfPlaneTiles = 7, kPlaneTiles = 8, kStrictPlaneTiles = 5, kChannelsLastTiles = 8,
-              kTurnedWeightTiles = 8;
+// How many they are, in this order; the first are for 16 bits alone, others for TF32.
+constexpr int kHalfPlaneTiles = 7, kPlaneTiles = 8, kWordPlaneTiles = 1, kStrictPlaneTiles = 5,
+              kChannelsLastTiles = 8, kTurnedWeightTiles = 8;
 constexpr int kFetchedWeightTileCount =
     sizeof(kFetchedWeightTiles) / sizeof(kFetchedWeightTiles[0]);
-constexpr int kFirstPlane = kHalfPlaneTiles, kFirstStrictPlane = kFirstPlane + kPlaneTiles,
+constexpr int kFirstPlane = kHalfPlaneTiles, kFirstWordPlane = kFirstPlane + kPlaneTiles,
+              kFirstStrictPlane = kFirstWordPlane + kWordPlaneTiles,
               kFirstChannelsLast = kFirstStrictPlane + kStrictPlaneTiles,
               kFirstTurnedWeight = kFirstChannelsLast + kChannelsLastTiles;
 static_assert(kFirstTurnedWeight + kTurnedWeightTiles == kFetchedWeightTileCount);
@@ -304,8 +306,8 @@ constexpr int kMostTilePixels = 64, kTableOfTap = kMostTilePixels * 4;
 CONVT2D_HOST_DEVICE constexpr int pair_place(int pair) {
   return pair / 8 * 8 + pair % 4 * 2 + pair / 4 % 2;
 }
-CONVT2D_HOST_DEVICE constexpr int number_place(int pixel) {
-  return (pair_place(pixel / 2) * 2 + pixel % 2) * 4;  // bytes
+CONVT2D_HOST_DEVICE constexpr int number_place(int pixel, int element_bytes) {
+  return 4 * (element_bytes == 4 ? pair_place(pixel) : pair_place(pixel / 2) * 2 + pixel % 2);
 }
 CONVT2D_HOST_DEVICE constexpr int table_of_words(FetchedWeightTile tile) {
   return kMostTilePixels / 2 * row_words(tile) * 4;

@@ -32,30 +32,33 @@ constexpr double kBringPiece = 20;     // 32 pieces of x that threads bring
 constexpr double kFetchedOctets = 26;  // octets (counted)
 constexpr double kLeastCycles = 24;    // of the tensor core, for a slice of few columns (counted)
 constexpr double kTapTable = 45;       // more, where every tap has a table
+constexpr double kTapWords = 15;       // the same of words (counted)
 constexpr double kFetchedRowWord =
     21;  // a word of a kernel row, of a slice, times the stride (counted)
 constexpr double kRowWord =
     11.5;  // the same of rows, by 155 times (2026-11-23); what it is dealt out to, a tap
 constexpr double kRowTap = 13.5;
-constexpr double kRowStep = 0.8;      // more of both, with each step of the stride
-constexpr double kListed = 24;        // 32 entries of tables by taps, for who asks (counted)
-constexpr double kStrict = 1.107;     // strict fp32, over what its multiplications take
-constexpr double kCopy = 250;         // a copy of odd rows, for who asks
-constexpr double kShift = 13.4;       // a channel of x that is shifted, for three warps
-constexpr double kShiftTwo = 5;       // where they start at multiples of 8 bytes (counted)
-constexpr double kBring = 39.1;       // 32 pieces of brought rows, the same
-constexpr double kBringLast = 180;    // the same of channels-last rows
-constexpr double kClear = 260;        // what is beside 64 channels of such a row, the same
-constexpr int kFewCopies = 4;         // of odd rows: one thread asks
-constexpr double kL2Bytes = 38.7;     // a cycle
-constexpr double kL2Wide = 1.2;       // more, where 16-bit blocks are 128 x 256 channels of one tap
-constexpr double kRest = 0.14;        // of what is less busy that is not hidden
-constexpr double kMemoryRate = 0.95;  // of the copy rate
-constexpr double kBeside = 0.031;     // of the lesser of work and bytes
+constexpr double kRowStep = 0.8;     // more of both, with each step of the stride
+constexpr double kListed = 24;       // 32 entries of tables by taps, for who asks (counted)
+constexpr double kStrict = 1.107;    // strict fp32, over what its multiplications take
+constexpr double kCopy = 250;        // a copy of odd rows, for who asks
+constexpr double kShift = 13.4;      // a channel of x that is shifted, for three warps
+constexpr double kShiftTwo = 5;      // where they start at multiples of 8 bytes (counted)
+constexpr double kBring = 39.1;      // 32 pieces of brought rows, the same
+constexpr double kBringLast = 180;   // the same of channels-last rows
+constexpr double kClear = 260;       // what is beside 64 channels of such a row, the same
+constexpr int kFewCopies = 4;        // of odd rows: one thread asks
+constexpr double kL2Bytes = 38.7;    // a cycle
+constexpr double kL2Wide = 1.2;      // more, where 16-bit blocks are 128 x 256 channels of one tap
+constexpr double kShortLine = 2.15;  // cycles more for a row of a channel of dY, where short_rows()
+constexpr double kRest = 0.14;       // of what is less busy that is not hidden
+constexpr double kMemoryRate = 0.95;      // of the copy rate
+constexpr double kBeside = 0.031;         // of the lesser of work and bytes
 constexpr double kPartialRate = 1.96;     // times the copy rate's time, to write and to add up
 constexpr double kScatteredRate = 0.473;  // the same of dW's numbers, each in a sector of its own
 
 constexpr int64_t kMostPlaneLine = 4 * kMostSpan;  // bytes
+constexpr int64_t kLongRow = 64;                   // words of dY that rows bring as well as planes
 constexpr int64_t kMostBrought = 1 << 20;          // bytes of a K tile, more than any block has
 
 constexpr int kUndecided = -1;
@@ -81,6 +84,12 @@ int64_t k_tiles(const FetchedWeightParams& p) { return int64_t{p.batch} * p.imag
 // Whether rows of so many pixels are multiples of 16 bytes.
 bool whole_rows(int64_t pixels, const Problem& problem) {
   return pixels * static_cast<int64_t>(element_size(problem.dtype)) % 16 == 0;
+}
+
+// Whether the copy engine takes long for rows of NCHW's dY, since they are parts of 64 bytes, for which it fetches more.
+bool short_rows(const Problem& problem) {
+  const int64_t bytes = problem.w.out * static_cast<int64_t>(element_size(problem.dtype));
+  return problem.y_layout == Layout::nchw && bytes < 128 && bytes % 64 != 0;
 }
 
 // How many planes of so many pixels are a multiple of 16 bytes, a power of two, and its log2. Whether all channels, and
@@ -323,7 +332,7 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
   const double shared = loads + instructions * products * tile.width / 4.0 + stage / 128 +
                         (turns_squares(tile) ? 2.0 * x_bytes(tile) / 128 : 0);
   const bool pixels = tile.channels_last && !tile.pairs;
-  const double by_tap = by_planes(tile) ? kTapTable * taps_of_thread(tile) : 0;
+  const double by_tap = by_planes(tile) ? (half ? kTapTable : kTapWords) * taps_of_thread(tile) : 0;
   const double row_words_dealt = (kRowWord * row_words(tile) + kRowTap * tile.instructions) *
                                  (1 + kRowStep * (p.stride_w - 1));
   const double fetch = tile.in_words ? slices * tile.groups * row_words_dealt
@@ -332,10 +341,13 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
                            : instructions * (tile.octets ? std::max(kFetchedOctets, trips)
                                              : pixels    ? kFetchedPixel
                                              : half      ? std::max(kFetchedHalf, trips) + by_tap
-                                                         : std::max(kFetchedWord, trips));
+                                                         : std::max(kFetchedWord, trips) + by_tap);
   const double l2 =
       (copied_bytes(p, tile) + (p.brought ? p.y_bytes : 0) + (p.x_piece > 0 ? x_bytes(tile) : 0)) /
-      (half && tile.width == 256 && p.y_blocks > 1 ? kL2Wide * kL2Bytes : kL2Bytes);
+          (half && tile.width == 256 && p.y_blocks > 1 ? kL2Wide * kL2Bytes : kL2Bytes) +
+      (short_rows(problem) && !p.odd_rows && !p.brought
+           ? kShortLine * p.patch_lines * p.y_blocks * (tile.pairs ? p.columns : kPlaneChannels)
+           : 0);
   double ask =
       kCopy * (std::ceil(double(odd_copies(p)) / p.askers) + (p.shifted ? p.x_residues : 0));
   if (by_planes(tile) && p.stages % p.image_tiles != 0) ask += kListed * (8 + p.tables_bytes / 128);
@@ -412,7 +424,10 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
         (!tile.channels_last || tile.pairs) &&
         !whole_rows(problem.w.out * (tile.channels_last ? problem.group_out() : 1), problem);
     const bool half = element_size(problem.dtype) == 2;
-    if ((by_planes(tile) && !odd) || (row < kFirstPlane && !half)) continue;
+    const bool words_alone = row >= kFirstWordPlane && row < kFirstStrictPlane;
+    if ((by_planes(tile) && !odd && !short_rows(problem)) || (row < kFirstPlane && !half) ||
+        (words_alone && (half || problem.w.out >= kLongRow)))
+      continue;
     for (const auto [y_blocks, unit_h, unit_w] : units(problem, tile))
       for (int way = by_planes(tile) ? 1 : 0; way < (by_planes(tile) ? 2 : odd ? 4 : 2); ++way) {
         Choice choice{row, y_blocks, unit_h, unit_w, way % 2 != 0, way >= 2, 2, 1};
@@ -604,9 +619,9 @@ FetchedWeightMaps fetched_weight_maps(const FetchedWeightParams& p, int row, con
     if (p.brought) return {encode(x), {}};
     if (p.odd_rows) {
       y = rows_of_planes(args.y.data, channels[1], p.residues, int64_t{p.y_h} * p.y_w);
-      if (by_planes(tile)) {  // two numbers are one, or a box had too few
+      if (by_planes(tile)) {  // two numbers of 16 bits are one, or a box had too few
         y.element_bytes = 4;
-        y.extent[0] /= 2;
+        y.extent[0] /= 4 / size;
         y.stride[0] = 4;
       }
     } else {
@@ -618,7 +633,7 @@ FetchedWeightMaps fetched_weight_maps(const FetchedWeightParams& p, int row, con
                         tile.pairs ? p.columns : residue_channels(p));
   }
   x.rounded = !tile.strict;
-  y.rounded = !tile.strict && !by_planes(tile);
+  y.rounded = !tile.strict && size == 4;
   return {p.x_piece > 0 ? CUtensorMap{} : encode(x), encode(y)};
 }
 

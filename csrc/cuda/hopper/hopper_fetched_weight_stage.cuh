@@ -150,7 +150,7 @@ __device__ __forceinline__ void copy_odd_rows(const FetchedWeightParams& p, cons
     for (int block = 0; block < p.y_blocks; ++block)
       copy_box(y + block * p.y_block_bytes + l * p.line_bytes +
                    residue * residue_channels(p) * p.channel_bytes,
-               map, ring.full(), (first & -vector) / (by_planes(tile) ? 2 : 1),
+               map, ring.full(), (first & -vector) / (by_planes(tile) ? 4 / p.element_bytes : 1),
                channel + block * residue_channels(p), 0, start.n);
   }
 }
@@ -181,7 +181,7 @@ __device__ __forceinline__ void list_numbers(const FetchedWeightParams& p,
   for (int i = threadIdx.x % 32; i < tile_pixels(p); i += 32) {
     int h, w;
     start.pixel(p, i, h, w);
-    uint32_t to = tables_of<ROW>(p, ring) + number_place(i);
+    uint32_t to = tables_of<ROW>(p, ring) + number_place(i, p.element_bytes);
 #pragma unroll 1
     for (int tap_h = 0; tap_h < p.unit_h; ++tap_h) {
       const int row = h * p.stride_h - p.pad_h + (at.kernel_h + tap_h) * p.dilation_h;
@@ -190,7 +190,8 @@ __device__ __forceinline__ void list_numbers(const FetchedWeightParams& p,
       for (int tap_w = 0; tap_w < p.unit_w; ++tap_w, to += kTableOfTap, column += p.dilation_w) {
         const bool there = on_row && column >= 0 && column < p.y_w;
         const uint32_t where[1] = {
-            static_cast<uint32_t>(there ? 2 * (row * p.y_w + column - first + lead) : p.zeros_at)};
+            there ? static_cast<uint32_t>(p.element_bytes * (row * p.y_w + column - first + lead))
+                  : static_cast<uint32_t>(p.zeros_at)};
         store_shared<1>(to, where);
       }
     }
