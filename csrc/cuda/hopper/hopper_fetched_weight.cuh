@@ -501,7 +501,7 @@ __device__ __forceinline__ void multiply_planes(const FetchedWeightParams& p,
     if (slice == 0) {
       barrier_wait(ring.full(), ring.parity);
       barrier_wait(helped_barrier(ring), ring.parity);
-      listed = tables_of<ROW>(p, ring);
+      listed = tables_of<ROW>(p, ring, p.image_tiles - left);
       Lanes added = {0, 0};
       lead = 0;
       if (!tile.pairs) add_leads(ring, leads, lead, added);

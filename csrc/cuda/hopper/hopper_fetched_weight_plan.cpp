@@ -59,6 +59,7 @@ constexpr double kScatteredRate = 0.473;  // the same of dW's numbers, each in a
 
 constexpr int64_t kMostPlaneLine = 4 * kMostSpan;  // bytes
 constexpr int64_t kLongRow = 64;                   // words of dY that rows bring as well as planes
+constexpr int64_t kMostKept = 24 << 10;            // bytes of tables
 constexpr int64_t kMostBrought = 1 << 20;          // bytes of a K tile, more than any block has
 
 constexpr int kUndecided = -1;
@@ -297,6 +298,7 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
     p.tables_bytes =
         choice.unit_h * choice.unit_w *
         (tile.planes == Planes::words ? table_of_words(tile) / tile.instructions : kTableOfTap);
+    p.tables_stay = int64_t{p.image_tiles} * p.tables_bytes <= kMostKept;
     p.y_block_bytes = static_cast<int32_t>(channels * p.channel_bytes);
     p.y_bytes = choice.y_blocks * p.y_block_bytes;
   }
@@ -350,7 +352,7 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
            : 0);
   double ask =
       kCopy * (std::ceil(double(odd_copies(p)) / p.askers) + (p.shifted ? p.x_residues : 0));
-  if (by_planes(tile) && p.stages % p.image_tiles != 0) ask += kListed * (8 + p.tables_bytes / 128);
+  if (by_planes(tile) && !p.tables_stay) ask += kListed * (8 + p.tables_bytes / 128);
   const bool of_two = by_planes(tile) && p.x_residues == 2;
   double help = p.shifted ? (of_two ? kShiftTwo : kShift) * tile.width : 0;
   if (p.x_piece > 0) help += kBringPiece * tile.width * 4 / p.x_piece;
@@ -437,14 +439,12 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
           continue;
         }
         const int bytes = stage_bytes(p, tile);
-        const int stages = (device.smem_optin - kFetchedStagesAt) / bytes;
+        const int stages = (device.smem_optin - kFetchedStagesAt - kept_tables_bytes(p)) / bytes;
         if (stages < 2) {
           reason = "a K tile takes " + std::to_string(bytes) + " bytes of shared memory";
           continue;
         }
         p.stages = choice.stages = std::min(stages, kMostFetchedStages);
-        if (by_planes(tile) && p.stages > p.image_tiles)  // then tables stay
-          p.stages = choice.stages = p.stages / p.image_tiles * p.image_tiles;
         const int64_t combos = combinations(p), tiles = k_tiles(p);
         if (combos > INT32_MAX || tiles > INT32_MAX) {
           reason = "dW or x has too many tiles";
