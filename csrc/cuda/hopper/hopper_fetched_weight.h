@@ -227,6 +227,7 @@ struct FetchedWeightParams {
   int32_t units_h, units_w;
   int32_t element_bytes;
   int32_t runs;         // K tiles are runs of a plane, else parts of rows
+  int32_t tile_pixels;  // from one tile to the next: whole rows may be fewer than there is room for
   int32_t image_tiles;  // K tiles of an image
   int32_t row_tiles;    // of a row, if they are parts of rows
   // dY as it comes with a tile: lines, those from one row of x, and of the kernel, to the next; pixels, and those of them
@@ -239,8 +240,8 @@ struct FetchedWeightParams {
   // Odd rows: planes that are one row to the copy engine, and their log2; threads that ask for them.
   int32_t odd_rows, residues, residue_shift, askers;
   // Planes: bytes of a tile's tables; whether those of all tiles of an image stay, behind the stages, or each comes with its
-  // tile; where a channel's line has its zeros; slices of the last tile of a plane.
-  int32_t tables_bytes, tables_stay, zeros_at, last_slices;
+  // tile; where a channel's line has its zeros; slices of the last tile of a plane, and of others.
+  int32_t tables_bytes, tables_stay, zeros_at, last_slices, slices;
   // Brought rows: dY (and x), how many numbers it has, and how many 16 bytes a line of a channel may lie in.
   const void* y;
   const void* x;
@@ -265,6 +266,7 @@ struct FetchedWeightMaps {
   CUtensorMap x, y;
 };
 
+// Places of pixels in a tile.
 CONVT2D_HOST_DEVICE int tile_pixels(const FetchedWeightParams& p) {
   return kKRow / p.element_bytes;
 }

@@ -49,7 +49,7 @@ struct KTile {
     n = tile / p.image_tiles;
     const int rest = tile - n * p.image_tiles;
     if (p.runs) {
-      const int first = rest * tile_pixels(p);
+      const int first = rest * p.tile_pixels;
       h = first / p.x_w;
       w = first - h * p.x_w;
     } else {
@@ -58,7 +58,7 @@ struct KTile {
     }
   }
   __device__ __forceinline__ void advance(const FetchedWeightParams& p) {
-    w += tile_pixels(p);
+    w += p.tile_pixels;
     if (w >= p.x_w && !p.runs) w = 0, ++h;
     while (w >= p.x_w) w -= p.x_w, ++h;
     if (h >= p.x_h) h = w = 0, ++n;
@@ -187,7 +187,7 @@ __device__ __forceinline__ void list_numbers(const FetchedWeightParams& p,
 #pragma unroll 1
     for (int tap_h = 0; tap_h < p.unit_h; ++tap_h) {
       const int row = h * p.stride_h - p.pad_h + (at.kernel_h + tap_h) * p.dilation_h;
-      const bool on_row = h < p.x_h && row >= 0 && row < p.y_h;
+      const bool on_row = i < p.tile_pixels && h < p.x_h && row >= 0 && row < p.y_h;
       int column = w * p.stride_w - p.pad_w + at.kernel_w * p.dilation_w;
       for (int tap_w = 0; tap_w < p.unit_w; ++tap_w, to += kTableOfTap, column += p.dilation_w) {
         const bool there = on_row && column >= 0 && column < p.y_w;
@@ -215,7 +215,7 @@ __device__ __forceinline__ void list_words(const FetchedWeightParams& p,
 #pragma unroll 1
   for (int tap_h = 0; tap_h < p.unit_h; ++tap_h) {
     const int row = h * p.stride_h - p.pad_h + (at.kernel_h + tap_h) * p.dilation_h;
-    const bool on_row = h < p.x_h && row >= 0 && row < p.y_h;
+    const bool on_row = 2 * pair < p.tile_pixels && h < p.x_h && row >= 0 && row < p.y_h;
 #pragma unroll 1
     for (int tap_w = 0; tap_w < p.unit_w; tap_w += kTaps, to += table_of_words(tile)) {
       const int column = w * p.stride_w - p.pad_w + at.kernel_w + tap_w & ~1;
