@@ -172,6 +172,7 @@ CASES: tuple[Case, ...] = (
     # Large kernels with large strides.
     _case("k64s32", (3, 5), (2, 3), k=(64, 16), s=(32, 8), p=(16, 4), n=1),
     _case("k16s8_dense", (5, 4), (4, 3), k=16, s=8, p=4, n=1),
+    _case("short_rows_k4s2", (40, 70), (8, 6), k=4, s=2, p=1),
     _case("k8s4_rows", (40, 6), (3, 5), k=(4, 8), s=4, p=(1, 4), d=(2, 1), n=3),
     _case("k4s8_groups", (40, 6), (5, 6), k=(3, 4), s=(2, 8), p=(1, 0), g=2),
     _case("k32s16_unpadded", (5, 20), (2, 3), k=32, s=16, n=1),

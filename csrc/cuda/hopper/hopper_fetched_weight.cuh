@@ -501,7 +501,7 @@ __device__ __forceinline__ void multiply_planes(const FetchedWeightParams& p,
     if (slice == 0) {
       barrier_wait(ring.full(), ring.parity);
       barrier_wait(helped_barrier(ring), ring.parity);
-      listed = tables_of<ROW>(p, ring);
+      listed = tables_of<ROW>(p, ring, p.image_tiles - left);
       Lanes added = {0, 0};
       lead = 0;
       if (!tile.pairs) add_leads(ring, leads, lead, added);
@@ -532,7 +532,7 @@ __device__ __forceinline__ void multiply_planes(const FetchedWeightParams& p,
     wgmma_commit();
     wgmma_wait<0>();
     slice += kAtOnce;
-    if (slice < (left == 1 ? p.last_slices : kKSlices)) continue;
+    if (slice < (left == 1 ? p.last_slices : p.slices)) continue;
     slice = 0;
     left = left == 1 ? p.image_tiles : left - 1;
     __syncwarp();  // all lanes have read the tables and the planes
@@ -582,7 +582,7 @@ __device__ __forceinline__ void multiply_tiles_with_care(const FetchedWeightPara
     if (helped(p, tile)) barrier_wait(helped_barrier(ring), ring.parity);
     const uint32_t stage = ring.stage();
 #pragma unroll 1
-    for (int pixel = 0; pixel < tile_pixels(p); ++pixel) {
+    for (int pixel = 0; pixel < p.tile_pixels; ++pixel) {
       int h, w;
       begin.pixel(p, pixel, h, w);
       if (h >= p.x_h || w >= p.x_w) continue;

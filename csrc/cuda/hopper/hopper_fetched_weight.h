@@ -229,6 +229,7 @@ struct FetchedWeightParams {
   int32_t units_h, units_w;
   int32_t element_bytes;
   int32_t runs;         // K tiles are runs of a plane, else parts of rows
+  int32_t tile_pixels;  // from one tile to the next: whole rows may be fewer than there is room for
   int32_t image_tiles;  // K tiles of an image
   int32_t row_tiles;    // of a row, if they are parts of rows
   // dY as it comes with a tile: lines, those from one row of x, and of the kernel, to the next; pixels, and those of them
@@ -243,8 +244,9 @@ struct FetchedWeightParams {
   int32_t line_step;  // rows of dY from one line to the next
   // Odd rows: planes that are one row to the copy engine, and their log2; threads that ask for them.
   int32_t odd_rows, residues, residue_shift, askers;
-  // Planes: bytes of a stage's tables; where a channel's line has its zeros; slices of the last tile of a plane.
-  int32_t tables_bytes, zeros_at, last_slices;
+  // Planes: bytes of a tile's tables; whether those of all tiles of an image stay, behind the stages, or each comes with its
+  // tile; where a channel's line has its zeros; slices of the last tile of a plane, and of others.
+  int32_t tables_bytes, tables_stay, zeros_at, last_slices, slices;
   // Brought rows: dY (and x), how many numbers it has, and how many 16 bytes a line of a channel may lie in.
   const void* y;
   const void* x;
@@ -269,6 +271,7 @@ struct FetchedWeightMaps {
   CUtensorMap x, y;
 };
 
+// Places of pixels in a tile.
 CONVT2D_HOST_DEVICE int tile_pixels(const FetchedWeightParams& p) {
   return kKRow / p.element_bytes;
 }
@@ -335,7 +338,10 @@ CONVT2D_HOST_DEVICE int planes_tables_at(const FetchedWeightParams& p, FetchedWe
 }
 CONVT2D_HOST_DEVICE int shifted_at(const FetchedWeightParams& p, FetchedWeightTile tile) {
   return planes_tables_at(p, tile) +
-         (by_planes(tile) ? p.tables_bytes : 0);  // as the copy engine wants it
+         (by_planes(tile) && !p.tables_stay ? p.tables_bytes : 0);  // as the copy engine wants it
+}
+CONVT2D_HOST_DEVICE int kept_tables_bytes(const FetchedWeightParams& p) {
+  return p.tables_stay ? p.image_tiles * p.tables_bytes : 0;
 }
 CONVT2D_HOST_DEVICE int stage_bytes(const FetchedWeightParams& p, FetchedWeightTile tile) {
   const int end = shifted_at(p, tile) + shifted_bytes(p, tile);
@@ -363,7 +369,7 @@ CONVT2D_HOST_DEVICE int together_bytes(const FetchedWeightParams& p, FetchedWeig
                          : p.unit_h * p.unit_w * together_tap(p, tile));
 }
 CONVT2D_HOST_DEVICE int fetched_shared_bytes(const FetchedWeightParams& p, FetchedWeightTile tile) {
-  const int stages = p.stages * stage_bytes(p, tile);
+  const int stages = p.stages * stage_bytes(p, tile) + kept_tables_bytes(p);
   const int sums = p.together ? together_bytes(p, tile) : 0;
   return kFetchedStagesAt + (stages > sums ? stages : sums);
 }

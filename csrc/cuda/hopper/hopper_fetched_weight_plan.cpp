@@ -60,6 +60,7 @@ constexpr double kScatteredRate = 0.473;  // the same of dW's numbers, each in a
 
 constexpr int64_t kMostPlaneLine = 4 * kMostSpan;  // bytes
 constexpr int64_t kLongRow = 64;                   // words of dY that rows bring as well as planes
+constexpr int64_t kMostKept = 24 << 10;            // bytes of tables
 constexpr int64_t kMostBrought = 1 << 20;          // bytes of a K tile, more than any block has
 
 constexpr int kUndecided = -1;
@@ -71,6 +72,7 @@ struct Choice {
   int split;  // pieces of the reduction
   // See FetchedWeightParams. Which is better takes microseconds to find out, so a plan remembers it.
   int taps_inside = kUndecided;
+  bool whole_rows = false;  // a run, by planes, is some rows of x
 };
 
 int64_t combinations(const FetchedWeightParams& p) {
@@ -206,9 +208,15 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
     if (p.shifted && !planes_add_up(h.in * w.in, p.rows, problem, p.x_residues, p.x_residue_shift))
       return "planes of x do not add up to whole vectors";
   }
+  int64_t run = pixels;
+  if (choice.whole_rows) {
+    run = ceil_div(h.in, ceil_div(h.in * w.in, pixels)) * w.in;
+    if (run >= pixels || run * size % 8 != 0) return "rows of x are not parts of a tile";
+  }
+  p.tile_pixels = static_cast<int32_t>(run);
   p.row_tiles = static_cast<int32_t>(ceil_div(w.in, pixels));
   p.image_tiles =
-      static_cast<int32_t>(choice.runs ? ceil_div(h.in * w.in, pixels) : h.in * p.row_tiles);
+      static_cast<int32_t>(choice.runs ? ceil_div(h.in * w.in, run) : h.in * p.row_tiles);
   const int64_t columns = choice.runs ? w.in : std::min(w.in, pixels);
   const int64_t rows = std::min(h.in, !choice.runs         ? 1
                                       : pixels % w.in == 0 ? pixels / w.in
@@ -290,10 +298,11 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   if (by_planes(tile)) {
     // From one pixel to the next dY's goes forth, from one row to the next too.
     if (h.stride * w.out < w.stride * w.in) return "rows of dY are shorter than those of x";
-    p.last_slices = static_cast<int32_t>(ceil_div((h.in * w.in - 1) % pixels + 1, kKSlice / size));
+    p.slices = static_cast<int32_t>(ceil_div(run, kKSlice / size));
+    p.last_slices = static_cast<int32_t>(ceil_div((h.in * w.in - 1) % run + 1, kKSlice / size));
     // The last of a tile's pixels, as many rows on as it can be.
-    const int64_t last = std::min(h.in * w.in, pixels) - 1;
-    const int64_t on = std::min((w.in - std::gcd(w.in, pixels) + last) / w.in, h.in - 1);
+    const int64_t last = std::min(h.in * w.in, run) - 1;
+    const int64_t on = std::min((w.in - std::gcd(w.in, run) + last) / w.in, h.in - 1);
     const int64_t reach = on * h.stride * w.out + (last - on * w.in) * w.stride +
                           (choice.unit_h - 1) * h.dilation * w.out +
                           (choice.unit_w - 1) * w.dilation + 1;
@@ -306,6 +315,7 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
     p.tables_bytes =
         choice.unit_h * choice.unit_w *
         (tile.planes == Planes::words ? table_of_words(tile) / tile.instructions : kTableOfTap);
+    p.tables_stay = int64_t{p.image_tiles} * p.tables_bytes <= kMostKept;
     p.y_block_bytes = static_cast<int32_t>(channels * p.channel_bytes);
     p.y_bytes = choice.y_blocks * p.y_block_bytes;
   }
@@ -314,8 +324,12 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   return {};
 }
 
-// Slices of a K tile that have pixels, on average over a plane.
-double mean_slices(const FetchedWeightParams& p) {
+// Slices of a K tile that have pixels, on average over a plane; by planes, those that are multiplied.
+double mean_slices(const FetchedWeightParams& p, FetchedWeightTile tile) {
+  if (by_planes(tile)) {
+    const auto at_once = [&](int slices) { return round_up(slices, slices_at_once(tile)); };
+    return double((p.image_tiles - 1) * at_once(p.slices) + at_once(p.last_slices)) / p.image_tiles;
+  }
   constexpr int kPixels = kKSlice / 2;
   const int64_t of_plane = p.runs ? ceil_div(int64_t{p.x_h} * p.x_w, int64_t{kPixels})
                                   : int64_t{p.x_h} * ceil_div(p.x_w, kPixels);
@@ -327,7 +341,7 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
   const bool half = p.element_bytes == 2;
   const double products = tile.strict ? 3 : 1;
   // Of a K tile; some tiles leave out those beyond a plane.
-  const double slices = tile.turned || by_planes(tile) ? mean_slices(p) : kKSlices;
+  const double slices = tile.turned || by_planes(tile) ? mean_slices(p, tile) : kKSlices;
   const double instructions = slices * tile.groups * tile.instructions;
   const double mma = instructions * products * std::max(tile.width / 2.0, kLeastCycles);
   // Loads of the first operand by four warps, the second operand, copies.
@@ -359,7 +373,7 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
            : 0);
   double ask =
       kCopy * (std::ceil(double(odd_copies(p)) / p.askers) + (p.shifted ? p.x_residues : 0));
-  if (by_planes(tile) && p.stages % p.image_tiles != 0) ask += kListed * (8 + p.tables_bytes / 128);
+  if (by_planes(tile) && !p.tables_stay) ask += kListed * (8 + p.tables_bytes / 128);
   const bool of_two = by_planes(tile) && p.x_residues == 2;
   double help = p.shifted ? (of_two ? kShiftTwo : kShift) * tile.width : 0;
   if (p.x_piece > 0) help += kBringPiece * tile.width * 4 / p.x_piece;
@@ -442,12 +456,14 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
         (words_alone && (half || problem.w.out >= kLongRow)))
       continue;
     for (const auto [y_blocks, unit_h, unit_w] : units(problem, tile))
-      for (int way = by_planes(tile) ? 1 : 0; way < (by_planes(tile) ? 2
+      for (int way = by_planes(tile) ? 1 : 0; way < (by_planes(tile) ? 3
                                                      : odd || sparse ? 4
                                                                      : 2);
            ++way) {
         Choice choice{
             row, y_blocks, unit_h, unit_w, way % 2 != 0, odd && way >= 2, sparse && way >= 2, 2, 1};
+        if (by_planes(tile))
+          choice.runs = true, choice.brought = false, choice.whole_rows = way == 2;
         FetchedWeightParams p;
         if (std::string why = shape(problem, choice, p); !why.empty()) {
           reason = why;
@@ -455,14 +471,12 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
         }
         if (choice.apart && p.tap_copies * p.patch_pixels >= p.span) continue;  // more than all
         const int bytes = stage_bytes(p, tile);
-        const int stages = (device.smem_optin - kFetchedStagesAt) / bytes;
+        const int stages = (device.smem_optin - kFetchedStagesAt - kept_tables_bytes(p)) / bytes;
         if (stages < 2) {
           reason = "a K tile takes " + std::to_string(bytes) + " bytes of shared memory";
           continue;
         }
         p.stages = choice.stages = std::min(stages, kMostFetchedStages);
-        if (by_planes(tile) && p.stages > p.image_tiles)  // then tables stay
-          p.stages = choice.stages = p.stages / p.image_tiles * p.image_tiles;
         const int64_t combos = combinations(p), tiles = k_tiles(p);
         if (combos > INT32_MAX || tiles > INT32_MAX) {
           reason = "dW or x has too many tiles";
@@ -488,8 +502,8 @@ Plan plan_of(const Problem& problem, const Device& device, const Choice& c) {
   plan.workspace_bytes = partial_bytes(problem, p.split);
   plan.predicted_us = predict(problem, device, p, tile);
   add_grad_bias(problem, device, kLaunch, plan);
-  const int detail[] = {c.stages, c.y_blocks, c.unit_h, c.unit_w,
-                        c.runs,   c.brought,  c.apart,  p.taps_inside};
+  const int detail[] = {c.stages,  c.y_blocks, c.unit_h,      c.unit_w,    c.runs,
+                        c.brought, c.apart,    p.taps_inside, c.whole_rows};
   std::copy(std::begin(detail), std::end(detail), plan.detail);
   plan.note = std::to_string(tile.pairs ? p.columns : c.y_blocks * cell_channels(tile)) + " x " +
               std::to_string(tile.width) + " channels, " + std::to_string(c.unit_h) + " x " +
@@ -502,7 +516,8 @@ Plan plan_of(const Problem& problem, const Device& device, const Choice& c) {
               (p.shifted       ? "x shifted, "
                : p.x_piece > 0 ? "x brought, "
                                : "") +
-              (c.runs ? "runs" : "rows") + " of " + std::to_string(tile_pixels(p)) + " pixels x " +
+              (c.runs ? "runs" : "rows") + " of " +
+              std::to_string(p.runs ? p.tile_pixels : tile_pixels(p)) + " pixels x " +
               std::to_string(c.stages) + " stages, split " + std::to_string(c.split) + ", " +
               std::to_string(combinations(p) * c.split) + " blocks";
   return plan;
@@ -521,7 +536,8 @@ std::string refusal(const Problem& problem, const Device&) {
 
 Choice choice_of(const Plan& plan) {
   const int32_t* d = plan.detail;
-  return {plan.row, d[1], d[2], d[3], d[4] != 0, d[5] != 0, d[6] != 0, d[0], plan.split, d[7]};
+  return {plan.row,  d[1], d[2],       d[3], d[4] != 0, d[5] != 0,
+          d[6] != 0, d[0], plan.split, d[7], d[8] != 0};
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ struct KTile {
     n = tile / p.image_tiles;
     const int rest = tile - n * p.image_tiles;
     if (p.runs) {
-      const int first = rest * tile_pixels(p);
+      const int first = rest * p.tile_pixels;
       h = first / p.x_w;
       w = first - h * p.x_w;
     } else {
@@ -58,7 +58,7 @@ struct KTile {
     }
   }
   __device__ __forceinline__ void advance(const FetchedWeightParams& p) {
-    w += tile_pixels(p);
+    w += p.tile_pixels;
     if (w >= p.x_w && !p.runs) w = 0, ++h;
     while (w >= p.x_w) w -= p.x_w, ++h;
     if (h >= p.x_h) h = w = 0, ++n;
@@ -97,10 +97,12 @@ __device__ __forceinline__ uint32_t table_of(const StageRing& ring) {
 __device__ __forceinline__ uint32_t leads_of(const StageRing& ring) {
   return table_of(ring) + kMostTilePixels * 4;
 }
-// Planes: the first table of a stage.
+// Planes: the first table of a ring's stage, which has that tile of an image.
 template <int ROW>
-__device__ __forceinline__ uint32_t tables_of(const FetchedWeightParams& p, const StageRing& ring) {
-  return ring.stage() + planes_tables_at(p, kFetchedWeightTiles[ROW]);
+__device__ __forceinline__ uint32_t tables_of(const FetchedWeightParams& p, const StageRing& ring,
+                                              int tile_of_image) {
+  return p.tables_stay ? ring.stages + p.stages * ring.bytes + tile_of_image * p.tables_bytes
+                       : ring.stage() + planes_tables_at(p, kFetchedWeightTiles[ROW]);
 }
 
 // Where three warps have done their part.
@@ -172,7 +174,7 @@ __device__ __forceinline__ void copy_shifted(const FetchedWeightParams& p, const
 // Planes: where a tile's pixels stand for each of the block's taps. Pairs have their only residue's lead here.
 template <int ROW>
 __device__ __forceinline__ void list_numbers(const FetchedWeightParams& p,
-                                             const FetchedWeightScope& at, const StageRing& ring,
+                                             const FetchedWeightScope& at, uint32_t tables,
                                              const KTile& start) {
   constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
   const int first = run_start(p, at, start);
@@ -181,11 +183,11 @@ __device__ __forceinline__ void list_numbers(const FetchedWeightParams& p,
   for (int i = threadIdx.x % 32; i < tile_pixels(p); i += 32) {
     int h, w;
     start.pixel(p, i, h, w);
-    uint32_t to = tables_of<ROW>(p, ring) + number_place(i, p.element_bytes);
+    uint32_t to = tables + number_place(i, p.element_bytes);
 #pragma unroll 1
     for (int tap_h = 0; tap_h < p.unit_h; ++tap_h) {
       const int row = h * p.stride_h - p.pad_h + (at.kernel_h + tap_h) * p.dilation_h;
-      const bool on_row = h < p.x_h && row >= 0 && row < p.y_h;
+      const bool on_row = i < p.tile_pixels && h < p.x_h && row >= 0 && row < p.y_h;
       int column = w * p.stride_w - p.pad_w + at.kernel_w * p.dilation_w;
       for (int tap_w = 0; tap_w < p.unit_w; ++tap_w, to += kTableOfTap, column += p.dilation_w) {
         const bool there = on_row && column >= 0 && column < p.y_w;
@@ -200,7 +202,7 @@ __device__ __forceinline__ void list_numbers(const FetchedWeightParams& p,
 // Words, of which all are pixels of dY, or none: of two neighbouring pixels of x by a lane.
 template <int ROW>
 __device__ __forceinline__ void list_words(const FetchedWeightParams& p,
-                                           const FetchedWeightScope& at, const StageRing& ring,
+                                           const FetchedWeightScope& at, uint32_t tables,
                                            const KTile& start) {
   constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
   constexpr int kTaps = tile.instructions, kWords = row_words(tile);
@@ -209,11 +211,11 @@ __device__ __forceinline__ void list_words(const FetchedWeightParams& p,
   const int zeros = p.zeros_at - 2 * (first & 1);
   int h, w;
   start.pixel(p, 2 * pair, h, w);
-  uint32_t to = tables_of<ROW>(p, ring) + pair_place(pair) * kWords * 4;
+  uint32_t to = tables + pair_place(pair) * kWords * 4;
 #pragma unroll 1
   for (int tap_h = 0; tap_h < p.unit_h; ++tap_h) {
     const int row = h * p.stride_h - p.pad_h + (at.kernel_h + tap_h) * p.dilation_h;
-    const bool on_row = h < p.x_h && row >= 0 && row < p.y_h;
+    const bool on_row = 2 * pair < p.tile_pixels && h < p.x_h && row >= 0 && row < p.y_h;
 #pragma unroll 1
     for (int tap_w = 0; tap_w < p.unit_w; tap_w += kTaps, to += table_of_words(tile)) {
       const int column = w * p.stride_w - p.pad_w + at.kernel_w + tap_w & ~1;
@@ -227,6 +229,27 @@ __device__ __forceinline__ void list_words(const FetchedWeightParams& p,
       }
     }
   }
+}
+
+template <int ROW>
+__device__ __forceinline__ void list_tile(const FetchedWeightParams& p,
+                                          const FetchedWeightScope& at, uint32_t tables,
+                                          const KTile& start) {
+  if constexpr (kFetchedWeightTiles[ROW].planes == Planes::words) {
+    list_words<ROW>(p, at, tables, start);
+  } else {
+    list_numbers<ROW>(p, at, tables, start);
+  }
+}
+// Tables that stay, by the warp that asks and those that help, before their first tile.
+template <int ROW>
+__device__ __forceinline__ void list_image(const FetchedWeightParams& p,
+                                           const FetchedWeightScope& at, const StageRing& ring) {
+  constexpr int kWarps = 1 + kHelpers / 32;
+  const int warp = threadIdx.x / 32 - consumers(kFetchedWeightTiles[ROW]) / 32;
+#pragma unroll 1
+  for (int i = warp; i < p.image_tiles && p.tables_stay; i += kWarps)
+    list_tile<ROW>(p, at, tables_of<ROW>(p, ring, i), KTile(p, i));
 }
 
 // Zeros for what does not exist, at the end of every channel's line. By all helpers.
@@ -251,6 +274,7 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
   const int last_line = p.patch_lines - 1 - (p.unit_h - 1) * p.tap_lines;
   const int last_pixel = p.apart ? p.patch_pixels - 1 : p.span - 1 - (p.unit_w - 1) * p.dilation_w;
   KTile start(p, at.begin);
+  if constexpr (by_planes(tile)) list_image<ROW>(p, at, ring);
   for (int k = at.begin; k < at.end; ++k, ring.advance(), start.advance(p)) {
     const int line = patch_line(p, at, start), column = patch_column(p, at, start);
     const int first_number = column * pixel_numbers(p, tile);
@@ -259,13 +283,10 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
     const int lead = from_vector ? first_number & (chunk - 1) : 0;
     const uint32_t brought = p.brought ? brought_lead(p, first_brought<ROW>(p, at, start)) : 0;
     barrier_wait(ring.empty(), ring.parity ^ 1);
-    // Parts of rows start at multiples of their length, and planes may lie the same way in all of a stage's tiles: then its
-    // table stays.
-    const bool changes = by_planes(tile) ? p.stages % p.image_tiles != 0 : p.runs || p.brought;
-    const bool anew = changes || k - at.begin < p.stages;
+    // Parts of rows start at multiples of their length: then a stage's table stays.
+    const bool anew = p.runs || p.brought || k - at.begin < p.stages;
     if constexpr (by_planes(tile)) {
-      if (anew && tile.planes == Planes::numbers) list_numbers<ROW>(p, at, ring, start);
-      if (anew && tile.planes == Planes::words) list_words<ROW>(p, at, ring, start);
+      if (!p.tables_stay) list_tile<ROW>(p, at, tables_of<ROW>(p, ring, 0), start);
     }
     for (int i = lane; i < pixels && anew && !by_planes(tile); i += 32) {
       int h, w;
@@ -624,6 +645,7 @@ __device__ __forceinline__ void help_tiles(const FetchedWeightParams& p,
   const bool brings = (!turns_squares(tile) || tile.pairs || may_bring_x(tile)) &&
                       (p.askers > 1 || p.brought || brings_x(p, tile));
   const int ahead = brings ? p.stages - 2 : 0;
+  if constexpr (by_planes(tile)) list_image<ROW>(p, at, ring);
   for (int k = at.begin - ahead; k < at.end; ++k) {
     if (brings && k + ahead < at.end) {
       barrier_wait(asked.empty(), asked.parity ^ 1);
