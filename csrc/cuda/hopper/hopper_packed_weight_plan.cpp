@@ -27,10 +27,11 @@ constexpr double kPartialRate =
     1.6;  // times the copy rate's time, to write and to add up (counted)
 constexpr double kLeastCycles =
     24;  // of the tensor core, for an instruction of few columns (counted)
-constexpr double kCopiedLine = 40;    // a copy of a line, for the copy engine (counted)
-constexpr double kWrittenPixel = 50;  // of columns, for the warp that writes them (counted)
-constexpr double kWrittenPass = 10;   // 32 words of it (counted)
-constexpr double kWrittenTwice = 6;   // more, if they are of two words (counted)
+constexpr double kCopiedLine = 40;  // a copy of a line, for the copy engine (counted)
+constexpr double kWrittenPixel =
+    150;  // of columns, for the warp that writes them: counted, and three times that measured
+constexpr double kWrittenPass = 30;   // 32 words of it (2026-11-23)
+constexpr double kWrittenTwice = 18;  // more, if they are of two words
 
 constexpr int64_t kMostLines = 96 << 10;  // bytes of a tile's lines
 

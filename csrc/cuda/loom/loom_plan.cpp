@@ -27,8 +27,10 @@ constexpr double kHalves =
     8;  // of a tap of 16 bits, whose weights are of two channels, above these
 constexpr double kTurned = 26;       // for 32 pixels of a slice
 constexpr double kTurnedAlone = 70;  // the same, cycles, of a warp that waits for what it loads
-constexpr double kHalvesBusy =
-    1.15;  // of 16 bits, over what is counted: TF32 took up to 1.2 times that
+// 16 bits, over what is counted, by 1477 times (2026-11-23): of a slice in forward, in grad_input, and there where positions
+// step; and cycles of a tile.
+constexpr double kHalvesForward = 1.08, kHalvesInput = 1.3, kHalvesStepped = 1.15;
+constexpr double kTileOfHalves = 6000;
 constexpr double kTurnedEights = 16;  // the same in 16 bits
 constexpr double kEightsAlone = 45;
 constexpr double kBrought = 85;        // both, if these warps bring them too
@@ -46,9 +48,13 @@ constexpr double kHidden = 0.5;   // of stores, behind the multiplications of th
 constexpr double kL2Bytes = 24;   // a cycle, of a multiprocessor
 constexpr double kShort = 4;      // for rows of 16 bytes (2026-11-23)
 constexpr double kStepped = 1.6;  // where a step of positions is several pixels (2026-11-23)
-constexpr double kStrictStepped = 1.15;  // of what strict fp32 computes there (not measured)
-constexpr double kTwoStages = 1.1;       // of weights, over three, with two phases (2026-11-23)
-constexpr double kMemoryRate = 0.85;     // of the copy rate
+// Strict fp32, over what is counted, by 1560 times (2026-11-23): of a slice, with one phase, with two, where a step of
+// positions is several pixels, by kernel rows, tap by tap, and where threads bring these; and cycles of a tile.
+constexpr double kStrictOne = 0.87, kStrictTwo = 1.12, kStrictStepped = 0.8, kStrictTaps = 1.15,
+                 kStrictBrought = 1.25;
+constexpr double kStrictTile = 1000, kStrictTileTwo = 5000, kStrictTileInput = 12000;
+constexpr double kTwoStages = 1.1;    // of weights, over three, with two phases (2026-11-23)
+constexpr double kMemoryRate = 0.85;  // of the copy rate
 constexpr double kByPhases =
     0.6;  // of that, where rows of the result are of several blocks (2026-11-23)
 constexpr double kLesser = 0.1;  // of the lesser of work and bytes
@@ -356,6 +362,11 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   return {};
 }
 
+double strict_rate(const GatherParams& p, Tile tile) {
+  if (p.steps_w == 1) return tile.phases == 2 ? kStrictTwo : kStrictOne;
+  return p.brought ? kStrictBrought : tile.taps == 1 ? kStrictTaps : kStrictStepped;
+}
+
 // A tile whose phases are those of a group.
 double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int group) {
   // Steps of both warpgroups.
@@ -409,13 +420,20 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
   const double asked = double(p.lines) * p.load_h * kBox / p.slices;
   const double computed = std::max({tensor, banks, issued, turned, waited}),
                waits = std::max({brought, alone, asked});
-  const double slice =
-      std::max(computed * (tile.strict ? std::min(stepped, kStrictStepped) : stepped),
-               waits * stepped) *
-      waiting;
+  const double counted = tile.strict ? strict_rate(p, tile) : stepped;
+  const double over = !halves          ? 1
+                      : p.forward      ? kHalvesForward
+                      : p.steps_w == 1 ? kHalvesInput
+                                       : kHalvesStepped;
+  const double slice = std::max(computed * counted, waits * stepped) * waiting * over;
   const double pairs = kGroups * 4 * width / kEight * 2;
   const double store = pairs * kStored * (p.shifted ? 2 : 1) / kInstructions;
-  return p.chunks * (p.slices * slice + kChunk) + (1 - kHidden) * store;
+  const double more = tile.strict ? (!p.forward         ? kStrictTileInput
+                                     : tile.phases == 2 ? kStrictTileTwo
+                                                        : kStrictTile)
+                      : halves    ? kTileOfHalves
+                                  : 0;
+  return p.chunks * (p.slices * slice + kChunk) + (1 - kHidden) * store + more;
 }
 
 // With the best numbers of blocks, which it leaves in the parameters.
@@ -431,8 +449,7 @@ double predict(const Problem& problem, const Device& device, Tile tile, GatherPa
     longest = std::max(longest, block);
     all += block * p.walkers[g] * combos;
   }
-  const double busy_us =
-      std::max(longest, all / device.sm_count) / kClock * (p.element_bytes == 2 ? kHalvesBusy : 1);
+  const double busy_us = std::max(longest, all / device.sm_count) / kClock;
   const double rate = kMemoryRate * (p.h.groups > 1 ? kByPhases : 1);
   double memory_us = tensor_bytes(problem) / (rate * device.copy_bytes_per_us);
   const double rows = double(problem.batch) * p.columns * p.groups * p.h.destination_extent;
