@@ -119,9 +119,6 @@ constexpr double kStacked = 1.3;        // 256 columns of several phases, in for
 constexpr double kLentMultiply = 1.12;  // over multiplications alone: 409 of 460 TFLOP/s
 constexpr double kLentStep = 300;       // 100 instructions of a warp, from product to product
 constexpr double kLentSector = 1.2;     // 32 bytes on their way to L2
-// By 873 times (2026-11-23): one phase in rows of 128 bytes; two, in such rows and in shorter ones, and where a buffer has the
-// weights of one product.
-constexpr double kLentLone = 0.95, kLentTwo = 1.14, kLentShort = 1.4, kLentParts = 1.13;
 constexpr double kLentArrival =
     1.3;  // what must be on its way when groups lead, over what has to be
 
@@ -240,13 +237,6 @@ double weight_bytes(const GatherParams& p, TileRow tile) {
   return double(weight_rows(tile)) * chunk_bytes(p);
 }
 
-// What a chunk of fetched weights took, over what is counted.
-double lent_rate(const GatherParams& p, TileRow tile) {
-  if (tile.slots == 1) return chunk_bytes(p) < 128 ? 1 : kLentLone;
-  return (chunk_bytes(p) < 128 ? kLentShort : kLentTwo) *
-         (p.weight_stages > 0 && p.part_products == 1 ? kLentParts : 1);
-}
-
 // A chunk of a tile that walks a table of steps, of one of so many blocks that do the same: multiplying, reading and
 // writing shared memory, issuing, and what must arrive meanwhile.
 double steps_chunk(const GatherParams& p, TileRow tile, double products, double pieces,
@@ -276,8 +266,7 @@ double steps_chunk(const GatherParams& p, TileRow tile, double products, double 
   for (double each : work) greatest = std::max(greatest, each), all += each;
   const bool waits = !lent && (products <= kStepsFew || (p.source_stages == 2 && !p.weight_stages));
   const double narrow = narrow_rows(p) && waits ? kStepsNarrow : 1;
-  return narrow * (lent ? lent_rate(p, tile) : 1) *
-         (greatest + (1 - kStepsOverlap) * (all - greatest));
+  return narrow * (greatest + (1 - kStepsOverlap) * (all - greatest));
 }
 
 // And storing it, of which so many sectors are on their way to L2.
