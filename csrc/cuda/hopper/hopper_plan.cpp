@@ -110,10 +110,10 @@ constexpr double kStepsFew = 9;         // and so few products read them (2026-1
 constexpr double kStepsBytes = 1.1;     // of memory and L2 with them, or with two buffers
 constexpr double kStacked = 1.3;        // 256 columns of several phases, in forward (2026-11-23)
 
-// The same of tiles whose weights are fetched (hopper_lent.cuh); counted, not measured.
-constexpr double kLentMultiply = 1.12;  // over multiplications alone: 409 of 460 TFLOP/s
-constexpr double kLentStep = 300;       // 100 instructions of a warp, from product to product
-constexpr double kLentSector = 1.2;     // 32 bytes on their way to L2
+// The same of tiles whose weights are fetched (hopper_lent.cuh); by eight layers (2026-11-23).
+constexpr double kLentProduct =
+    100;  // cycles beside the multiplications of a product, for each slot that may be its
+constexpr double kLentSector = 2.2;  // 32 bytes on their way to L2
 constexpr double kLentArrival =
     1.3;  // what must be on its way when groups lead, over what has to be
 
@@ -245,11 +245,11 @@ double steps_chunk(const GatherParams& p, TileRow tile, double products, double 
     return buffers * arrival(bytes) / std::max(1, stages - 1);
   };
   const double work[] = {
-      products * slices * operands * tile.width / 2 * (lent ? kLentMultiply : 1),
+      products * (slices * operands * tile.width / 2 + (lent ? kLentProduct * tile.slots : 0)),
       (products * slices * (fetches * 64 + operands * tile.width) * kSliceBytes +
        pieces * p.patch_bytes + weights) /
           kSharedBytes,
-      products * (lent ? kLentStep : kStep),
+      lent ? 0 : products * kStep,
       (pieces * p.patch_pixels + weights / row) * kStepsRow +
           (pieces * p.patch_bytes + weights) * kStepsByte,
       arriving(pieces, p.patch_bytes, p.source_stages),
@@ -589,8 +589,7 @@ std::vector<GatherChoice> best_shapes(const Problem& problem, const Device& devi
 
 // Where weights are fetched: as many products as leave time for buffers to arrive, since those between both groups are read.
 int lead_of_lent(const GatherParams& p, TileRow tile) {
-  const double product =
-      p.slices * consumer_groups(tile) * tile.operands * tile.width / 2 * kLentMultiply;
+  const double product = p.slices * consumer_groups(tile) * tile.operands * tile.width / 2;
   const auto leaves = [&](int stages, int products, double bytes) {
     return int((stages - 1) * products - kLentArrival * arrival(bytes) / product);
   };
