@@ -111,9 +111,11 @@ constexpr double kStepsBytes = 1.1;     // of memory and L2 with them, or with t
 constexpr double kStacked = 1.3;        // 256 columns of several phases, in forward (2026-11-23)
 
 // The same of tiles whose weights are fetched (hopper_lent.cuh); by eight layers (2026-11-23).
-constexpr double kLentProduct =
-    100;  // cycles beside the multiplications of a product, for each slot that may be its
-constexpr double kLentSector = 2.2;  // 32 bytes on their way to L2
+constexpr double kLentProduct = 100;  // cycles beside the multiplications of a product
+constexpr double kLentTwoSlots =
+    300;  // where it may be of one of two slots; before halves of it were issued apart
+constexpr double kLentSector = 2.5;   // 32 bytes on their way to L2
+constexpr double kLentStalls = 0.88;  // as kStalls
 constexpr double kLentArrival =
     1.3;  // what must be on its way when groups lead, over what has to be
 
@@ -245,7 +247,8 @@ double steps_chunk(const GatherParams& p, TileRow tile, double products, double 
     return buffers * arrival(bytes) / std::max(1, stages - 1);
   };
   const double work[] = {
-      products * (slices * operands * tile.width / 2 + (lent ? kLentProduct * tile.slots : 0)),
+      products * (slices * operands * tile.width / 2 +
+                  (lent ? (tile.slots > 1 ? kLentTwoSlots : kLentProduct) : 0)),
       (products * slices * (fetches * 64 + operands * tile.width) * kSliceBytes +
        pieces * p.patch_bytes + weights) /
           kSharedBytes,
@@ -444,12 +447,13 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
   const bool odd =
       !tile.channel_rows && !channels_last(problem) && p.w.slots > 1 && p.w.slots % 2 == 1;
   const double slow = (half && by_pixels && !forward ? kPlanes : 1) * (odd ? kOdd : 1);
-  const double busy_us = (counted(problem, p, tile) ? 1
-                          : by_channel(tile)        ? kNhwcStalls
-                          : tile.fetched            ? kFetchedStalls
-                          : tile.strict             ? kStrictStalls
-                          : tile.copied             ? kEngineStalls
-                                                    : kStalls) *
+  const double busy_us = (tile.weights_fetched        ? kLentStalls
+                          : counted(problem, p, tile) ? 1
+                          : by_channel(tile)          ? kNhwcStalls
+                          : tile.fetched              ? kFetchedStalls
+                          : tile.strict               ? kStrictStalls
+                          : tile.copied               ? kEngineStalls
+                                                      : kStalls) *
                          slow * waves * (cycles + prologue) / kClock;
 
   // Pixels of a plane that no tap reads stay where they are.
