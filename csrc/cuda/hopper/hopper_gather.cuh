@@ -83,7 +83,6 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
                                         const Known& known) {
   const Scope& at = known.at;
   const SharedMap& map = known.map;
-  const Places& places = known.places;
   // Whose sums leave more registers keeps this there.
   const std::conditional_t<kTiles[ROW].copied, const Loop, const Loop&> loop = known.loop;
   using T = typename M::Element;

@@ -49,9 +49,10 @@ struct WeightFetcher {
     load_shared_8(from, now);
     from = from + 8 == end ? steps : from + 8;
   }
-  // Once the product before is issued: its words have come.
-  __device__ __forceinline__ void fetch(LentProduct<SLICES>& to) {
+  // Returns the barrier of the weights that the product before was the last one to read, likewise.
+  __device__ __forceinline__ uint32_t fetch(LentProduct<SLICES>& to) {
     constexpr int kSlice = 8 * 128;
+    uint32_t done_weight = 0;
     to.done = 0;
     if (now[0] & kNextBuffer) {
       to.done = source.open;
@@ -59,7 +60,7 @@ struct WeightFetcher {
     }
     if (now[1] & kNextBuffer) {
       if (p.weight_stages) {
-        give_back(weight.open);
+        done_weight = weight.open;
         weights = weight.advance(p.weight_stages) * p.part_bytes;
       } else {
         weights += p.part_bytes;
@@ -75,6 +76,7 @@ struct WeightFetcher {
 #pragma unroll
       for (int s = 0; s < SLICES; ++s) to.word[s][i] = load_shared_4(first + s * kSlice);
     }
+    return done_weight;
   }
   __device__ __forceinline__ void end_tile() {
     give_back(source.open);
@@ -83,21 +85,32 @@ struct WeightFetcher {
   }
 };
 
-// A product of one slot. No branch within.
-template <class M, int ROW, int SLICES, int SLOT>
+// Half of a product of one slot. No branch within.
+template <class M, int ROW, int SLICES, int HALF, int SLOT>
 __device__ __forceinline__ void multiply_batch(Sums<ROW>& sum, const LentProduct<SLICES>& product,
                                                const uint32_t (&source)[kTiles[ROW].operands],
                                                uint32_t layout_high) {
   using Multiply = WgmmaFetched<typename M::Element, kTiles[ROW].width>;
   wgmma_fence();
 #pragma unroll
-  for (int s = 0; s < SLICES; ++s)
+  for (int s = HALF * SLICES / 2; s < (HALF + 1) * SLICES / 2; ++s)
 #pragma unroll
     for (int o = 0; o < kTiles[ROW].operands; ++o)
       Multiply::add(
           sum[o][SLOT], product.word[s],
           uint64_t{layout_high} << 32 | (source[o] + product.pixels + s * (kSliceBytes >> 4)));
   wgmma_commit();
+}
+
+template <class M, int ROW, int SLICES, int HALF>
+__device__ __forceinline__ void multiply_half(Sums<ROW>& sum, const LentProduct<SLICES>& product,
+                                              const uint32_t (&source)[kTiles[ROW].operands],
+                                              uint32_t layout_high) {
+  constexpr int kSlots = kTiles[ROW].slots;
+  if (kSlots == 1 || !product.second)
+    multiply_batch<M, ROW, SLICES, HALF, 0>(sum, product, source, layout_high);
+  else
+    multiply_batch<M, ROW, SLICES, HALF, kSlots - 1>(sum, product, source, layout_high);
 }
 
 // All products of a tile. Tells `follower` which tile it is once some of them are issued, if that is not 0.
@@ -115,14 +128,15 @@ __device__ __forceinline__ void multiply_lent(WeightFetcher<SLICES>& fetcher, in
   const auto multiply_and_fetch = [&](auto index, int left) {
     constexpr int kNow = decltype(index)::value;
     const LentProduct<SLICES>& now = turn[kNow];
-    if (kTiles[ROW].slots == 1 || !now.second)
-      multiply_batch<M, ROW, SLICES, 0>(sum, now, operands, layout_high);
-    else
-      multiply_batch<M, ROW, SLICES, kTiles[ROW].slots - 1>(sum, now, operands, layout_high);
-    wgmma_wait<1>();
+    // A warp waits until the tensor core takes what it issues, one instruction after the other, so that behind the last one
+    // there is but that one under way. What has to be done between products therefore stands between two halves of one.
+    multiply_half<M, ROW, SLICES, 0>(sum, now, operands, layout_high);
+    wgmma_wait<1>();  // for the product before
     give_back(now.done);
     if (left == told) raise_number(follower, tile_number);
-    if (left > 1) fetcher.fetch(turn[1 - kNow]);
+    const uint32_t done_weight = left > 1 ? fetcher.fetch(turn[1 - kNow]) : 0;
+    multiply_half<M, ROW, SLICES, 1>(sum, now, operands, layout_high);
+    give_back(done_weight);  // all words of this product have come
   };
 #pragma unroll 1
   for (int left = products; left > 0; left -= 2) {

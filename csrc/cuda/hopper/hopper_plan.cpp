@@ -115,10 +115,12 @@ constexpr double kStepsFew = 9;         // and so few products read them (2026-1
 constexpr double kStepsBytes = 1.1;     // of memory and L2 with them, or with two buffers
 constexpr double kStacked = 1.3;        // 256 columns of several phases, in forward (2026-11-23)
 
-// The same of tiles whose weights are fetched (hopper_lent.cuh); counted, not measured.
-constexpr double kLentMultiply = 1.12;  // over multiplications alone: 409 of 460 TFLOP/s
-constexpr double kLentStep = 300;       // 100 instructions of a warp, from product to product
-constexpr double kLentSector = 1.2;     // 32 bytes on their way to L2
+// The same of tiles whose weights are fetched (hopper_lent.cuh); by eight layers (2026-11-23).
+constexpr double kLentProduct = 100;  // cycles beside the multiplications of a product
+constexpr double kLentTwoSlots =
+    300;  // where it may be of one of two slots; before halves of it were issued apart
+constexpr double kLentSector = 2.5;   // 32 bytes on their way to L2
+constexpr double kLentStalls = 0.88;  // as kStalls
 constexpr double kLentArrival =
     1.3;  // what must be on its way when groups lead, over what has to be
 
@@ -251,12 +253,14 @@ double steps_chunk(const GatherParams& p, TileRow tile, double products, double 
     return buffers * arrival(bytes) / std::max(1, stages - 1);
   };
   const double work[] = {
-      blocks * products * slices * operands * tile.width / 2 * (lent ? kLentMultiply : 1),
+      blocks * products *
+          (slices * operands * tile.width / 2 +
+           (lent ? (tile.slots > 1 ? kLentTwoSlots : kLentProduct) : 0)),
       blocks *
           (products * slices * (fetches * 64 + operands * tile.width) * kSliceBytes +
            pieces * p.patch_bytes + weights) /
           kSharedBytes,
-      products * (lent ? kLentStep : kStep),
+      lent ? 0 : products * kStep,
       blocks * ((pieces * p.patch_pixels + weights / row) * kStepsRow +
                 (pieces * p.patch_bytes + weights) * kStepsByte),
       arriving(pieces, p.patch_bytes, p.source_stages),
@@ -463,12 +467,13 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
   const bool odd =
       !tile.channel_rows && !channels_last(problem) && p.w.slots > 1 && p.w.slots % 2 == 1;
   const double slow = (half && by_pixels && !forward ? kPlanes : 1) * (odd ? kOdd : 1);
-  const double busy_us = (counted(problem, p, tile) ? 1
-                          : by_channel(tile)        ? kNhwcStalls
-                          : tile.fetched            ? kFetchedStalls
-                          : tile.strict             ? kStrictStalls
-                          : tile.copied             ? kEngineStalls
-                                                    : kStalls) *
+  const double busy_us = (tile.weights_fetched        ? kLentStalls
+                          : counted(problem, p, tile) ? 1
+                          : by_channel(tile)          ? kNhwcStalls
+                          : tile.fetched              ? kFetchedStalls
+                          : tile.strict               ? kStrictStalls
+                          : tile.copied               ? kEngineStalls
+                                                      : kStalls) *
                          slow * waves * (cycles + prologue) / kClock;
 
   // Pixels of a plane that no tap reads stay where they are.
@@ -614,8 +619,7 @@ std::vector<GatherChoice> best_shapes(const Problem& problem, const Device& devi
 
 // Where weights are fetched: as many products as leave time for buffers to arrive, since those between both groups are read.
 int lead_of_lent(const GatherParams& p, TileRow tile) {
-  const double product =
-      p.slices * consumer_groups(tile) * tile.operands * tile.width / 2 * kLentMultiply;
+  const double product = p.slices * consumer_groups(tile) * tile.operands * tile.width / 2;
   const auto leaves = [&](int stages, int products, double bytes) {
     return int((stages - 1) * products - kLentArrival * arrival(bytes) / product);
   };
