@@ -211,7 +211,9 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   int64_t run = pixels;
   if (choice.whole_rows) {
     run = ceil_div(h.in, ceil_div(h.in * w.in, pixels)) * w.in;
-    if (run >= pixels || run * size % 8 != 0) return "rows of x are not parts of a tile";
+    // The copy engine starts at multiples of 16 bytes; where it starts too early, pixels are moved by 8.
+    if (run >= pixels || run * size % (p.shifted ? 8 : 16) != 0)
+      return "rows of x are not parts of a tile";
   }
   p.tile_pixels = static_cast<int32_t>(run);
   p.row_tiles = static_cast<int32_t>(ceil_div(w.in, pixels));
