@@ -236,14 +236,16 @@ REGIMES = (
     (SHUFFLE, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "fold"),
     (POINTS, ("tf32",), ("forward",), ("nchw",), HOPPER, "fold"),
     (SAME, TENSOR_CORES, ("forward", "grad_input"), DENSE, NOT_HOPPER, "igemm"),
-    (SAME, ("f32", "tf32"), ("forward", "grad_input"), ("nchw",), HOPPER, "loom"),
+    (SAME, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "loom"),
+    (SAME, ("tf32",), ("grad_input",), ("nchw",), HOPPER, "loom"),
     (SAME, ("tf32",), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),
     (MANY, (*TENSOR_CORES, "f32"), ("forward",), ("nchw",), HOPPER, "loom"),
     (MANY, ("tf32",), ("grad_input",), ("nchw",), HOPPER, "hopper"),  # pixels are fetched
     (SAME, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "hopper"),
     (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nchw",), HOPPER, "slide"),
     (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),
-    (NARROW, TENSOR_CORES, ("forward",), ("nchw",), HOPPER, "loom"),
+    (NARROW, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "slide"),
+    (NARROW, ("tf32",), ("forward",), ("nchw",), ("h200",), "loom"),
     (SHUFFLE, TENSOR_CORES, ("forward",), DENSE, NOT_HOPPER, "igemm"),
     (SHUFFLE, ("f16", "bf16"), ("forward",), DENSE, HOPPER, "hopper"),
     (SHUFFLE, TENSOR_CORES, ("grad_input",), ("nchw",), HOPPER, "hopper"),
@@ -257,7 +259,7 @@ REGIMES = (
     (SAME, ("f32",), ("forward",), ("nchw",), ("a100",), "igemm"),  # three tf32 products
     (SHUFFLE, ("f32",), ("forward",), ("nchw",), NOT_HOPPER, "direct"),  # sums too short for them
     (MANY, ("f32",), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),
-    (MANY, ("f32",), ("grad_input",), ("nchw",), HOPPER, "hopper"),
+    (MANY, ("f32",), ("grad_input",), ("nchw",), HOPPER, "loom"),
     (SAME, ("f32",), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),
     (SHUFFLE, ("f32",), ("forward",), ("nhwc",), HOPPER, "hopper"),
     (FEW, ("f32", "f64"), ("forward",), ("nchw",), BOARDS, "direct"),
@@ -269,7 +271,7 @@ REGIMES = (
     (MANY, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "hopper"),
     (SHUFFLE, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "hopper"),
     (VOCODER, ("f16", "bf16", "f32", "tf32"), ("grad_weight",), ("nchw",), HOPPER, "comb"),
-    (PATCHES, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "comb"),
+    (PATCHES, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "hopper"),
     (MANY, ("tf32",), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),  # three warps turn x
     (SAME, ("tf32", "f32"), ("grad_weight",), ("nchw",), HOPPER, "hopper"),  # odd rows of dY
     (ROWS, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "hopper"),
