@@ -5,7 +5,7 @@
 # make matrix     that wheel under every Python x torch of tools/matrix.py
 # make oldest     compile and test from source against the oldest torch
 # make budgets    build time, wheel size and kernel count against their limits
-# make emulators  builds the ten of benchmarks/kernels and runs them on small cases
+# make emulators  builds those of benchmarks/kernels and runs them on small cases
 #
 # PYTHON=...      which Python makes the environment; the newest suitable one otherwise
 # VENV=none       use PYTHON (python3) as it is, torch included: no network, nothing installed in it
@@ -129,17 +129,24 @@ emulators:
 	build/kernels/emulate benchmarks/kernels/cases.txt tf32 nchw 1 brought_few; \
 	build/kernels/emulate benchmarks/kernels/cases.txt fp32 nchw 1 few_lead; \
 	build/kernels/emulate benchmarks/kernels/cases.txt fp16 nhwc 1 few_lead; \
+	build/kernels/emulate benchmarks/kernels/cases.txt tf32 nhwc 1 flat_k1w; \
+	build/kernels/emulate benchmarks/kernels/cases.txt tf32 nhwc 1 lent_few; \
 	benchmarks/kernels/emulate_weight.sh fp16 nchw-nhwc 1 1 op2; \
 	benchmarks/kernels/emulate_hopper_weight.sh fp16 1 1 op2; \
+	benchmarks/kernels/emulate_packed_weight.sh fp16 1 1 packed_; \
 	benchmarks/kernels/emulate_fetched_weight.sh fp16 nchw 1 1 m_op; \
 	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt fp16 nchw 3 3 shift_k2; \
 	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt fp32 nchw 1 1 k2s2; \
 	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt fp16 nchw 1 2 odd_k4; \
 	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt fp16 nchw 1 2 few_k9; \
 	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt fp16 nchw 1 4 planes_one; \
+	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt tf32 nchw 1 4 planes_word; \
 	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt fp32 nchw 3 2 pairs_48; \
 	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt tf32 nhwc 1 1 m_op; \
 	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt tf32 nhwc 1 2 few_lead; \
+	benchmarks/kernels/emulate_comb.sh fp16 1 1 comb_; \
+	build/kernels/emulate_comb benchmarks/kernels/cases.txt tf32 1 1 comb_; \
+	build/kernels/emulate_comb benchmarks/kernels/cases.txt fp32 1 1 comb_one; \
 	benchmarks/kernels/emulate_fold.sh fp16 1 1 fold_k4; \
 	build/kernels/emulate_fold benchmarks/kernels/cases.txt bf16 1 1 shift_; \
 	build/kernels/emulate_fold benchmarks/kernels/cases.txt tf32 1 1 fold_odd; \
@@ -150,8 +157,12 @@ emulators:
 	build/kernels/emulate_narrow benchmarks/kernels/cases.txt fp32 nchw 1 1 narrow_k4; \
 	benchmarks/kernels/emulate_fan.sh 1 1 fan_k; \
 	build/kernels/emulate_fan benchmarks/kernels/cases.txt 1 1 fan_few; \
-	benchmarks/kernels/emulate_loom.sh 1 1 loom_k; \
-	build/kernels/emulate_loom benchmarks/kernels/cases.txt 1 1 loom_odd; \
+	benchmarks/kernels/emulate_loom.sh tf32 1 1 loom_k; \
+	build/kernels/emulate_loom benchmarks/kernels/cases.txt tf32 1 1 loom_odd; \
+	build/kernels/emulate_loom benchmarks/kernels/cases.txt fp16 1 2 loom_h3; \
+	build/kernels/emulate_loom benchmarks/kernels/cases.txt bf16 1 1 loom_l; \
+	build/kernels/emulate_loom benchmarks/kernels/cases.txt fp32 1 1 loom_k; \
+	build/kernels/emulate_loom benchmarks/kernels/cases.txt fp32 1 1 loom_odd; \
 	benchmarks/kernels/emulate_rows.sh fp16 1 1 whole_; \
 	build/kernels/emulate_rows benchmarks/kernels/cases.txt fp32 1 1 whole_; \
 	build/kernels/emulate_rows benchmarks/kernels/cases.txt fp16:nhwc 1 1 pixels_; \

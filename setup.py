@@ -34,16 +34,20 @@ CUDA_ROOMS = {
     "fold_kernel_words.cu",
     "cuda/slide": "slide_plan.cpp slide_launch.cpp slide_kernel_f16.cu slide_kernel_bf16.cu "
     "slide_turned.cu",
+    "cuda/comb": "comb_plan.cpp comb_launch.cpp comb_f16.cu comb_bf16.cu comb_tf32.cu "
+    "comb_f32x3.cu",
     "cuda/narrow": "narrow_plan.cpp narrow_launch.cpp narrow_kernel.cu narrow_kernel_words.cu",
     "cuda/fan": "fan_plan.cpp fan_launch.cpp fan_kernel.cu",
-    "cuda/loom": "loom_plan.cpp loom_launch.cpp loom_kernel.cu",
+    "cuda/loom": "loom_plan.cpp loom_launch.cpp loom_kernel.cu loom_kernel_f16.cu "
+    "loom_kernel_bf16.cu loom_kernel_strict.cu",
     "cuda/hopper": "hopper_plan.cpp hopper_shape.cpp hopper_maps.cpp hopper_launch.cpp "
     "hopper_gather_f16.cu hopper_gather_bf16.cu hopper_gather_channels.cu hopper_gather_tf32.cu "
     "hopper_gather_strict.cu hopper_gather_strict_fetched.cu hopper_gather_turned.cu "
     "hopper_gather_fetched.cu "
     "hopper_gather_weights.cu hopper_gather_copied.cu hopper_weight_plan.cpp "
     "hopper_weight_shape.cpp hopper_weight_launch.cpp hopper_weight.cu "
-    "hopper_fetched_weight_plan.cpp hopper_fetched_weight_launch.cpp hopper_fetched_weight.cu",
+    "hopper_fetched_weight_plan.cpp hopper_fetched_weight_launch.cpp hopper_fetched_weight.cu "
+    "hopper_packed_weight_plan.cpp hopper_packed_weight.cu",
     "cuda/igemm": "igemm_plan.cpp igemm_shape.cpp igemm_launch.cpp igemm_gather_f16.cu "
     "igemm_gather_bf16.cu igemm_gather_tf32.cu igemm_gather_f32x3.cu igemm_weight_plan.cpp "
     "igemm_weight_shape.cpp igemm_weight_launch.cpp igemm_weight_f16.cu igemm_weight_bf16.cu "

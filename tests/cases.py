@@ -172,6 +172,9 @@ CASES: tuple[Case, ...] = (
     # Large kernels with large strides.
     _case("k64s32", (3, 5), (2, 3), k=(64, 16), s=(32, 8), p=(16, 4), n=1),
     _case("k16s8_dense", (5, 4), (4, 3), k=16, s=8, p=4, n=1),
+    _case("short_rows_k4s2", (40, 70), (8, 6), k=4, s=2, p=1),
+    _case("k8s4_rows", (40, 6), (3, 5), k=(4, 8), s=4, p=(1, 4), d=(2, 1), n=3),
+    _case("k4s8_groups", (40, 6), (5, 6), k=(3, 4), s=(2, 8), p=(1, 0), g=2),
     _case("k32s16_unpadded", (5, 20), (2, 3), k=32, s=16, n=1),
     # Few positions and long sums: grad_input of the first, forward of the second.
     _case("to_600_channels", (12, 600), 3, k=3, p=1, n=1),
@@ -209,6 +212,9 @@ CASES: tuple[Case, ...] = (
     # even.
     _case("k9s2_to_1_channel", (40, 1), (9, 20), k=9, s=2, p=4, op=1),
     _case("k4s2_to_3_channels", (40, 3), (10, 16), k=4, s=2, p=1),
+    # Odd channels of y: what a kernel row reads of a pixel starts at words, or does not.
+    _case("k4s2_to_17_channels", (72, 17), (10, 12), k=4, s=2, p=1),
+    _case("k3s1_to_13_channels", (136, 13), (7, 9), k=3, p=1, n=8),
     # Whole rows of y by one block, some of them without taps; a group's channels are no whole units
     # of 16 bytes.
     _case("whole_rows", (12, 24), (9, 70), k=(3, 5), s=(2, 3), p=(1, 2), op=(1, 1), d=(2, 1)),

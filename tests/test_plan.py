@@ -134,6 +134,13 @@ FANNED = tuple(  # columns that fill a tile, rows that are whole vectors
     and case.out_channels > 32
     and case.size[1] % 4 == 0
 )
+WOVEN = tuple(  # planes and kernels that are whole vectors of 16 bits
+    name
+    for name in FANNED
+    if BY_NAME[name].size[0] * BY_NAME[name].size[1] % 8 == 0
+    and BY_NAME[name].out_channels * BY_NAME[name].kernel[0] * BY_NAME[name].kernel[1] % 8 == 0
+)
+LONG_SUMS = tuple(name for name in FANNED if BY_NAME[name].in_channels >= 64)
 FEW_VECTORS = tuple(name for name in FEW_COLUMNS if BY_NAME[name].in_channels % 8 == 0)
 ODD_ROWS = tuple(  # of x or of dY, whose planes add up to whole vectors
     case.name
@@ -172,6 +179,8 @@ MUST_SERVE = (
     ("narrow", FEW_VECTORS, ("forward",), TENSOR_CORES, ("nhwc",), ("h200", "h100")),
     ("fan", FANNED, ("forward",), ("tf32",), ("nchw",), ("h200", "h100")),
     ("loom", FANNED, ("forward",), ("tf32",), ("nchw",), ("h200", "h100")),
+    ("loom", WOVEN, ("forward",), ("f16", "bf16"), ("nchw",), ("h200", "h100")),
+    ("loom", LONG_SUMS, ("forward",), ("f32",), ("nchw",), ("h200", "h100")),
     ("rows", WRITTEN, ("forward",), ("f16", "bf16"), ("nchw",), ("h200", "h100")),
     ("rows", WRITTEN_PIXELS, ("forward",), ("f16", "bf16"), ("nhwc",), ("h200", "h100")),
     ("hopper", VECTORS, ("grad_weight",), ("f16", "bf16", "tf32"), ("nhwc",), ("h200", "h100")),
@@ -195,6 +204,7 @@ SAME = Case("stride_1", 8, 48, 48, (200, 300), (3, 3), (1, 1), (1, 1))
 ROWS = Case("rows", 8, 96, 64, (200, 304), (3, 5), (1, 1), (1, 2))
 SHUFFLE = Case("k_is_s", 8, 96, 48, (100, 120), (2, 2), (2, 2))
 PATCHES = Case("patches_of_4", 8, 192, 192, (30, 37), (4, 4), (4, 4))
+VOCODER = Case("vocoder", 12, 384, 192, (1, 40), (1, 16), (1, 8), (0, 4))
 BILINEAR = Case("depthwise", 8, 96, 96, (40, 48), (4, 4), (2, 2), (1, 1), groups=96)
 FEW = Case("two_channels", 4, 2, 2, (64, 80), (4, 4), (2, 2), (1, 1))
 DEEP = Case("deep", 12, 768, 320, (20, 24), (4, 4), (2, 2), (1, 1))
@@ -214,26 +224,28 @@ REGIMES = (
     (BILINEAR, ("f16", "bf16", "f32", "tf32"), EVERY_DIRECTION, DENSE, DATA_CENTRE, "depthwise"),
     (MANY, TENSOR_CORES, ("forward",), DENSE, NOT_HOPPER, "igemm"),
     (MANY, TENSOR_CORES, ("forward",), ("nhwc",), HOPPER, "hopper"),
-    (DEEP, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
+    (DEEP, ("f16", "bf16", "tf32"), ("forward",), ("nchw",), HOPPER, "loom"),
     (DEEP, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "hopper"),
-    (DEEP, ("tf32", "f32"), ("forward",), ("nchw",), HOPPER, "fold"),
+    (DEEP, ("f32",), ("forward",), ("nchw",), HOPPER, "loom"),
     (DEEP, ("tf32",), ("forward",), ("nhwc",), HOPPER, "hopper"),
     (THIN, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
     (BLURRED, ("f16", "bf16", "f32", "tf32"), ("forward",), ("nchw",), HOPPER, "narrow"),
-    (NARROW, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "hopper"),
+    (NARROW, ("f32",), ("forward",), ("nchw",), HOPPER, "loom"),
     (HOLES, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "rows"),
     (HOLES, TENSOR_CORES, ("forward",), ("nhwc",), HOPPER, "rows"),
     (SHUFFLE, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "fold"),
-    (POINTS, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "fold"),
+    (POINTS, ("tf32",), ("forward",), ("nchw",), HOPPER, "fold"),
     (SAME, TENSOR_CORES, ("forward", "grad_input"), DENSE, NOT_HOPPER, "igemm"),
-    (SAME, ("tf32",), ("forward", "grad_input"), ("nchw",), HOPPER, "loom"),
+    (SAME, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "loom"),
+    (SAME, ("tf32",), ("grad_input",), ("nchw",), HOPPER, "loom"),
     (SAME, ("tf32",), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),
-    (MANY, ("tf32",), ("forward",), ("nchw",), HOPPER, "loom"),
+    (MANY, (*TENSOR_CORES, "f32"), ("forward",), ("nchw",), HOPPER, "loom"),
     (MANY, ("tf32",), ("grad_input",), ("nchw",), HOPPER, "hopper"),  # pixels are fetched
     (SAME, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "hopper"),
     (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nchw",), HOPPER, "slide"),
     (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),
     (NARROW, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "slide"),
+    (NARROW, ("tf32",), ("forward",), ("nchw",), ("h200",), "loom"),
     (SHUFFLE, TENSOR_CORES, ("forward",), DENSE, NOT_HOPPER, "igemm"),
     (SHUFFLE, ("f16", "bf16"), ("forward",), DENSE, HOPPER, "hopper"),
     (SHUFFLE, TENSOR_CORES, ("grad_input",), ("nchw",), HOPPER, "hopper"),
@@ -243,11 +255,12 @@ REGIMES = (
     (HEADS, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
     (KEYPOINTS, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
     (PATCHES, TENSOR_CORES, ("grad_input",), DENSE, HOPPER, "hopper"),
+    (KEYPOINTS, ("f16", "bf16"), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),  # packed columns
     (SAME, ("f32",), ("forward",), ("nchw",), ("a100",), "igemm"),  # three tf32 products
     (SHUFFLE, ("f32",), ("forward",), ("nchw",), NOT_HOPPER, "direct"),  # sums too short for them
     (MANY, ("f32",), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),
-    (MANY, ("f32",), ("grad_input",), ("nchw",), HOPPER, "hopper"),
-    (SAME, ("f32",), ("forward", "grad_input"), DENSE, HOPPER, "hopper"),
+    (MANY, ("f32",), ("grad_input",), ("nchw",), HOPPER, "loom"),
+    (SAME, ("f32",), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),
     (SHUFFLE, ("f32",), ("forward",), ("nhwc",), HOPPER, "hopper"),
     (FEW, ("f32", "f64"), ("forward",), ("nchw",), BOARDS, "direct"),
     (MANY, ("f64",), EVERY_DIRECTION, EVERY_LAYOUT, BOARDS, "direct"),
@@ -257,6 +270,8 @@ REGIMES = (
     (SHUFFLE, ("f16", "bf16"), ("grad_weight",), DENSE, NOT_HOPPER, "igemm"),
     (MANY, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "hopper"),
     (SHUFFLE, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "hopper"),
+    (VOCODER, ("f16", "bf16", "f32", "tf32"), ("grad_weight",), ("nchw",), HOPPER, "comb"),
+    (PATCHES, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "hopper"),
     (MANY, ("tf32",), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),  # three warps turn x
     (SAME, ("tf32", "f32"), ("grad_weight",), ("nchw",), HOPPER, "hopper"),  # odd rows of dY
     (ROWS, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "hopper"),
@@ -522,10 +537,10 @@ def test_hopper_moves_and_brings_odd_rows_of_a_grad_weight():
     for case, dtypes, words in (
         (patches, TENSOR_CORES, "dY fetched, x shifted"),
         (HEADS, ("f16", "bf16"), "dY by planes and fetched, x shifted, runs"),
-        (HEADS, ("tf32",), "dY fetched, runs"),
+        (HEADS, ("tf32",), "dY by planes and fetched, runs"),
     ):
         for dtype in dtypes:
-            text = explain(case, "grad_weight", dtype, "nchw", "h200")
+            text = explain(case, "grad_weight", dtype, "nchw", "h200", "hopper")
             assert chosen(text) == "hopper" and words in text.splitlines()[1], text
 
 

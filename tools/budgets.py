@@ -43,20 +43,24 @@ OTHER_TARGET_MIB = 3.0
 # registers, 45 in NCHW and 24 in NHWC. hopper had 32 until it used the copy engine, with tiles of
 # its own for NHWC and for NCHW, 88 until grad_weight in NCHW, nine of them, 104 with strict fp32
 # until pairs of taps and channels there, eleven, and 152 until channels-last tiles of 256 columns,
-# five, and words of dY's rows, six; fold had 8 until it multiplied words, five of them, and 12
-# until planes of no whole vectors, six. slide has seven tiles of two types and three of turned
-# rows, narrow four of four, fan eight, loom six; rows had 4 until pixels, three of them. weight is
+# five, and words of dY's rows, six, and 160 until grad_weight packed columns, two, took words where
+# planes are short, one, and had a tile for small problems, two, and blocks that are two of a
+# multiprocessor, six; fold had 8 until it multiplied words, five of them, and 12 until planes of no
+# whole vectors, six. slide has seven tiles of two types and three of turned rows, narrow four of
+# four, fan eight, loom six of three types and five of strict fp32; rows had 4 until pixels, three
+# of them; comb has four tiles of two types, three of TF32 and two of strict fp32. weight is
 # weight_sum.cu.
 KERNELS = {
     "direct": 64,
-    "hopper": 160,
+    "hopper": 168,
     "fold": 18,
     "slide": 20,
     "narrow": 16,
     "fan": 10,
-    "loom": 8,
+    "loom": 25,
     "igemm": 64,
     "rows": 8,
+    "comb": 16,
     "depthwise": 200,
     "weight": 4,
 }

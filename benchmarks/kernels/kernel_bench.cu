@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "core/floor.h"
+#include "cuda/comb/comb_plan.h"
 #include "cuda/cuda_check.h"
 #include "cuda/cuda_families.h"
 #include "cuda/depthwise/depthwise_plan.h"
@@ -34,6 +35,7 @@
 #include "cuda/fan/fan_plan.h"
 #include "cuda/fold/fold_plan.h"
 #include "cuda/hopper/hopper_fetched_weight.h"
+#include "cuda/hopper/hopper_packed_weight.h"
 #include "cuda/hopper/hopper_plan.h"
 #include "cuda/hopper/hopper_weight_plan.h"
 #include "cuda/igemm/igemm.h"
@@ -136,8 +138,11 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     if (family.plan(problem, device).accepted && cuda::hopper::is_fetched_weight(problem))
       plans = cuda::hopper::fetched_weight_plans(problem, device, reason);
     else if (family.plan(problem, device).accepted) {
-      if (cuda::hopper::may_be_turned(problem))
+      if (cuda::hopper::may_be_turned(problem)) {
         plans = cuda::hopper::fetched_weight_plans(problem, device, reason);
+        for (const Plan& plan : cuda::hopper::packed_weight_plans(problem, device, reason))
+          plans.push_back(plan);
+      }
       if (cuda::hopper::weight_plan(problem, device).accepted)
         for (const auto& candidate : cuda::hopper::weight_candidates(problem, device, reason))
           plans.push_back(cuda::hopper::weight_plan_of(problem, device, candidate));
@@ -158,6 +163,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = cuda::slide::plans(problem, device, reason);
   } else if (name == "narrow") {
     plans = cuda::narrow::plans(problem, device, reason);
+  } else if (name == "comb") {
+    plans = cuda::comb::plans(problem, device, reason);
   } else if (name == "fan") {
     plans = cuda::fan::plans(problem, device, reason);
   } else if (name == "loom") {

@@ -1,5 +1,6 @@
 #include "cuda/cuda_families.h"
 
+#include "cuda/comb/comb.h"
 #include "cuda/depthwise/depthwise.h"
 #include "cuda/direct/direct.h"
 #include "cuda/fan/fan.h"
@@ -21,8 +22,9 @@ FamilyList families() {
       slide_family,  // sm_90a: 16-bit NCHW with short kernel rows, whose columns are added up afterwards
       narrow_family,  // sm_90a: forward to at most four output channels; kernel columns likewise
       fan_family,     // sm_90a: TF32 NCHW forward, a pixel fetched once for all phases that read it
-      loom_family,  // sm_90a: TF32 NCHW forward and grad_input, weights fetched, pixels turned once for all taps
+      loom_family,  // sm_90a: NCHW forward and grad_input, weights fetched, pixels turned once for all taps
       hopper_family,  // sm_90a's own tensor-core instructions: fp16, bf16, tf32, strict fp32 as 3 x tf32
+      comb_family,  // sm_80: NCHW grad_weight of kernel rows and strides of whole fours, taps as columns
       igemm_family,  // tensor cores, sm_80 and up: fp16, bf16, tf32, and strict fp32 as 3 x tf32
       rows_family,  // sm_90a: NCHW forward that is bound by writing y: whole rows of it, all phases at once
       direct_family,  // any dtype, strides, geometry and size; declines nothing, so it stays last

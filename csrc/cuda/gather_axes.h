@@ -28,12 +28,13 @@ struct AxisGroup {
   int16_t first_tap[kMaxSlots], taps[kMaxSlots];
 };
 
+// What every block reads comes first: parameters come in lines of 64 bytes.
 struct AxisTable {
-  AxisStep step[kMaxAxisSteps];
-  AxisGroup group[kMaxAxisGroups];
   int16_t groups, slots;  // groups of phases; phases in a full group
   int32_t tap_step, source_step, destination_step;
   int32_t source_extent, destination_extent;
+  AxisGroup group[kMaxAxisGroups];
+  AxisStep step[kMaxAxisSteps];
 };
 
 // Cuts the phases of an axis into groups of `slots` and merges the taps of a group by source offset.

@@ -34,8 +34,8 @@ inline int64_t shortest_sum(const Problem& problem) {
          (forward ? problem.group_in() : problem.group_out());
 }
 
-// Of wgmma's sums, but for those of grad_input; measured against float64 on the H200 (tests/test_numeric.py, 2026-11-22).
-constexpr int64_t kLeastWgmmaTerms = 64;
+// Of wgmma's sums, and of those of grad_input; measured against float64 on the H200 (tests/test_numeric.py, 2026-11-22).
+constexpr int64_t kLeastWgmmaTerms = 64, kLeastWgmmaTermsOfInput = 96;
 
 // Why strict fp32 sums of fewer than `least` products are left to others, or an empty string.
 inline std::string sums_too_short(const Problem& problem, int64_t least) {

@@ -47,5 +47,7 @@ inline std::vector<int> splits_worth_trying(const Problem& problem, int64_t comb
 // Adds up `pieces` partial sums of dW in a fixed order. Reads args.workspace, writes args.w. `early`: the kernel before
 // it in the stream wrote the partial sums and may let it start (device/successor.cuh).
 void launch_weight_sum(const Problem& problem, int pieces, const Args& args, bool early = false);
+// The same of partial sums in the order of a dW without gaps, [ci][co][kh][kw].
+void launch_dense_weight_sum(const Problem& problem, int pieces, const Args& args);
 
 }  // namespace convt2d::cuda

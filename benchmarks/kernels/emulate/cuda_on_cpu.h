@@ -41,6 +41,7 @@ extern Index thread_index, block_index, block_dim;
 void give_way();
 // Barriers by name; of a warp; and those in shared memory, by address.
 bool meet(int name, int threads, bool good);
+void join(int name, int threads);
 bool all_of_warp(bool good);
 uint32_t trade(uint32_t value, int mask);
 // What all lanes of the warp show each other: COUNT words, lane by lane.

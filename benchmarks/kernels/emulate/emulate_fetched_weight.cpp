@@ -63,9 +63,9 @@ int main(int count, char** arguments) {
              : type == "bf16"
                  ? check<__nv_bfloat16, kFirstTurnedWeight, kFetchedWeightTileCount>(one, plans)
                  : check<float, kFirstChannelsLast, kFirstTurnedWeight>(one, plans);
-    return type == "bf16"   ? check<__nv_bfloat16, 0, kFirstStrictPlane>(one, plans)
+    return type == "bf16"   ? check<__nv_bfloat16, 0, kFirstWordPlane>(one, plans)
            : type == "tf32" ? check<float, kFirstPlane, kFirstStrictPlane>(one, plans)
            : type == "fp32" ? check<float, kFirstStrictPlane, kFirstChannelsLast>(one, plans)
-                            : check<__half, 0, kFirstStrictPlane>(one, plans);
+                            : check<__half, 0, kFirstWordPlane>(one, plans);
   });
 }

@@ -1,8 +1,8 @@
 // The loom kernel on a CPU, to the bit, in random schedules.
 //
-//   emulate_loom CASES SEED PLANS [NAME]
+//   emulate_loom CASES TYPE SEED PLANS [NAME]     TYPE: fp16, bf16, tf32, fp32
 //
-// As emulate.cpp does for hopper: PLANS plans of each case at random, on integers. TF32 NCHW is all there is.
+// As emulate.cpp does for hopper: PLANS plans of each case at random, on integers. NCHW is all there is.
 #include <cstdlib>
 #include <string>
 
@@ -22,8 +22,9 @@ namespace {
 using namespace convt2d;
 using namespace convt2d::cuda;
 
-bool check(const Case& one, Direction direction, int most) {
-  GatherTrial<float> trial(one, direction, Precision::tf32);
+template <class T>
+bool check(const Case& one, Direction direction, Precision precision, int most) {
+  GatherTrial<T> trial(one, direction, precision);
   std::string reason;
   std::vector<Plan> plans = loom::plans(trial.problem, invented_device("h200"), reason);
   for (Plan& plan : plans) {
@@ -39,9 +40,10 @@ bool check(const Case& one, Direction direction, int most) {
   return trial.passes(trial.some(plans, most, reason), [&](const Plan& plan) {
     const loom::GatherParams params = loom::params_of(trial.problem, plan, trial.args);
     const loom::TensorMaps maps = loom::maps_of(params);
-    visit_row<loom::kTileCount>(plan.row, [&](auto row) {
+    constexpr int kRows = sizeof(T) == 4 ? loom::kTileCount : loom::kFirstStrict;
+    visit_row<kRows>(plan.row, [&](auto row) {
       emulate::run_grid(loom::blocks_of(params), loom::kThreads, params.shared_bytes,
-                        [&] { loom::convt2d_loom_kernel<float, row>(params, maps); });
+                        [&] { loom::convt2d_loom_kernel<T, row>(params, maps); });
     });
   });
 }
@@ -49,14 +51,19 @@ bool check(const Case& one, Direction direction, int most) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count < 4) return std::printf("see the head of %s\n", __FILE__), 2;
+  if (count < 5) return std::printf("see the head of %s\n", __FILE__), 2;
   emulate::smem = loom::smem;
-  emulate::random.seed(std::atoi(arguments[2]));
-  const int plans = std::atoi(arguments[3]);
-  return check_cases(arguments[1], Layout::nchw, count > 4 ? arguments[4] : "",
-                     [&](const Case& one) {
-                       bool good = check(one, Direction::fwd, plans);
-                       good &= check(one, Direction::grad_input, plans);
-                       return good;
-                     });
+  emulate::random.seed(std::atoi(arguments[3]));
+  const std::string type = arguments[2];
+  const Precision precision = type == "fp32" ? Precision::ieee : Precision::tf32;
+  const int plans = std::atoi(arguments[4]);
+  return check_cases(
+      arguments[1], Layout::nchw, count > 5 ? arguments[5] : "", [&](const Case& one) {
+        bool good = true;
+        for (const Direction direction : {Direction::fwd, Direction::grad_input})
+          good &= type == "fp16"   ? check<__half>(one, direction, precision, plans)
+                  : type == "bf16" ? check<__nv_bfloat16>(one, direction, precision, plans)
+                                   : check<float>(one, direction, precision, plans);
+        return good;
+      });
 }

@@ -122,16 +122,20 @@ void give_way() {
   swapcontext(&fibers[thread].context, &scheduler);
 }
 
+// Those who join a meeting do not wait for it.
+void join(int name, int threads) {
+  Meeting& meeting = meetings[name];
+  if (++meeting.here < threads) return;
+  meeting.verdict[meeting.generation & 1] = meeting.good;
+  meeting.good = true, meeting.here = 0, ++meeting.generation, ++progress;
+}
+
 bool meet(int name, int threads, bool good) {
   Meeting& meeting = meetings[name];
   const long generation = meeting.generation;
   meeting.good &= good;
-  if (++meeting.here == threads) {
-    meeting.verdict[generation & 1] = meeting.good;
-    meeting.good = true, meeting.here = 0, ++meeting.generation, ++progress;
-  } else {
-    while (meeting.generation == generation) give_way();
-  }
+  join(name, threads);
+  while (meeting.generation == generation) give_way();
   return meeting.verdict[generation & 1];
 }
 

@@ -49,6 +49,11 @@ __device__ __forceinline__ void barrier_among(int name, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
 }
 
+// The same without waiting: what this thread has written is there for those who wait.
+__device__ __forceinline__ void barrier_join(int name, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(name), "r"(threads) : "memory");
+}
+
 // Waits for all of them, and tells whether `good` holds for all of them.
 __device__ __forceinline__ bool barrier_all(int name, int threads, bool good) {
   int all;

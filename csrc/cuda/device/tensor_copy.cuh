@@ -16,6 +16,13 @@ __device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes)
 #endif
 }
 
+// Asks for a map itself, which takes as long as any other memory.
+__device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+#endif
+}
+
 // The box whose first element has these coordinates, the contiguous axis first. `map` is a kernel parameter.
 __device__ __forceinline__ void copy_box(uint32_t shared, const CUtensorMap* map, uint32_t barrier,
                                          int a, int b, int c, int d) {
@@ -34,6 +41,18 @@ __device__ __forceinline__ void copy_box(uint32_t shared, const CUtensorMap* map
       "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
       "[%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(shared),
       "l"(map), "r"(barrier), "r"(a), "r"(b), "r"(c), "r"(d), "r"(e)
+      : "memory");
+#endif
+}
+
+// So many bytes from one place to another, all three multiples of 16.
+__device__ __forceinline__ void copy_run(uint32_t shared, const void* global, uint32_t bytes,
+                                         uint32_t barrier) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(shared),
+      "l"(global), "r"(bytes), "r"(barrier)
       : "memory");
 #endif
 }

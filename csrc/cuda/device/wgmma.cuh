@@ -79,6 +79,15 @@ __device__ __forceinline__ void finished(float (&sum)[COUNT]) {
 #endif
 }
 
+// Words of an operand: they are computed before this, or nvcc 13.0 cuts batches of multiplications up to do it in between.
+template <int COUNT>
+__device__ __forceinline__ void computed(uint32_t (&word)[COUNT]) {
+#ifdef CONVT2D_HAS_WGMMA
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) asm volatile("" : "+r"(word[i]));
+#endif
+}
+
 // Makes ordinary stores to shared memory visible to the tensor cores; before the barrier that tells.
 __device__ __forceinline__ void fence_for_wgmma() {
 #ifdef CONVT2D_HAS_WGMMA
@@ -130,6 +139,10 @@ struct WgmmaPartial;
   CONVT2D_NAMES_16                                               \
   ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27" \
   ", %28, %29, %30, %31"
+#define CONVT2D_NAMES_48                                         \
+  CONVT2D_NAMES_32                                               \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43" \
+  ", %44, %45, %46, %47"
 #define CONVT2D_NAMES_64                                         \
   CONVT2D_NAMES_32                                               \
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43" \
@@ -153,6 +166,7 @@ struct WgmmaPartial;
 #define CONVT2D_SUMS_12(i) CONVT2D_SUMS_8(i), CONVT2D_SUMS_4(i + 8)
 #define CONVT2D_SUMS_16(i) CONVT2D_SUMS_8(i), CONVT2D_SUMS_8(i + 8)
 #define CONVT2D_SUMS_32(i) CONVT2D_SUMS_16(i), CONVT2D_SUMS_16(i + 16)
+#define CONVT2D_SUMS_48(i) CONVT2D_SUMS_32(i), CONVT2D_SUMS_16(i + 32)
 #define CONVT2D_SUMS_64(i) CONVT2D_SUMS_32(i), CONVT2D_SUMS_32(i + 32)
 #define CONVT2D_SUMS_68(i) CONVT2D_SUMS_64(i), CONVT2D_SUMS_4(i + 64)
 #define CONVT2D_SUMS_96(i) CONVT2D_SUMS_64(i), CONVT2D_SUMS_32(i + 64)
@@ -266,6 +280,7 @@ CONVT2D_WGMMA(__nv_bfloat16, "k16", ".f32.bf16.bf16", 136, 68, ", 0, 0", false, 
   CONVT2D_WGMMA_TURNED(TYPE, NAME, 24, 12, "12", "13", "14", "15", "16")   \
   CONVT2D_WGMMA_TURNED(TYPE, NAME, 32, 16, "16", "17", "18", "19", "20")   \
   CONVT2D_WGMMA_TURNED(TYPE, NAME, 64, 32, "32", "33", "34", "35", "36")   \
+  CONVT2D_WGMMA_TURNED(TYPE, NAME, 96, 48, "48", "49", "50", "51", "52")   \
   CONVT2D_WGMMA_TURNED(TYPE, NAME, 128, 64, "64", "65", "66", "67", "68")  \
   CONVT2D_WGMMA_TURNED(TYPE, NAME, 192, 96, "96", "97", "98", "99", "100") \
   CONVT2D_WGMMA_TURNED(TYPE, NAME, 256, 128, "128", "129", "130", "131", "132")

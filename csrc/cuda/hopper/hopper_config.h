@@ -72,9 +72,10 @@ struct TileRow {
       false;  // NCHW grad_input as it lies, 16 bits: consumers fetch the pixels to registers
   bool bordered =
       false;  // fetched: any kernel and type, by rows with what is around them, tap by tap; few channels in NHWC too
-  // TF32 NHWC forward: copied columns, which consumers fetch to registers.
+  // TF32 NHWC forward: copied columns, which consumers fetch to registers (hopper_lent.cuh).
   bool weights_fetched = false;
   bool strict = false;  // fp32: every number a sum of two that the tensor core takes
+  bool twin = false;  // two blocks a multiprocessor, so that one multiplies while the other stores
 };
 constexpr TileRow strict_tile(bool channel_rows, int width, int operands, int slots) {
   TileRow tile{channel_rows, false, width, operands, slots};
@@ -84,6 +85,11 @@ constexpr TileRow strict_tile(bool channel_rows, int width, int operands, int sl
 constexpr TileRow strict_fetched_tile(int width, int operands) {
   TileRow tile = strict_tile(false, width, operands, 1);
   tile.copied = tile.fetched = tile.bordered = true;
+  return tile;
+}
+constexpr TileRow twin_tile(int width, int operands) {
+  TileRow tile{false, true, width, operands, 1};
+  tile.twin = true;
   return tile;
 }
 // The one table of tiles; hopper_gather_launch.cuh instantiates exactly these, by index.
@@ -117,6 +123,8 @@ constexpr TileRow kTiles[] = {
     {false, true, 128, 1, 1, false, false, false, true, true},
     {true, true, 128, 2, 1, true, false, false, false, false, true},
     {true, true, 128, 1, 2, true, false, false, false, false, true},
+    twin_tile(64, 2),
+    twin_tile(128, 1),
     {false, true, 8, 2, 1},
     {false, true, 16, 2, 1},
     {false, true, 32, 2, 1},
@@ -130,10 +138,10 @@ constexpr TileRow kTiles[] = {
 };
 // How many they are, in this order: strict fp32 (of which the last are fetched), what else threads feed (of which the
 // last are channel rows), rows of pixels that are turned or flat, fetched ones (of which the first are for 16 bits),
-// copied channels with fetched weights, copied channels (of which the last have copied columns).
+// copied channels with fetched weights, copied channels (of which the first are twins, the last have copied columns).
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 constexpr int kStrictTiles = 9, kStrictFetchedTiles = 3, kTurnedTiles = 4, kFetchedTiles = 4,
-              kFetchedHalfTiles = 2, kLentTiles = 2, kCopiedTiles = 10, kColumnTiles = 4;
+              kFetchedHalfTiles = 2, kLentTiles = 2, kCopiedTiles = 12, kColumnTiles = 4;
 constexpr int kFirstLent = kTileCount - kCopiedTiles - kLentTiles,
               kFirstFetched = kFirstLent - kFetchedTiles,
               kFirstTurned = kFirstFetched - kTurnedTiles;
@@ -163,20 +171,24 @@ CONVT2D_HOST_DEVICE constexpr bool by_steps(TileRow tile) {
 
 // Tiles for many channels alone: both operands and the result are whole vectors of them, which the copy engine brings.
 CONVT2D_HOST_DEVICE constexpr bool wide(TileRow tile) { return tile.width > 128; }
+CONVT2D_HOST_DEVICE constexpr bool lean(TileRow tile) { return wide(tile) || tile.twin; }
 
 // Warpgroups with 128 sums a thread and as many that move data, which takes registers too; or, since the copy
 // engine needs but one thread, more of them with 64 sums, so that while one stores others multiply. Of wide tiles
 // they are two again: 64 positions x 256 columns want 10 bytes of shared memory for 128 products, 64 x 128 want 12.
 CONVT2D_HOST_DEVICE constexpr int consumer_groups(TileRow tile) {
-  return tile.copied && !tile.weights_fetched && !tile.strict && !wide(tile) ? 4 : 2;
+  return tile.copied && !tile.weights_fetched && !tile.strict && !lean(tile) ? 4 : 2;
 }
+CONVT2D_HOST_DEVICE constexpr int blocks_together(TileRow tile) { return tile.twin ? 2 : 1; }
 CONVT2D_HOST_DEVICE constexpr int producer_groups(TileRow tile) { return tile.copied ? 1 : 2; }
 CONVT2D_HOST_DEVICE constexpr int consumers(TileRow tile) { return 128 * consumer_groups(tile); }
-CONVT2D_HOST_DEVICE constexpr int producers(TileRow tile) { return 128 * producer_groups(tile); }
+CONVT2D_HOST_DEVICE constexpr int producers(TileRow tile) {
+  return tile.twin ? 64 : 128 * producer_groups(tile);  // two ask; registers would not do for more
+}
 CONVT2D_HOST_DEVICE constexpr int threads(TileRow tile) {
   return consumers(tile) + producers(tile);
 }
-// Of a thread; they add up to what the block starts with, a multiple of 8 for each thread.
+// Of a thread; they add up to what the block starts with, a multiple of 8 for each thread. Of twins all have the same.
 CONVT2D_HOST_DEVICE constexpr int consumer_registers(TileRow tile) {
   return !tile.copied ? 160 : consumer_groups(tile) == 2 ? 216 : 104;
 }
@@ -269,16 +281,17 @@ struct GatherParams {
   uint32_t window_magic, row_pieces_magic, taps_magic;
   int32_t depth;  // K of all chunks: channels, or of fetched pixels their taps too
   int32_t element_bytes;
-  AxisTable h, w;
   int32_t tile_n, tile_h, tile_w;     // positions of a tile that are used
   int32_t tiles_n, tiles_h, tiles_w;  // tiles of the position grid
-  int32_t tile_channels;              // of a column tile
+  uint32_t tiles_h_magic, tiles_w_magic;
+  int32_t tile_channels;  // of a column tile
   int32_t column_tiles;
   int32_t plane_h, plane_w;    // pixels; a plane has tile_n images of them
   int32_t planes_h, planes_w;  // residues modulo the source step
   int32_t operand_columns;     // operands side by side: 0 if they are runs
-  int32_t load_h, load_w;      // pixels to load for one image: all planes' rows, units of a row
-  int32_t copied_w;            // copied rows: pixels, an odd number of 16 bytes
+  uint32_t operand_columns_magic;
+  int32_t load_h, load_w;  // pixels to load for one image: all planes' rows, units of a row
+  int32_t copied_w;        // copied rows: pixels, an odd number of 16 bytes
   uint32_t plane_h_magic, plane_w_magic, load_h_magic, load_w_magic, planes_h_magic, planes_w_magic;
   int32_t slices, chunks;                // of a chunk; chunks of K
   int32_t slice_shift;                   // log2 of the slices, unless one_chunk
@@ -314,7 +327,8 @@ struct GatherParams {
   int32_t weight_low;      // strict: as source_low
   int32_t part_bytes;      // of a stage
   int32_t blocks_at_once;  // copied columns: blocks that are one box; 0: each is one of its own
-  int32_t lead;            // by_steps(): see GatherChoice
+  int32_t lead;            // by_channel(): see GatherChoice
+  AxisTable h, w;          // last, since they are long
 };
 
 // What the copy engine is told (hopper_maps.cpp).
@@ -403,7 +417,7 @@ CONVT2D_HOST_DEVICE constexpr int staging_bytes(TileRow tile, int element_bytes)
 constexpr int kBarriers = 5;  // kinds of them, a stage each
 constexpr int kKnown = kBarriers * kMaxStages * 8, kKnownBytes = 320;
 
-// by_steps(): behind the table, how many tiles each of the groups that lead has begun.
+// by_channel(): behind the table, how many tiles each of the groups that lead has begun.
 constexpr int kLeadersBytes = 8;
 
 // Where turned rows go that nobody wants: one a lane.
@@ -437,10 +451,10 @@ CONVT2D_HOST_DEVICE SharedMap shared_map(const GatherParams& p, TileRow tile) {
   at += straight(tile) ? (p.planes_apart + 1) * 4 : 0;
   at = (at + 15) / 16 * 16;
   map.offsets = at;
-  at += by_steps(tile)  ? p.max_products * 8 + kLeadersBytes
-        : tile.bordered ? p.period * (chunk_bytes(p) / p.element_bytes) * 4 *
-                              (1 + (p.brought_pieces > 0) + p.one_chunk)
-                        : 0;
+  at += by_channel(tile) ? p.max_products * 8 + kLeadersBytes
+        : tile.bordered  ? p.period * (chunk_bytes(p) / p.element_bytes) * 4 *
+                               (1 + (p.brought_pieces > 0) + p.one_chunk)
+                         : 0;
   map.kernel = at;
   at += p.kernel_taps * 4;
   at = (at + 15) / 16 * 16;
@@ -464,13 +478,18 @@ CONVT2D_HOST_DEVICE SharedMap shared_map(const GatherParams& p, TileRow tile) {
   const int boundary = tile.weights_fetched ? kSwizzleRows * 128
                        : straight(tile)     ? kSwizzleRows * chunk_bytes(p)
                                             : 128;
-  at = (at + boundary - 1) / boundary * boundary;
+  // Of rows of channels it is a power of two.
+  const auto aligned = [&] {
+    return by_channel(tile) ? (at + boundary - 1) & -boundary
+                            : (at + boundary - 1) / boundary * boundary;
+  };
+  at = aligned();
   map.patch = at;
   map.patch_stage = p.patch_bytes;
   at += p.source_stages * map.patch_stage;
   // And all that an operand has, were its rows one after the other: memcheck wants that.
   const int reach = at + p.overrun * p.pixel_bytes + 64 * kSliceBytes;
-  at = (at + boundary - 1) / boundary * boundary;
+  at = aligned();
   map.weights = at;
   map.weight_stage = p.part_bytes;
   at += (p.weight_stages ? p.weight_stages : p.chunks) * map.weight_stage;

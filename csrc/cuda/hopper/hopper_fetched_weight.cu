@@ -29,10 +29,10 @@ void launch_fetched_weight(DType dtype, int row, const FetchedWeightParams& para
   const auto run =
       dtype == DType::f16
           ? (tile.turned ? launch<__half, kFirstTurnedWeight, kFetchedWeightTileCount>
-                         : launch<__half, 0, kFirstStrictPlane>)
+                         : launch<__half, 0, kFirstWordPlane>)
       : dtype == DType::bf16
           ? (tile.turned ? launch<__nv_bfloat16, kFirstTurnedWeight, kFetchedWeightTileCount>
-                         : launch<__nv_bfloat16, 0, kFirstStrictPlane>)
+                         : launch<__nv_bfloat16, 0, kFirstWordPlane>)
       : tile.channels_last ? launch<float, kFirstChannelsLast, kFirstTurnedWeight>
       : tile.strict        ? launch<float, kFirstStrictPlane, kFirstChannelsLast>
                            : launch<float, kFirstPlane, kFirstStrictPlane>;

@@ -62,7 +62,7 @@ __device__ __forceinline__ uint32_t cell_start(const FetchedWeightParams& p,
   if (cell_exists<ROW>(p, at, cell)) {
     start += tile.pairs ? cell.channel * p.channel_bytes : cell.y_block * p.y_block_bytes;
     if (!by_planes(tile))
-      start += cell.tap_h * p.tap_lines * p.line_bytes + cell.tap_w * p.dilation_w * p.pixel_bytes;
+      start += cell.tap_h * p.tap_lines * p.line_bytes + cell.tap_w * p.tap_bytes;
   }
   return start;
 }
@@ -210,10 +210,19 @@ __device__ __forceinline__ void find_slice(uint32_t (&offset)[4], uint32_t table
 }
 
 // Planes, numbers: each tap has a table. A pair's two rows may be of two taps.
-template <int ROW>
+template <class T, int ROW>
 __device__ __forceinline__ void fetch_by_tap(uint32_t (&word)[4], uint32_t from, uint32_t second,
                                              const uint32_t (&table)[2], int slice) {
   constexpr bool kPairs = kFetchedWeightTiles[ROW].pairs;
+  if constexpr (sizeof(T) == 4) {
+    static_assert(!kPairs);
+    uint32_t offset[2];
+    load_shared_8(table[0] + (slice * 4 + threadIdx.x % 4) * 8, offset);
+#pragma unroll
+    for (int w = 0; w < 4; ++w)
+      word[w] = load_shared_4((w % 2 ? from + second : from) + offset[w / 2]);
+    return;
+  }
   uint32_t offset[2][4];
   const int listed = (slice * 4 + threadIdx.x % 4) * 16;
   load_shared_16(table[0] + listed, offset[0]);
@@ -492,7 +501,7 @@ __device__ __forceinline__ void multiply_planes(const FetchedWeightParams& p,
     if (slice == 0) {
       barrier_wait(ring.full(), ring.parity);
       barrier_wait(helped_barrier(ring), ring.parity);
-      listed = tables_of<ROW>(p, ring);
+      listed = tables_of<ROW>(p, ring, p.image_tiles - left);
       Lanes added = {0, 0};
       lead = 0;
       if (!tile.pairs) add_leads(ring, leads, lead, added);
@@ -508,8 +517,8 @@ __device__ __forceinline__ void multiply_planes(const FetchedWeightParams& p,
       } else {
 #pragma unroll
         for (int i = 0; i < tile.instructions; ++i)
-          fetch_by_tap<ROW>(word[s][i], lead + start[i], second + apart[i].second,
-                            {listed + tables[i][0], listed + tables[i][1]}, slice + s);
+          fetch_by_tap<T, ROW>(word[s][i], lead + start[i], second + apart[i].second,
+                               {listed + tables[i][0], listed + tables[i][1]}, slice + s);
       }
     }
     const uint64_t x = operand(layout, ring.stage());
@@ -523,7 +532,7 @@ __device__ __forceinline__ void multiply_planes(const FetchedWeightParams& p,
     wgmma_commit();
     wgmma_wait<0>();
     slice += kAtOnce;
-    if (slice < (left == 1 ? p.last_slices : kKSlices)) continue;
+    if (slice < (left == 1 ? p.last_slices : p.slices)) continue;
     slice = 0;
     left = left == 1 ? p.image_tiles : left - 1;
     __syncwarp();  // all lanes have read the tables and the planes
@@ -573,7 +582,7 @@ __device__ __forceinline__ void multiply_tiles_with_care(const FetchedWeightPara
     if (helped(p, tile)) barrier_wait(helped_barrier(ring), ring.parity);
     const uint32_t stage = ring.stage();
 #pragma unroll 1
-    for (int pixel = 0; pixel < tile_pixels(p); ++pixel) {
+    for (int pixel = 0; pixel < p.tile_pixels; ++pixel) {
       int h, w;
       begin.pixel(p, pixel, h, w);
       if (h >= p.x_h || w >= p.x_w) continue;
@@ -589,7 +598,7 @@ __device__ __forceinline__ void multiply_tiles_with_care(const FetchedWeightPara
         uint32_t offset = of_pixel;
         if constexpr (by_planes(tile)) {
           const int first = run_start(p, at, begin);
-          offset = 2 * (y_h * p.y_w + y_w - first + (tile.pairs ? first & 7 : 0));
+          offset = sizeof(T) * (y_h * p.y_w + y_w - first + (tile.pairs ? first & 7 : 0));
         }
         uint32_t from = stage + cell_start<ROW>(p, at, cell) + offset, place[2];
         Lanes lanes = tile.pairs ? Lanes{} : lanes_of<ROW>(p, at, i);

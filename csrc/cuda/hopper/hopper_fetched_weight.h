@@ -34,7 +34,7 @@
 // each once for the taps of a kernel row, instead of each number for each tap.
 //
 // Or tiles are runs, and a copy brings those pixels of dY that lie in memory from a tile's first to its last one, whatever
-// rows they are (`planes`, of 16-bit numbers): `residues` copies of one such line. What lies beside a row is another row
+// rows they are (`planes`, no strict fp32): `residues` copies of one such line. What lies beside a row is another row
 // then, so tables that come with a tile stand for each tap, and for what does not exist there are 16 bytes at the end of a
 // channel's line, which the three warps clear.
 //
@@ -43,6 +43,8 @@
 //
 // Where planes of x, or rows, are no such multiples, they come in the same way behind everything else, and the three warps
 // move their pixels to where they belong (`shifted`).
+//
+// Channels-last words of rows that taps read little of come tap by tap (`apart`), [tap][block][row][pixel][channel].
 //
 // A K tile is a run of pixels of a plane, or a part of a row. Where its pixels stand in dY's patch, a table tells, which
 // comes with the tile. A block computes `width` input channels x `y_blocks` blocks of output channels x a rectangle of
@@ -103,6 +105,7 @@ constexpr FetchedWeightTile kFetchedWeightTiles[] = {
     {64, 2, false, false, 2, true},
     {64, 1, false, false, 2, true},
     {64, 1, false, false, 3, true},
+    {128, 2, false, false, 2, false, false, false, Planes::numbers},
     {128, 1, true},
     {64, 2, true},
     {64, 2, true, false, 2, true},
@@ -125,12 +128,13 @@ constexpr FetchedWeightTile kFetchedWeightTiles[] = {
     {64, 2, false, true, 3, true, true, true},
     {32, 2, false, true, 3, true, true, true},
 };
-// How many they are, in this order; the first are for 16 bits alone.
-constexpr int kHalfPlaneTiles = 7, kPlaneTiles = 8, kStrictPlaneTiles = 5, kChannelsLastTiles = 8,
-              kTurnedWeightTiles = 8;
+// How many they are, in this order; the first are for 16 bits alone, others for TF32.
+constexpr int kHalfPlaneTiles = 7, kPlaneTiles = 8, kWordPlaneTiles = 1, kStrictPlaneTiles = 5,
+              kChannelsLastTiles = 8, kTurnedWeightTiles = 8;
 constexpr int kFetchedWeightTileCount =
     sizeof(kFetchedWeightTiles) / sizeof(kFetchedWeightTiles[0]);
-constexpr int kFirstPlane = kHalfPlaneTiles, kFirstStrictPlane = kFirstPlane + kPlaneTiles,
+constexpr int kFirstPlane = kHalfPlaneTiles, kFirstWordPlane = kFirstPlane + kPlaneTiles,
+              kFirstStrictPlane = kFirstWordPlane + kWordPlaneTiles,
               kFirstChannelsLast = kFirstStrictPlane + kStrictPlaneTiles,
               kFirstTurnedWeight = kFirstChannelsLast + kChannelsLastTiles;
 static_assert(kFirstTurnedWeight + kTurnedWeightTiles == kFetchedWeightTileCount);
@@ -225,19 +229,24 @@ struct FetchedWeightParams {
   int32_t units_h, units_w;
   int32_t element_bytes;
   int32_t runs;         // K tiles are runs of a plane, else parts of rows
+  int32_t tile_pixels;  // from one tile to the next: whole rows may be fewer than there is room for
   int32_t image_tiles;  // K tiles of an image
   int32_t row_tiles;    // of a row, if they are parts of rows
   // dY as it comes with a tile: lines, those from one row of x, and of the kernel, to the next; pixels, and those of them
   // that taps read; bytes to the next line, pixel, channel and block.
   int32_t patch_lines, row_lines, tap_lines;
   int32_t patch_pixels, span;
+  // From one pixel of x to the next, and from one tap of a kernel row: pixels, bytes of the patch. Where strides are so wide that
+  // most pixels are of no tap, each tap has pixels of its own, a copy for each: those that it reads.
+  int32_t apart, pixel_step, tap_bytes, tap_copies;
   int32_t line_bytes, pixel_bytes, channel_bytes, y_block_bytes;
   int32_t y_bytes;    // of all of it
   int32_t line_step;  // rows of dY from one line to the next
   // Odd rows: planes that are one row to the copy engine, and their log2; threads that ask for them.
   int32_t odd_rows, residues, residue_shift, askers;
-  // Planes: bytes of a stage's tables; where a channel's line has its zeros; slices of the last tile of a plane.
-  int32_t tables_bytes, zeros_at, last_slices;
+  // Planes: bytes of a tile's tables; whether those of all tiles of an image stay, behind the stages, or each comes with its
+  // tile; where a channel's line has its zeros; slices of the last tile of a plane, and of others.
+  int32_t tables_bytes, tables_stay, zeros_at, last_slices, slices;
   // Brought rows: dY (and x), how many numbers it has, and how many 16 bytes a line of a channel may lie in.
   const void* y;
   const void* x;
@@ -262,6 +271,7 @@ struct FetchedWeightMaps {
   CUtensorMap x, y;
 };
 
+// Places of pixels in a tile.
 CONVT2D_HOST_DEVICE int tile_pixels(const FetchedWeightParams& p) {
   return kKRow / p.element_bytes;
 }
@@ -304,8 +314,8 @@ constexpr int kMostTilePixels = 64, kTableOfTap = kMostTilePixels * 4;
 CONVT2D_HOST_DEVICE constexpr int pair_place(int pair) {
   return pair / 8 * 8 + pair % 4 * 2 + pair / 4 % 2;
 }
-CONVT2D_HOST_DEVICE constexpr int number_place(int pixel) {
-  return (pair_place(pixel / 2) * 2 + pixel % 2) * 4;  // bytes
+CONVT2D_HOST_DEVICE constexpr int number_place(int pixel, int element_bytes) {
+  return 4 * (element_bytes == 4 ? pair_place(pixel) : pair_place(pixel / 2) * 2 + pixel % 2);
 }
 CONVT2D_HOST_DEVICE constexpr int table_of_words(FetchedWeightTile tile) {
   return kMostTilePixels / 2 * row_words(tile) * 4;
@@ -328,7 +338,10 @@ CONVT2D_HOST_DEVICE int planes_tables_at(const FetchedWeightParams& p, FetchedWe
 }
 CONVT2D_HOST_DEVICE int shifted_at(const FetchedWeightParams& p, FetchedWeightTile tile) {
   return planes_tables_at(p, tile) +
-         (by_planes(tile) ? p.tables_bytes : 0);  // as the copy engine wants it
+         (by_planes(tile) && !p.tables_stay ? p.tables_bytes : 0);  // as the copy engine wants it
+}
+CONVT2D_HOST_DEVICE int kept_tables_bytes(const FetchedWeightParams& p) {
+  return p.tables_stay ? p.image_tiles * p.tables_bytes : 0;
 }
 CONVT2D_HOST_DEVICE int stage_bytes(const FetchedWeightParams& p, FetchedWeightTile tile) {
   const int end = shifted_at(p, tile) + shifted_bytes(p, tile);
@@ -356,7 +369,7 @@ CONVT2D_HOST_DEVICE int together_bytes(const FetchedWeightParams& p, FetchedWeig
                          : p.unit_h * p.unit_w * together_tap(p, tile));
 }
 CONVT2D_HOST_DEVICE int fetched_shared_bytes(const FetchedWeightParams& p, FetchedWeightTile tile) {
-  const int stages = p.stages * stage_bytes(p, tile);
+  const int stages = p.stages * stage_bytes(p, tile) + kept_tables_bytes(p);
   const int sums = p.together ? together_bytes(p, tile) : 0;
   return kFetchedStagesAt + (stages > sums ? stages : sums);
 }
@@ -375,7 +388,8 @@ inline bool may_be_turned(const Problem& problem) {
          element_size(problem.dtype) == 2 && problem.group_out() < kPlaneChannels;
 }
 inline bool is_fetched_weight(const Problem& problem, const Plan& plan) {
-  return is_fetched_weight(problem) || (may_be_turned(problem) && plan.row >= kFirstTurnedWeight);
+  return is_fetched_weight(problem) || (may_be_turned(problem) && plan.row >= kFirstTurnedWeight &&
+                                        plan.row < kFetchedWeightTileCount);
 }
 // Every plan there is, in no order; and the best. `reason` says why there is none.
 std::vector<Plan> fetched_weight_plans(const Problem& problem, const Device& device,

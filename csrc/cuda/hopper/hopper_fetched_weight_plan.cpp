@@ -32,41 +32,47 @@ constexpr double kBringPiece = 20;     // 32 pieces of x that threads bring
 constexpr double kFetchedOctets = 26;  // octets (counted)
 constexpr double kLeastCycles = 24;    // of the tensor core, for a slice of few columns (counted)
 constexpr double kTapTable = 45;       // more, where every tap has a table
+constexpr double kTapWords = 15;       // the same of words (counted)
 constexpr double kFetchedRowWord =
     21;  // a word of a kernel row, of a slice, times the stride (counted)
 constexpr double kRowWord =
     11.5;  // the same of rows, by 155 times (2026-11-23); what it is dealt out to, a tap
 constexpr double kRowTap = 13.5;
-constexpr double kRowStep = 0.8;      // more of both, with each step of the stride
-constexpr double kListed = 24;        // 32 entries of tables by taps, for who asks (counted)
-constexpr double kStrict = 1.107;     // strict fp32, over what its multiplications take
-constexpr double kCopy = 250;         // a copy of odd rows, for who asks
-constexpr double kShift = 13.4;       // a channel of x that is shifted, for three warps
-constexpr double kShiftTwo = 5;       // where they start at multiples of 8 bytes (counted)
-constexpr double kBring = 39.1;       // 32 pieces of brought rows, the same
-constexpr double kBringLast = 180;    // the same of channels-last rows
-constexpr double kClear = 260;        // what is beside 64 channels of such a row, the same
-constexpr int kFewCopies = 4;         // of odd rows: one thread asks
-constexpr double kL2Bytes = 38.7;     // a cycle
-constexpr double kL2Wide = 1.2;       // more, where 16-bit blocks are 128 x 256 channels of one tap
-constexpr double kRest = 0.14;        // of what is less busy that is not hidden
-constexpr double kMemoryRate = 0.95;  // of the copy rate
-constexpr double kBeside = 0.031;     // of the lesser of work and bytes
+constexpr double kRowStep = 0.8;     // more of both, with each step of the stride
+constexpr double kListed = 24;       // 32 entries of tables by taps, for who asks (counted)
+constexpr double kStrict = 1.107;    // strict fp32, over what its multiplications take
+constexpr double kApart = 1.1;       // all of it, where dY comes tap by tap (counted)
+constexpr double kCopy = 250;        // a copy of odd rows, for who asks
+constexpr double kShift = 13.4;      // a channel of x that is shifted, for three warps
+constexpr double kShiftTwo = 5;      // where they start at multiples of 8 bytes (counted)
+constexpr double kBring = 39.1;      // 32 pieces of brought rows, the same
+constexpr double kBringLast = 180;   // the same of channels-last rows
+constexpr double kClear = 260;       // what is beside 64 channels of such a row, the same
+constexpr int kFewCopies = 4;        // of odd rows: one thread asks
+constexpr double kL2Bytes = 38.7;    // a cycle
+constexpr double kL2Wide = 1.2;      // more, where 16-bit blocks are 128 x 256 channels of one tap
+constexpr double kShortLine = 2.15;  // cycles more for a row of a channel of dY, where short_rows()
+constexpr double kRest = 0.14;       // of what is less busy that is not hidden
+constexpr double kMemoryRate = 0.95;      // of the copy rate
+constexpr double kBeside = 0.031;         // of the lesser of work and bytes
 constexpr double kPartialRate = 1.96;     // times the copy rate's time, to write and to add up
 constexpr double kScatteredRate = 0.473;  // the same of dW's numbers, each in a sector of its own
 
 constexpr int64_t kMostPlaneLine = 4 * kMostSpan;  // bytes
+constexpr int64_t kLongRow = 64;                   // words of dY that rows bring as well as planes
+constexpr int64_t kMostKept = 24 << 10;            // bytes of tables
 constexpr int64_t kMostBrought = 1 << 20;          // bytes of a K tile, more than any block has
 
 constexpr int kUndecided = -1;
 struct Choice {
   int row;                       // of kFetchedWeightTiles
   int y_blocks, unit_h, unit_w;  // see FetchedWeightParams
-  bool runs, brought;
+  bool runs, brought, apart;
   int stages;
   int split;  // pieces of the reduction
   // See FetchedWeightParams. Which is better takes microseconds to find out, so a plan remembers it.
   int taps_inside = kUndecided;
+  bool whole_rows = false;  // a run, by planes, is some rows of x
 };
 
 int64_t combinations(const FetchedWeightParams& p) {
@@ -81,6 +87,12 @@ int64_t k_tiles(const FetchedWeightParams& p) { return int64_t{p.batch} * p.imag
 // Whether rows of so many pixels are multiples of 16 bytes.
 bool whole_rows(int64_t pixels, const Problem& problem) {
   return pixels * static_cast<int64_t>(element_size(problem.dtype)) % 16 == 0;
+}
+
+// Whether the copy engine takes long for rows of NCHW's dY, since they are parts of 64 bytes, for which it fetches more.
+bool short_rows(const Problem& problem) {
+  const int64_t bytes = problem.w.out * static_cast<int64_t>(element_size(problem.dtype));
+  return problem.y_layout == Layout::nchw && bytes < 128 && bytes % 64 != 0;
 }
 
 // How many planes of so many pixels are a multiple of 16 bytes, a power of two, and its log2. Whether all channels, and
@@ -176,8 +188,9 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
         (problem.groups > 1 && p.columns % vector != 0))
       return "channels are not whole vectors";
     p.whole_squares = !tile.pairs && p.rows % kSquare == 0 && p.columns % kSquare == 0;
-    p.far_piece = w.stride % 2 == 0 ? 16 : 64;
-    p.next_piece = w.stride % 2 == 0 ? 32 : 16;
+    const bool even = w.stride % 2 == 0 && !choice.apart;  // from pixel to pixel in the patch
+    p.far_piece = even ? 16 : 64;
+    p.next_piece = even ? 32 : 16;
   } else {
     if (tile.pairs && !whole_rows(by_planes(tile) ? h.out * w.out : w.out, problem))
       return "pairs are of rows, or planes, that are whole vectors";
@@ -195,9 +208,17 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
     if (p.shifted && !planes_add_up(h.in * w.in, p.rows, problem, p.x_residues, p.x_residue_shift))
       return "planes of x do not add up to whole vectors";
   }
+  int64_t run = pixels;
+  if (choice.whole_rows) {
+    run = ceil_div(h.in, ceil_div(h.in * w.in, pixels)) * w.in;
+    // The copy engine starts at multiples of 16 bytes; where it starts too early, pixels are moved by 8.
+    if (run >= pixels || run * size % (p.shifted ? 8 : 16) != 0)
+      return "rows of x are not parts of a tile";
+  }
+  p.tile_pixels = static_cast<int32_t>(run);
   p.row_tiles = static_cast<int32_t>(ceil_div(w.in, pixels));
   p.image_tiles =
-      static_cast<int32_t>(choice.runs ? ceil_div(h.in * w.in, pixels) : h.in * p.row_tiles);
+      static_cast<int32_t>(choice.runs ? ceil_div(h.in * w.in, run) : h.in * p.row_tiles);
   const int64_t columns = choice.runs ? w.in : std::min(w.in, pixels);
   const int64_t rows = std::min(h.in, !choice.runs         ? 1
                                       : pixels % w.in == 0 ? pixels / w.in
@@ -214,12 +235,14 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   const int64_t chunk = int64_t{1} << p.chunk_shift;
   const int64_t chunks = ceil_div(chunk - 1 + span * p.columns, chunk);
   const int64_t beyond = tile.in_words ? 2 : 0;  // of a last word
-  const int64_t patch = linear(tile) ? chunks | (tile.octets ? 0 : 1)
+  const int64_t patch = linear(tile)   ? chunks | (tile.octets ? 0 : 1)
+                        : choice.apart ? columns
                         : tile.channels_last
                             ? span
                             : (ceil_div(vector - 1 + span + beyond, vector) | 1) * vector;
   if (!p.brought && !by_planes(tile) &&
-      (patch > kMostSpan || (!p.odd_rows && (lines - 1) * step + 1 > kMostSpan)))
+      ((choice.apart ? (columns - 1) * w.stride + 1 : patch) > kMostSpan ||
+       (!p.odd_rows && (lines - 1) * step + 1 > kMostSpan)))
     return "a tile is too long for the copy engine";
   p.patch_lines = static_cast<int32_t>(lines);
   p.patch_pixels = static_cast<int32_t>(patch);
@@ -229,7 +252,12 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   p.channel_bytes = static_cast<int32_t>(tile.channels_last ? size : patch * size);
   p.line_bytes = static_cast<int32_t>(patch * (linear(tile) ? chunk_bytes(p) : channels * size));
   p.y_block_bytes = static_cast<int32_t>(lines * p.line_bytes);
-  p.y_bytes = choice.y_blocks * p.y_block_bytes;
+  p.apart = choice.apart;
+  p.pixel_step = static_cast<int32_t>(choice.apart ? 1 : w.stride);
+  p.tap_copies = choice.apart ? choice.unit_w : 1;
+  p.tap_bytes = static_cast<int32_t>(choice.apart ? choice.y_blocks * p.y_block_bytes
+                                                  : w.dilation * p.pixel_bytes);
+  p.y_bytes = p.tap_copies * choice.y_blocks * p.y_block_bytes;
   if (p.brought) {
     if (problem.batch * problem.out_channels * h.out * w.out * size > INT32_MAX)
       return "dY has 2 GiB or more, which threads do not bring";
@@ -272,10 +300,11 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   if (by_planes(tile)) {
     // From one pixel to the next dY's goes forth, from one row to the next too.
     if (h.stride * w.out < w.stride * w.in) return "rows of dY are shorter than those of x";
-    p.last_slices = static_cast<int32_t>(ceil_div((h.in * w.in - 1) % pixels + 1, kKSlice / size));
+    p.slices = static_cast<int32_t>(ceil_div(run, kKSlice / size));
+    p.last_slices = static_cast<int32_t>(ceil_div((h.in * w.in - 1) % run + 1, kKSlice / size));
     // The last of a tile's pixels, as many rows on as it can be.
-    const int64_t last = std::min(h.in * w.in, pixels) - 1;
-    const int64_t on = std::min((w.in - std::gcd(w.in, pixels) + last) / w.in, h.in - 1);
+    const int64_t last = std::min(h.in * w.in, run) - 1;
+    const int64_t on = std::min((w.in - std::gcd(w.in, run) + last) / w.in, h.in - 1);
     const int64_t reach = on * h.stride * w.out + (last - on * w.in) * w.stride +
                           (choice.unit_h - 1) * h.dilation * w.out +
                           (choice.unit_w - 1) * w.dilation + 1;
@@ -288,6 +317,7 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
     p.tables_bytes =
         choice.unit_h * choice.unit_w *
         (tile.planes == Planes::words ? table_of_words(tile) / tile.instructions : kTableOfTap);
+    p.tables_stay = int64_t{p.image_tiles} * p.tables_bytes <= kMostKept;
     p.y_block_bytes = static_cast<int32_t>(channels * p.channel_bytes);
     p.y_bytes = choice.y_blocks * p.y_block_bytes;
   }
@@ -296,8 +326,12 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   return {};
 }
 
-// Slices of a K tile that have pixels, on average over a plane.
-double mean_slices(const FetchedWeightParams& p) {
+// Slices of a K tile that have pixels, on average over a plane; by planes, those that are multiplied.
+double mean_slices(const FetchedWeightParams& p, FetchedWeightTile tile) {
+  if (by_planes(tile)) {
+    const auto at_once = [&](int slices) { return round_up(slices, slices_at_once(tile)); };
+    return double((p.image_tiles - 1) * at_once(p.slices) + at_once(p.last_slices)) / p.image_tiles;
+  }
   constexpr int kPixels = kKSlice / 2;
   const int64_t of_plane = p.runs ? ceil_div(int64_t{p.x_h} * p.x_w, int64_t{kPixels})
                                   : int64_t{p.x_h} * ceil_div(p.x_w, kPixels);
@@ -309,7 +343,7 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
   const bool half = p.element_bytes == 2;
   const double products = tile.strict ? 3 : 1;
   // Of a K tile; some tiles leave out those beyond a plane.
-  const double slices = tile.turned || by_planes(tile) ? mean_slices(p) : kKSlices;
+  const double slices = tile.turned || by_planes(tile) ? mean_slices(p, tile) : kKSlices;
   const double instructions = slices * tile.groups * tile.instructions;
   const double mma = instructions * products * std::max(tile.width / 2.0, kLeastCycles);
   // Loads of the first operand by four warps, the second operand, copies.
@@ -323,7 +357,7 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
   const double shared = loads + instructions * products * tile.width / 4.0 + stage / 128 +
                         (turns_squares(tile) ? 2.0 * x_bytes(tile) / 128 : 0);
   const bool pixels = tile.channels_last && !tile.pairs;
-  const double by_tap = by_planes(tile) ? kTapTable * taps_of_thread(tile) : 0;
+  const double by_tap = by_planes(tile) ? (half ? kTapTable : kTapWords) * taps_of_thread(tile) : 0;
   const double row_words_dealt = (kRowWord * row_words(tile) + kRowTap * tile.instructions) *
                                  (1 + kRowStep * (p.stride_w - 1));
   const double fetch = tile.in_words ? slices * tile.groups * row_words_dealt
@@ -332,13 +366,16 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
                            : instructions * (tile.octets ? std::max(kFetchedOctets, trips)
                                              : pixels    ? kFetchedPixel
                                              : half      ? std::max(kFetchedHalf, trips) + by_tap
-                                                         : std::max(kFetchedWord, trips));
+                                                         : std::max(kFetchedWord, trips) + by_tap);
   const double l2 =
       (copied_bytes(p, tile) + (p.brought ? p.y_bytes : 0) + (p.x_piece > 0 ? x_bytes(tile) : 0)) /
-      (half && tile.width == 256 && p.y_blocks > 1 ? kL2Wide * kL2Bytes : kL2Bytes);
+          (half && tile.width == 256 && p.y_blocks > 1 ? kL2Wide * kL2Bytes : kL2Bytes) +
+      (short_rows(problem) && !p.odd_rows && !p.brought
+           ? kShortLine * p.patch_lines * p.y_blocks * (tile.pairs ? p.columns : kPlaneChannels)
+           : 0);
   double ask =
       kCopy * (std::ceil(double(odd_copies(p)) / p.askers) + (p.shifted ? p.x_residues : 0));
-  if (by_planes(tile) && p.stages % p.image_tiles != 0) ask += kListed * (8 + p.tables_bytes / 128);
+  if (by_planes(tile) && !p.tables_stay) ask += kListed * (8 + p.tables_bytes / 128);
   const bool of_two = by_planes(tile) && p.x_residues == 2;
   double help = p.shifted ? (of_two ? kShiftTwo : kShift) * tile.width : 0;
   if (p.x_piece > 0) help += kBringPiece * tile.width * 4 / p.x_piece;
@@ -350,7 +387,9 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
   }
   const double busiest = std::max({mma, shared, fetch, l2, ask, help});
   const double all = mma + shared + fetch + l2 + ask + help;
-  const double cycles = (busiest + kRest * (all - busiest)) * (tile.strict ? kStrict : 1);
+  const double cycles = (busiest + kRest * (all - busiest)) * (tile.strict ? kStrict
+                                                               : p.apart   ? kApart
+                                                                           : 1);
   const double blocks = double(combinations(p)) * p.split;
   const double tiles = std::ceil(double(k_tiles(p)) / p.split);
   const double stored = kStored * tile.width / 2 * tile.instructions;
@@ -412,24 +451,34 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
         (!tile.channels_last || tile.pairs) &&
         !whole_rows(problem.w.out * (tile.channels_last ? problem.group_out() : 1), problem);
     const bool half = element_size(problem.dtype) == 2;
-    if ((by_planes(tile) && !odd) || (row < kFirstPlane && !half)) continue;
+    const bool words_alone = row >= kFirstWordPlane && row < kFirstStrictPlane;
+    const bool sparse =
+        turns_squares(tile) && !tile.pairs && problem.w.stride > 1 && problem.w.stride <= kMostStep;
+    if ((by_planes(tile) && !odd && !short_rows(problem)) || (row < kFirstPlane && !half) ||
+        (words_alone && (half || problem.w.out >= kLongRow)))
+      continue;
     for (const auto [y_blocks, unit_h, unit_w] : units(problem, tile))
-      for (int way = by_planes(tile) ? 1 : 0; way < (by_planes(tile) ? 2 : odd ? 4 : 2); ++way) {
-        Choice choice{row, y_blocks, unit_h, unit_w, way % 2 != 0, way >= 2, 2, 1};
+      for (int way = by_planes(tile) ? 1 : 0; way < (by_planes(tile) ? 3
+                                                     : odd || sparse ? 4
+                                                                     : 2);
+           ++way) {
+        Choice choice{
+            row, y_blocks, unit_h, unit_w, way % 2 != 0, odd && way >= 2, sparse && way >= 2, 2, 1};
+        if (by_planes(tile))
+          choice.runs = true, choice.brought = false, choice.whole_rows = way == 2;
         FetchedWeightParams p;
         if (std::string why = shape(problem, choice, p); !why.empty()) {
           reason = why;
           continue;
         }
+        if (choice.apart && p.tap_copies * p.patch_pixels >= p.span) continue;  // more than all
         const int bytes = stage_bytes(p, tile);
-        const int stages = (device.smem_optin - kFetchedStagesAt) / bytes;
+        const int stages = (device.smem_optin - kFetchedStagesAt - kept_tables_bytes(p)) / bytes;
         if (stages < 2) {
           reason = "a K tile takes " + std::to_string(bytes) + " bytes of shared memory";
           continue;
         }
         p.stages = choice.stages = std::min(stages, kMostFetchedStages);
-        if (by_planes(tile) && p.stages > p.image_tiles)  // then tables stay
-          p.stages = choice.stages = p.stages / p.image_tiles * p.image_tiles;
         const int64_t combos = combinations(p), tiles = k_tiles(p);
         if (combos > INT32_MAX || tiles > INT32_MAX) {
           reason = "dW or x has too many tiles";
@@ -455,19 +504,22 @@ Plan plan_of(const Problem& problem, const Device& device, const Choice& c) {
   plan.workspace_bytes = partial_bytes(problem, p.split);
   plan.predicted_us = predict(problem, device, p, tile);
   add_grad_bias(problem, device, kLaunch, plan);
-  const int detail[] = {c.stages, c.y_blocks, c.unit_h, c.unit_w, c.runs, c.brought, p.taps_inside};
+  const int detail[] = {c.stages,  c.y_blocks, c.unit_h,      c.unit_w,    c.runs,
+                        c.brought, c.apart,    p.taps_inside, c.whole_rows};
   std::copy(std::begin(detail), std::end(detail), plan.detail);
   plan.note = std::to_string(tile.pairs ? p.columns : c.y_blocks * cell_channels(tile)) + " x " +
               std::to_string(tile.width) + " channels, " + std::to_string(c.unit_h) + " x " +
               std::to_string(c.unit_w) + " taps, " + (tile.pairs ? "pairs, " : "") + "dY " +
               (c.brought         ? "brought and "
                : by_planes(tile) ? "by planes and "
+               : c.apart         ? "by taps and "
                                  : "") +
               "fetched, " + (tile.in_words ? "in words, " : "") +
               (p.shifted       ? "x shifted, "
                : p.x_piece > 0 ? "x brought, "
                                : "") +
-              (c.runs ? "runs" : "rows") + " of " + std::to_string(tile_pixels(p)) + " pixels x " +
+              (c.runs ? "runs" : "rows") + " of " +
+              std::to_string(p.runs ? p.tile_pixels : tile_pixels(p)) + " pixels x " +
               std::to_string(c.stages) + " stages, split " + std::to_string(c.split) + ", " +
               std::to_string(combinations(p) * c.split) + " blocks";
   return plan;
@@ -486,7 +538,8 @@ std::string refusal(const Problem& problem, const Device&) {
 
 Choice choice_of(const Plan& plan) {
   const int32_t* d = plan.detail;
-  return {plan.row, d[1], d[2], d[3], d[4] != 0, d[5] != 0, d[0], plan.split, d[6]};
+  return {plan.row,  d[1], d[2],       d[3], d[4] != 0, d[5] != 0,
+          d[6] != 0, d[0], plan.split, d[7], d[8] != 0};
 }
 
 }  // namespace
@@ -572,6 +625,7 @@ FetchedWeightMaps fetched_weight_maps(const FetchedWeightParams& p, int row, con
     } else {
       y = squares(args.y.data, channels[1], p.y_h, p.y_w);
       y.count[1] = p.patch_pixels;
+      if (p.apart) y.step[1] = p.stride_w;
     }
     y.count[2] = p.patch_lines;
     y.step[2] = p.line_step;
@@ -604,9 +658,9 @@ FetchedWeightMaps fetched_weight_maps(const FetchedWeightParams& p, int row, con
     if (p.brought) return {encode(x), {}};
     if (p.odd_rows) {
       y = rows_of_planes(args.y.data, channels[1], p.residues, int64_t{p.y_h} * p.y_w);
-      if (by_planes(tile)) {  // two numbers are one, or a box had too few
+      if (by_planes(tile)) {  // two numbers of 16 bits are one, or a box had too few
         y.element_bytes = 4;
-        y.extent[0] /= 2;
+        y.extent[0] /= 4 / size;
         y.stride[0] = 4;
       }
     } else {
@@ -618,7 +672,7 @@ FetchedWeightMaps fetched_weight_maps(const FetchedWeightParams& p, int row, con
                         tile.pairs ? p.columns : residue_channels(p));
   }
   x.rounded = !tile.strict;
-  y.rounded = !tile.strict && !by_planes(tile);
+  y.rounded = !tile.strict && size == 4;
   return {p.x_piece > 0 ? CUtensorMap{} : encode(x), encode(y)};
 }
 

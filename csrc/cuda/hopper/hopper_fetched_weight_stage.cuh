@@ -49,7 +49,7 @@ struct KTile {
     n = tile / p.image_tiles;
     const int rest = tile - n * p.image_tiles;
     if (p.runs) {
-      const int first = rest * tile_pixels(p);
+      const int first = rest * p.tile_pixels;
       h = first / p.x_w;
       w = first - h * p.x_w;
     } else {
@@ -58,7 +58,7 @@ struct KTile {
     }
   }
   __device__ __forceinline__ void advance(const FetchedWeightParams& p) {
-    w += tile_pixels(p);
+    w += p.tile_pixels;
     if (w >= p.x_w && !p.runs) w = 0, ++h;
     while (w >= p.x_w) w -= p.x_w, ++h;
     if (h >= p.x_h) h = w = 0, ++n;
@@ -97,10 +97,12 @@ __device__ __forceinline__ uint32_t table_of(const StageRing& ring) {
 __device__ __forceinline__ uint32_t leads_of(const StageRing& ring) {
   return table_of(ring) + kMostTilePixels * 4;
 }
-// Planes: the first table of a stage.
+// Planes: the first table of a ring's stage, which has that tile of an image.
 template <int ROW>
-__device__ __forceinline__ uint32_t tables_of(const FetchedWeightParams& p, const StageRing& ring) {
-  return ring.stage() + planes_tables_at(p, kFetchedWeightTiles[ROW]);
+__device__ __forceinline__ uint32_t tables_of(const FetchedWeightParams& p, const StageRing& ring,
+                                              int tile_of_image) {
+  return p.tables_stay ? ring.stages + p.stages * ring.bytes + tile_of_image * p.tables_bytes
+                       : ring.stage() + planes_tables_at(p, kFetchedWeightTiles[ROW]);
 }
 
 // Where three warps have done their part.
@@ -150,7 +152,7 @@ __device__ __forceinline__ void copy_odd_rows(const FetchedWeightParams& p, cons
     for (int block = 0; block < p.y_blocks; ++block)
       copy_box(y + block * p.y_block_bytes + l * p.line_bytes +
                    residue * residue_channels(p) * p.channel_bytes,
-               map, ring.full(), (first & -vector) / (by_planes(tile) ? 2 : 1),
+               map, ring.full(), (first & -vector) / (by_planes(tile) ? 4 / p.element_bytes : 1),
                channel + block * residue_channels(p), 0, start.n);
   }
 }
@@ -172,7 +174,7 @@ __device__ __forceinline__ void copy_shifted(const FetchedWeightParams& p, const
 // Planes: where a tile's pixels stand for each of the block's taps. Pairs have their only residue's lead here.
 template <int ROW>
 __device__ __forceinline__ void list_numbers(const FetchedWeightParams& p,
-                                             const FetchedWeightScope& at, const StageRing& ring,
+                                             const FetchedWeightScope& at, uint32_t tables,
                                              const KTile& start) {
   constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
   const int first = run_start(p, at, start);
@@ -181,16 +183,17 @@ __device__ __forceinline__ void list_numbers(const FetchedWeightParams& p,
   for (int i = threadIdx.x % 32; i < tile_pixels(p); i += 32) {
     int h, w;
     start.pixel(p, i, h, w);
-    uint32_t to = tables_of<ROW>(p, ring) + number_place(i);
+    uint32_t to = tables + number_place(i, p.element_bytes);
 #pragma unroll 1
     for (int tap_h = 0; tap_h < p.unit_h; ++tap_h) {
       const int row = h * p.stride_h - p.pad_h + (at.kernel_h + tap_h) * p.dilation_h;
-      const bool on_row = h < p.x_h && row >= 0 && row < p.y_h;
+      const bool on_row = i < p.tile_pixels && h < p.x_h && row >= 0 && row < p.y_h;
       int column = w * p.stride_w - p.pad_w + at.kernel_w * p.dilation_w;
       for (int tap_w = 0; tap_w < p.unit_w; ++tap_w, to += kTableOfTap, column += p.dilation_w) {
         const bool there = on_row && column >= 0 && column < p.y_w;
         const uint32_t where[1] = {
-            static_cast<uint32_t>(there ? 2 * (row * p.y_w + column - first + lead) : p.zeros_at)};
+            there ? static_cast<uint32_t>(p.element_bytes * (row * p.y_w + column - first + lead))
+                  : static_cast<uint32_t>(p.zeros_at)};
         store_shared<1>(to, where);
       }
     }
@@ -199,7 +202,7 @@ __device__ __forceinline__ void list_numbers(const FetchedWeightParams& p,
 // Words, of which all are pixels of dY, or none: of two neighbouring pixels of x by a lane.
 template <int ROW>
 __device__ __forceinline__ void list_words(const FetchedWeightParams& p,
-                                           const FetchedWeightScope& at, const StageRing& ring,
+                                           const FetchedWeightScope& at, uint32_t tables,
                                            const KTile& start) {
   constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
   constexpr int kTaps = tile.instructions, kWords = row_words(tile);
@@ -208,11 +211,11 @@ __device__ __forceinline__ void list_words(const FetchedWeightParams& p,
   const int zeros = p.zeros_at - 2 * (first & 1);
   int h, w;
   start.pixel(p, 2 * pair, h, w);
-  uint32_t to = tables_of<ROW>(p, ring) + pair_place(pair) * kWords * 4;
+  uint32_t to = tables + pair_place(pair) * kWords * 4;
 #pragma unroll 1
   for (int tap_h = 0; tap_h < p.unit_h; ++tap_h) {
     const int row = h * p.stride_h - p.pad_h + (at.kernel_h + tap_h) * p.dilation_h;
-    const bool on_row = h < p.x_h && row >= 0 && row < p.y_h;
+    const bool on_row = 2 * pair < p.tile_pixels && h < p.x_h && row >= 0 && row < p.y_h;
 #pragma unroll 1
     for (int tap_w = 0; tap_w < p.unit_w; tap_w += kTaps, to += table_of_words(tile)) {
       const int column = w * p.stride_w - p.pad_w + at.kernel_w + tap_w & ~1;
@@ -226,6 +229,27 @@ __device__ __forceinline__ void list_words(const FetchedWeightParams& p,
       }
     }
   }
+}
+
+template <int ROW>
+__device__ __forceinline__ void list_tile(const FetchedWeightParams& p,
+                                          const FetchedWeightScope& at, uint32_t tables,
+                                          const KTile& start) {
+  if constexpr (kFetchedWeightTiles[ROW].planes == Planes::words) {
+    list_words<ROW>(p, at, tables, start);
+  } else {
+    list_numbers<ROW>(p, at, tables, start);
+  }
+}
+// Tables that stay, by the warp that asks and those that help, before their first tile.
+template <int ROW>
+__device__ __forceinline__ void list_image(const FetchedWeightParams& p,
+                                           const FetchedWeightScope& at, const StageRing& ring) {
+  constexpr int kWarps = 1 + kHelpers / 32;
+  const int warp = threadIdx.x / 32 - consumers(kFetchedWeightTiles[ROW]) / 32;
+#pragma unroll 1
+  for (int i = warp; i < p.image_tiles && p.tables_stay; i += kWarps)
+    list_tile<ROW>(p, at, tables_of<ROW>(p, ring, i), KTile(p, i));
 }
 
 // Zeros for what does not exist, at the end of every channel's line. By all helpers.
@@ -248,8 +272,9 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
   const int x_channel = at.group * p.rows + at.row_block * tile.width;
   const int y_channel = at.group * p.columns + at.column_block * p.y_blocks * cell_channels(tile);
   const int last_line = p.patch_lines - 1 - (p.unit_h - 1) * p.tap_lines;
-  const int last_pixel = p.span - 1 - (p.unit_w - 1) * p.dilation_w;
+  const int last_pixel = p.apart ? p.patch_pixels - 1 : p.span - 1 - (p.unit_w - 1) * p.dilation_w;
   KTile start(p, at.begin);
+  if constexpr (by_planes(tile)) list_image<ROW>(p, at, ring);
   for (int k = at.begin; k < at.end; ++k, ring.advance(), start.advance(p)) {
     const int line = patch_line(p, at, start), column = patch_column(p, at, start);
     const int first_number = column * pixel_numbers(p, tile);
@@ -258,20 +283,17 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
     const int lead = from_vector ? first_number & (chunk - 1) : 0;
     const uint32_t brought = p.brought ? brought_lead(p, first_brought<ROW>(p, at, start)) : 0;
     barrier_wait(ring.empty(), ring.parity ^ 1);
-    // Parts of rows start at multiples of their length, and planes may lie the same way in all of a stage's tiles: then its
-    // table stays.
-    const bool changes = by_planes(tile) ? p.stages % p.image_tiles != 0 : p.runs || p.brought;
-    const bool anew = changes || k - at.begin < p.stages;
+    // Parts of rows start at multiples of their length: then a stage's table stays.
+    const bool anew = p.runs || p.brought || k - at.begin < p.stages;
     if constexpr (by_planes(tile)) {
-      if (anew && tile.planes == Planes::numbers) list_numbers<ROW>(p, at, ring, start);
-      if (anew && tile.planes == Planes::words) list_words<ROW>(p, at, ring, start);
+      if (!p.tables_stay) list_tile<ROW>(p, at, tables_of<ROW>(p, ring, 0), start);
     }
     for (int i = lane; i < pixels && anew && !by_planes(tile); i += 32) {
       int h, w;
       start.pixel(p, i, h, w);
       // Beyond the last row of an image, and beyond a row, x is zero: any pixel will do.
       const int on_line = min((h - start.h) * p.row_lines, last_line);
-      const int inside = min((w - (p.runs ? 0 : start.w)) * p.stride_w, last_pixel);
+      const int inside = min((w - (p.runs ? 0 : start.w)) * p.pixel_step, last_pixel);
       const uint32_t where[1] = {static_cast<uint32_t>(on_line * p.line_bytes +
                                                        inside * p.pixel_bytes +
                                                        lead * p.element_bytes) +
@@ -315,7 +337,9 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
           copy_box(y, &maps.y, ring.full(), 0, first_number >> p.chunk_shift, line, start.n);
       } else if (p.whole_squares) {
         copy_box(ring.stage(), &maps.x, ring.full(), 0, x_w, x_h, x_channel / kSquare, start.n);
-        copy_box(y, &maps.y, ring.full(), 0, column, line, y_channel / kSquare, start.n);
+        for (int tap = 0; tap < p.tap_copies; ++tap)
+          copy_box(y + tap * p.tap_bytes, &maps.y, ring.full(), 0, column + tap * p.dilation_w,
+                   line, y_channel / kSquare, start.n);
       } else {
         for (int i = 0; i < tile.width / kSquare && !brings_x(p, tile); ++i)
           copy_box(ring.stage() + i * kSquareBytes, &maps.x, ring.full(), x_channel + i * kSquare,
@@ -324,9 +348,10 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
           if (!p.brought)
             copy_box(y, &maps.y, ring.full(), 0, first_number >> p.chunk_shift, line, start.n);
         } else {
-          for (int i = 0; i < p.y_blocks; ++i)
-            copy_box(y + i * p.y_block_bytes, &maps.y, ring.full(), y_channel + i * kSquare, column,
-                     line, start.n);
+          for (int tap = 0; tap < p.tap_copies; ++tap)
+            for (int i = 0; i < p.y_blocks; ++i)
+              copy_box(y + tap * p.tap_bytes + i * p.y_block_bytes, &maps.y, ring.full(),
+                       y_channel + i * kSquare, column + tap * p.dilation_w, line, start.n);
         }
       }
     }
@@ -454,17 +479,20 @@ __device__ __forceinline__ void bring_squares(const FetchedWeightParams& p,
   const int channel = helper % kLanes * (PIECE / 4), all = p.groups * p.rows;
   const int first = at.row_block * kWidth + channel;  // of the group's
   const int64_t plane = int64_t{start.n} * p.x_h * p.x_w + plane_pixel(p, start);
-  const float* const source =
-      static_cast<const float*>(p.x) + plane * all + int64_t{at.group} * p.rows;
-#pragma unroll 1
-  for (int pixel = helper / kLanes; pixel < kSquare; pixel += kHelpers / kLanes) {
-    const uint32_t to = ring.stage() + pixel * kKRow + channel * 4;
-#pragma unroll 1
+  constexpr int kAtOnce = kHelpers / kLanes;  // pixels
+  const float* from =
+      static_cast<const float*>(p.x) + (plane + helper / kLanes) * all + at.group * p.rows + first;
+  const uint32_t to = ring.stage() + helper / kLanes * kKRow + channel * 4;
+  // No loop, since a copy alone takes a thread longer than what is known of the next ones.
+#pragma unroll
+  for (int next = 0; next < kSquare; next += kAtOnce, from += kAtOnce * all) {
+    const int pixel = next + helper / kLanes;
+    if (pixel >= kSquare) break;
+#pragma unroll
     for (int i = 0; i < kWidth / kSquare; ++i) {
-      const int in_group = first + i * kSquare;
-      const bool there = pixel < left && in_group < p.rows;
-      copy_async<PIECE>(to + i * kSquareBytes, there ? source + pixel * all + in_group : p.x,
-                        there);
+      const bool there = pixel < left && first + i * kSquare < p.rows;
+      copy_async<PIECE>(to + next * kKRow + i * kSquareBytes,
+                        there ? from + i * kSquare : static_cast<const float*>(p.x), there);
     }
   }
   copy_async_arrive(ring.full());
@@ -617,6 +645,7 @@ __device__ __forceinline__ void help_tiles(const FetchedWeightParams& p,
   const bool brings = (!turns_squares(tile) || tile.pairs || may_bring_x(tile)) &&
                       (p.askers > 1 || p.brought || brings_x(p, tile));
   const int ahead = brings ? p.stages - 2 : 0;
+  if constexpr (by_planes(tile)) list_image<ROW>(p, at, ring);
   for (int k = at.begin - ahead; k < at.end; ++k) {
     if (brings && k + ahead < at.end) {
       barrier_wait(asked.empty(), asked.parity ^ 1);

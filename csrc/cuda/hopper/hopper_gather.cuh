@@ -1,17 +1,18 @@
 // The hopper kernel of forward and grad_input. hopper_config.h draws the tiling, hopper_stage.cuh is
 // the producers' side, hopper_store.cuh the epilogue; consumers that fetch pixels are in hopper_fetched.cuh, those of
-// copied channels in hopper_copied.cuh.
+// copied channels in hopper_copied.cuh, of which those that fetch weights are in hopper_lent.cuh.
 //
 // A persistent block walks tiles of positions for one combination of (group, column tile, phases).
 // Producers and consumers hand buffers to each other through barriers in shared memory: `full` when the
 // producers have filled one, `empty` when the tensor cores have read it. The consumer groups work on
 // a part of a tile each. Nothing makes them take turns, so they tend to multiply together and then to
 // store together; while they store, the producers fill the next tile's buffers. (Of copied channels, half of them may
-// lead.)
+// lead, or two blocks share a multiprocessor.)
 #pragma once
 
 #include "cuda/hopper/hopper_copied.cuh"
 #include "cuda/hopper/hopper_fetched.cuh"
+#include "cuda/hopper/hopper_lent.cuh"
 
 namespace convt2d::cuda::hopper {
 
@@ -37,44 +38,6 @@ __device__ __forceinline__ void add_slices(Sums<ROW>& sum, int slot, uint64_t we
         Multiply::add(sum[o][slot], x, w);
       }
     }
-  }
-}
-
-// Fetched weights: where a lane finds what it holds of a slice, seen from the product. See fetched_channel().
-__device__ __forceinline__ void find_weights(const GatherParams& p, uint32_t (&weight)[4]) {
-  const int lane = threadIdx.x & 31, warp = threadIdx.x / 32 % 4, k = lane & 3;
-  const int piece = warp % 2 * 2 + (lane >> 4) * 4;
-  const uint32_t first =
-      warp / 2 * column_block(p) + k * 128 + (piece ^ k) * 16 + (lane >> 2 & 3) * 4;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) weight[i] = (first ^ (i % 2 * 16 + i / 2 * 64)) + i / 2 * 4 * 128;
-}
-
-// Multiplies SLICES slices of a product, half of them at a time: while one half is multiplied the words of the next one
-// come, also from product to product. `issued`: once what was issued before is finished.
-template <class M, int ROW, int SLICES, class Issued>
-__device__ __forceinline__ void add_weights(Sums<ROW>& sum, int slot, const uint32_t (&weight)[4],
-                                            const uint64_t (&pixels)[kTiles[ROW].operands],
-                                            uint32_t source_step, Issued&& issued) {
-  using Multiply = WgmmaFetched<typename M::Element, kTiles[ROW].width>;
-  constexpr int kSlice = 8 * 128, kHalves = SLICES > 1 ? 2 : 1, kOfHalf = SLICES / kHalves;
-  uint32_t word[SLICES][4];
-#pragma unroll
-  for (int half = 0; half < kHalves; ++half) {
-    const int first = half * kOfHalf;
-#pragma unroll
-    for (int s = first; s < first + kOfHalf; ++s)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) word[s][i] = load_shared_4(weight[i] + s * kSlice);
-    wgmma_fence();
-#pragma unroll
-    for (int s = first; s < first + kOfHalf; ++s)
-#pragma unroll
-      for (int o = 0; o < kTiles[ROW].operands; ++o)
-        Multiply::add(sum[o][slot], word[s], advance(pixels[o], s * source_step));
-    wgmma_commit();
-    wgmma_wait<kHalves - 1>();
-    if (half == 0) issued();
   }
 }
 
@@ -120,7 +83,6 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
                                         const Known& known) {
   const Scope& at = known.at;
   const SharedMap& map = known.map;
-  const Places& places = known.places;
   // Whose sums leave more registers keeps this there.
   const std::conditional_t<kTiles[ROW].copied, const Loop, const Loop&> loop = known.loop;
   using T = typename M::Element;
@@ -143,9 +105,6 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
 #pragma unroll
   for (int o = 0; o < tile.operands; ++o)
     first_pixel[o] = operand_pixel(p, tile, group * tile.operands + o) * p.pixel_bytes;
-
-  uint32_t weight_word[4];
-  if constexpr (tile.weights_fetched) find_weights(p, weight_word);
 
   bring_resident_weights<M, ROW>(p, maps, known);
 
@@ -230,13 +189,6 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
                     for (int k = 0; k < tile.width / 2; ++k) sum[o][s][k] += part[o][k];
                   }
                 }
-              } else if constexpr (tile.weights_fetched) {
-                uint32_t w[4];
-#pragma unroll
-                for (int k = 0; k < 4; ++k) w[k] = product + weight_word[k];
-                visit_slices(slices, [&](auto count) {
-                  add_weights<M, ROW, decltype(count)::value>(sum, s, w, x, source_step, give_back);
-                });
               } else {
                 const uint64_t w = operand(weight_layout, product);
                 // Committed in each branch: behind them the compiler adds an empty instruction, and waits for that.
@@ -273,30 +225,12 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
   }
 }
 
-template <class M, int ROW>
-__global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
-    convt2d_hopper_gather_kernel(const __grid_constant__ GatherParams p,
-                                 const __grid_constant__ TensorMaps maps) {
-#ifdef CONVT2D_HAS_WGMMA  // other chips: declined by the planner
-  constexpr TileRow tile = kTiles[ROW];
-  extern __shared__ __align__(1024) unsigned char smem[];
-  const SharedMap map = shared_map(p, tile);
-  const Scope at = scope_of(p, tile);
-  int* const taps = reinterpret_cast<int*>(smem + map.taps);
-  ColumnInfo* const columns = reinterpret_cast<ColumnInfo*>(smem + map.columns);
-  build_products(p, at, tile, reinterpret_cast<int*>(smem + map.shifts), taps);
-  build_columns<typename M::Element>(p, at, tile, columns);
-  build_positions(p, tile, reinterpret_cast<int*>(smem + map.positions));
-  if constexpr (straight(tile))
-    build_firsts(p, at, tile, reinterpret_cast<int*>(smem + map.firsts));
-  if constexpr (tile.bordered)
-    build_offsets(p, at, tile, reinterpret_cast<int*>(smem + map.offsets));
-  if constexpr (tile.bordered) build_pieces(p, tile, reinterpret_cast<int2*>(smem + map.pieces));
-
-  Places places;
+// Where a block keeps what its threads look up, but for what is said about its columns.
+__device__ __forceinline__ Places places_of(const SharedMap& map, unsigned char* smem) {
+  Places places{};
   places.base = smem;
-  places.taps = taps;
-  places.columns = columns;
+  places.taps = reinterpret_cast<int*>(smem + map.taps);
+  places.columns = reinterpret_cast<ColumnInfo*>(smem + map.columns);
   const uint32_t barriers = shared_address(smem + map.barriers);
   places.full_source = barriers;
   places.empty_source = barriers + kMaxStages * 8;
@@ -309,61 +243,165 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
   places.kernel = reinterpret_cast<int*>(smem + map.kernel);
   places.patch = shared_address(smem + map.patch);
   places.weights = shared_address(smem + map.weights);
-  // A lane of each warp arrives; one producer group fills a buffer, or the copy engine for one thread.
-  constexpr int kFilled = 4, kRead = consumers(tile) / 32;
-  if (threadIdx.x < kMaxStages) {
-    barrier_init(places.full_source + threadIdx.x * 8, !straight(tile)    ? kFilled
-                                                       : p.brought_pieces ? kBringers
-                                                                          : 1);
-    barrier_init(places.empty_source + threadIdx.x * 8, kRead);
-    barrier_init(places.full_weight + threadIdx.x * 8, copied(p.weight_mode) ? 1 : kFilled);
-    barrier_init(places.empty_weight + threadIdx.x * 8, kRead);
-    barrier_init(places.full_rows + threadIdx.x * 8, tile.strict ? kSplitters / 32 : 1);
-    fence_for_wgmma();  // and for the copy engine
+  return places;
+}
+
+// A lane of each warp arrives; one producer group fills a buffer, or the copy engine for one thread. kMaxStages threads.
+__device__ __forceinline__ void init_barriers(const GatherParams& p, TileRow tile,
+                                              const Places& places, int thread) {
+  constexpr int kFilled = 4;
+  const int of_stage = thread * 8, read = consumers(tile) / 32;
+  barrier_init(places.full_source + of_stage, !straight(tile)    ? kFilled
+                                              : p.brought_pieces ? kBringers
+                                                                 : 1);
+  barrier_init(places.empty_source + of_stage, read);
+  barrier_init(places.full_weight + of_stage, copied(p.weight_mode) ? 1 : kFilled);
+  barrier_init(places.empty_weight + of_stage, read);
+  barrier_init(places.full_rows + of_stage, tile.strict ? kSplitters / 32 : 1);
+  fence_for_wgmma();  // and for the copy engine
+}
+
+// What is said about columns, seen from two of them.
+__device__ __forceinline__ bool are_pairs(const ColumnInfo* two) {
+  return two[0].offset < 0 ? two[1].offset < 0 : two[1].offset == two[0].offset + 1;
+}
+__device__ __forceinline__ bool are_even(const ColumnInfo* two, bool one_phase) {
+  const int other = one_phase ? two[1].offset : -1;
+  return (two[0].offset < 0 || two[0].offset % 2 == 0) && (other < 0 || other % 2 == 0);
+}
+
+__device__ __forceinline__ Loop loop_of(const Scope& at, const SharedMap& map, const Places& places,
+                                        unsigned char* smem) {
+  return {places.full_source,
+          places.patch,
+          places.weights,
+          shared_address(smem + map.shifts),
+          shared_address(smem + map.firsts),
+          map.patch_stage,
+          map.weight_stage,
+          at.products,
+          {}};
+}
+
+// Rows of channels: those who ask the copy engine write what they ask by themselves and start at once, while the others
+// write the rest.
+template <class M, int ROW>
+__device__ __forceinline__ void ask_from_the_start(const GatherParams& p, const TensorMaps& maps,
+                                                   const Scope& at, const SharedMap& map,
+                                                   const Places& places) {
+  extern __shared__ __align__(1024) unsigned char smem[];
+  constexpr TileRow tile = kTiles[ROW];
+  constexpr int kThreads = producers(tile);
+  const int thread = threadIdx.x - consumers(tile);
+  if (thread >= kThreads - kMaxStages) init_barriers(p, tile, places, thread % kMaxStages);
+  if (thread == 32) prefetch_map(&maps.source);
+  if (thread == 33 && copied(p.weight_mode)) prefetch_map(&maps.weight);
+  build_products(p, at, tile, reinterpret_cast<int*>(smem + map.shifts),
+                 reinterpret_cast<int*>(smem + map.taps), thread, kThreads);
+  build_firsts(p, at, tile, reinterpret_cast<int*>(smem + map.firsts), thread ^ kThreads / 2,
+               kThreads);
+  barrier_among(kProducerGroup0, kThreads);
+  if (p.weight_stages && !copied(p.weight_mode)) {  // they bring weights, by columns
+    barrier_among(kTables, threads(tile));
+  } else {
+    barrier_join(kTables, threads(tile));
   }
+  produce<M, ROW>(p, at, map, maps, places);
+}
+template <class M, int ROW>
+__device__ __forceinline__ void write_tables(const GatherParams& p, const Scope& at,
+                                             const SharedMap& map, Places places, Known& known) {
+  extern __shared__ __align__(1024) unsigned char smem[];
+  constexpr TileRow tile = kTiles[ROW];
+  constexpr int kThreads = consumers(tile);
+  const int thread = threadIdx.x;
+  ColumnInfo* const columns = reinterpret_cast<ColumnInfo*>(smem + map.columns);
+  uint2* const steps = reinterpret_cast<uint2*>(smem + map.offsets);
+  build_columns<typename M::Element>(p, at, tile, columns, thread, kThreads);
+  build_positions(p, tile, reinterpret_cast<int*>(smem + map.positions), kThreads - 1 - thread,
+                  kThreads);
+  if (thread == 0) steps[p.max_products] = make_uint2(0, 0);  // tiles that leaders have begun
+  if (thread == 32) known.at = at;
+  if (thread == 64) known.map = map;
+  if (thread == 96) known.loop = loop_of(at, map, places, smem);
+  barrier_among(kTables, threads(tile));
+  build_steps(p, at, tile, reinterpret_cast<const int*>(smem + map.shifts),
+              reinterpret_cast<const int*>(smem + map.firsts), steps, thread, kThreads);
+  if (p.store_mode == kSingles) {
+    const ColumnInfo* const two = columns + (thread * 2 < weight_rows(tile) ? thread * 2 : 0);
+    places.pairs = barrier_all(kAllConsumers, kThreads, are_pairs(two));
+    places.even = barrier_all(kAllConsumers, kThreads, are_even(two, stacked(p, tile) == 1));
+  }
+  if (thread == 128) known.places = places;
+  barrier_among(kAllConsumers, kThreads);
+}
+
+// Everything else: all threads write all tables first.
+template <class M, int ROW>
+__device__ __forceinline__ void write_all_tables(const GatherParams& p, const Scope& at,
+                                                 const SharedMap& map, Places& places,
+                                                 Known& known) {
+  extern __shared__ __align__(1024) unsigned char smem[];
+  constexpr TileRow tile = kTiles[ROW];
+  constexpr int kThreads = threads(tile);
+  const int thread = threadIdx.x;
+  int* const taps = reinterpret_cast<int*>(smem + map.taps);
+  ColumnInfo* const columns = reinterpret_cast<ColumnInfo*>(smem + map.columns);
+  build_products(p, at, tile, reinterpret_cast<int*>(smem + map.shifts), taps, thread, kThreads);
+  build_columns<typename M::Element>(p, at, tile, columns, thread, kThreads);
+  build_positions(p, tile, reinterpret_cast<int*>(smem + map.positions), thread, kThreads);
+  if constexpr (straight(tile))
+    build_firsts(p, at, tile, reinterpret_cast<int*>(smem + map.firsts), thread, kThreads);
+  if constexpr (tile.bordered)
+    build_offsets(p, at, tile, reinterpret_cast<int*>(smem + map.offsets));
+  if constexpr (tile.bordered) build_pieces(p, tile, reinterpret_cast<int2*>(smem + map.pieces));
+  if (thread < kMaxStages) init_barriers(p, tile, places, thread);
   __syncthreads();
   build_kernel(p, at, tile, taps, reinterpret_cast<int*>(smem + map.kernel));
-  if constexpr (by_steps(tile)) {
+  if constexpr (tile.weights_fetched) {
     uint2* const steps = reinterpret_cast<uint2*>(smem + map.offsets);
     build_steps(p, at, tile, reinterpret_cast<const int*>(smem + map.shifts),
-                reinterpret_cast<const int*>(smem + map.firsts), steps);
-    if (threadIdx.x == 0)
-      steps[p.max_products] = make_uint2(0, 0);  // tiles that leaders have begun
+                reinterpret_cast<const int*>(smem + map.firsts), steps, thread, kThreads);
+    if (thread == 0) steps[p.max_products] = make_uint2(0, 0);  // tiles that leaders have begun
   }
-  const bool one = threadIdx.x * 2 < weight_rows(tile);
-  const ColumnInfo *const first = columns + (one ? threadIdx.x * 2 : 0), *const second = first + 1;
-  places.pairs = __syncthreads_and(first->offset < 0 ? second->offset < 0
-                                                     : second->offset == first->offset + 1);
-  const int other = stacked(p, tile) == 1 ? second->offset : -1;
-  places.even = __syncthreads_and((first->offset < 0 || first->offset % 2 == 0) &&
-                                  (other < 0 || other % 2 == 0));
-
-  Known& known = *reinterpret_cast<Known*>(smem + kKnown);
-  if (threadIdx.x == 0) {
-    known = {at,
-             map,
-             places,
-             {barriers,
-              places.patch,
-              places.weights,
-              shared_address(smem + map.shifts),
-              shared_address(smem + map.firsts),
-              map.patch_stage,
-              map.weight_stage,
-              at.products,
-              {}}};
+  const ColumnInfo* const two = columns + (thread * 2 < weight_rows(tile) ? thread * 2 : 0);
+  places.pairs = __syncthreads_and(are_pairs(two));
+  places.even = __syncthreads_and(are_even(two, stacked(p, tile) == 1));
+  if (thread == 0) {
+    known = {at, map, places, loop_of(at, map, places, smem)};
     int end = 0;
     for (int s = 0; s < kMaxSlots; ++s) known.loop.slot_ends[s] = end += products_of(p, at, s);
   }
   __syncthreads();
+}
+
+template <class M, int ROW>
+__global__ void __launch_bounds__(threads(kTiles[ROW]), blocks_together(kTiles[ROW]))
+    convt2d_hopper_gather_kernel(const __grid_constant__ GatherParams p,
+                                 const __grid_constant__ TensorMaps maps) {
+#ifdef CONVT2D_HAS_WGMMA  // other chips: declined by the planner
+  constexpr TileRow tile = kTiles[ROW];
+  extern __shared__ __align__(1024) unsigned char smem[];
+  const SharedMap map = shared_map(p, tile);
+  const Scope at = scope_of(p, tile);
+  Places places = places_of(map, smem);
+  Known& known = *reinterpret_cast<Known*>(smem + kKnown);
+  if constexpr (!by_steps(tile)) write_all_tables<M, ROW>(p, at, map, places, known);
 
   if (threadIdx.x >= consumers(tile)) {
-    fewer_registers<producer_registers(tile)>();
-    produce<M, ROW>(p, at, map, maps, places);
-  } else {
-    more_registers<consumer_registers(tile)>();
+    if constexpr (!tile.twin) fewer_registers<producer_registers(tile)>();
     if constexpr (by_steps(tile)) {
+      ask_from_the_start<M, ROW>(p, maps, at, map, places);
+    } else {
+      produce<M, ROW>(p, at, map, maps, places);
+    }
+  } else {
+    if constexpr (!tile.twin) more_registers<consumer_registers(tile)>();
+    if constexpr (by_steps(tile)) {
+      write_tables<M, ROW>(p, at, map, places, known);
       consume_copied<M, ROW>(p, maps, known);
+    } else if constexpr (tile.weights_fetched) {
+      consume_lent<M, ROW>(p, maps, known);
     } else if constexpr (tile.fetched && tile.strict) {
       consume_strict<M, ROW>(p, maps, known);
     } else if constexpr (tile.fetched) {

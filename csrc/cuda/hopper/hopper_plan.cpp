@@ -7,21 +7,22 @@
 #include "cuda/gather_params.h"
 #include "cuda/hopper/hopper.h"
 #include "cuda/hopper/hopper_fetched_weight.h"
+#include "cuda/hopper/hopper_packed_weight.h"
 #include "cuda/hopper/hopper_weight_plan.h"
 #include "cuda/strict_sums.h"
 
 namespace convt2d::cuda::hopper {
 namespace {
 
-// Of grad_input, measured as kLeastWgmmaTerms. Fetched tiles are held to the error that those of 96 products have, by a
+// Of grad_input. Fetched tiles are held to the error that others have of 96 products (kLeastWgmmaTermsOfInput), by a
 // model of a tensor core that cuts off (not measured): theirs grows with the part that is summed apart, four slices of 128
 // columns and two of 64 or fewer, and is least where threads round both parts of the weights, those of few channels.
-constexpr int64_t kLeastTermsOfInput = 96, kLeastTermsOfWide = 128, kLeastTermsOfFew = 48;
+constexpr int64_t kLeastTermsOfWide = 128, kLeastTermsOfFew = 48;
 int64_t least_terms(TileRow tile, bool one_chunk) {
-  return !tile.fetched       ? kLeastTermsOfInput
+  return !tile.fetched       ? kLeastWgmmaTermsOfInput
          : tile.width == 128 ? kLeastTermsOfWide
          : one_chunk         ? kLeastTermsOfFew
-                             : kLeastTermsOfInput;
+                             : kLeastWgmmaTermsOfInput;
 }
 
 // Cycles of one multiprocessor; fitted to 16000 plans of bench/layers.json on the H200 (kernel_bench sweep: fp16
@@ -42,8 +43,6 @@ constexpr double kFetchedWord =
 constexpr double kFetchedNumber = 1.17;     // with single numbers of 32 bits and a table
 constexpr double kFetchedHalf = 3.93;       // of 16 bits
 constexpr double kFetchedAgain = 1.25;      // few channels, for each of several column tiles
-constexpr double kFetchedWeight = 2.38;     // with weights
-constexpr double kFetchedTwice = 1.22;      // which two operands of pixels use
 constexpr double kStrict = 3.18;            // strict fp32: three products, parts joined
 constexpr double kStrictFill = 0.862;       // filling a buffer there, over TF32
 constexpr double kStrictStalls = 0.748;     // as kStalls
@@ -93,7 +92,9 @@ constexpr double kWeights = 2.29;        // filling a buffer with weights, over 
 
 // Tiles that walk a table of steps (hopper_copied.cuh): cycles of one multiprocessor, by counting (grad_input: 0.9 to 1.1
 // of what 30 layers take above 50 us, 2026-11-23).
-constexpr double kStep = 420;          // 70 instructions of a warp, from product to product
+constexpr double kStepsLaunch =
+    4.5;                       // as kLaunch: who asks the copy engine starts at once (guessed)
+constexpr double kStep = 420;  // 70 instructions of a warp, from product to product
 constexpr double kSharedBytes = 128;   // a cycle, to the tensor core and from the copy engine
 constexpr double kAsked = 1500;        // from asking for a buffer to its first byte
 constexpr double kArriving = 50;       // bytes a cycle from there on
@@ -101,16 +102,27 @@ constexpr double kStepsRow = 2.1;      // of the copy engine, a row; by earlier 
 constexpr double kStepsByte = 0.0032;  // a byte
 constexpr double kTurnOfTile =
     900;  // from the last product of a tile to the first one of the next, stores aside
-constexpr double kStoring = 110;        // instructions of a warp that stores
-constexpr double kLoneVector = 9;       // and for each 16 bytes of a thread
-constexpr double kStepsSector = 0.16;   // as kSectorStored
-constexpr double kHidden = 0.4;         // of what leads, by which storing takes less
+constexpr double kStoring = 110;       // instructions of a warp that stores
+constexpr double kLoneVector = 9;      // and for each 16 bytes of a thread
+constexpr double kStepsSector = 0.16;  // as kSectorStored
+constexpr double kTwinStore =
+    0.3;                         // of storing, which does not hide behind the other block (counted)
+constexpr double kHidden = 0.4;  // of what leads, by which storing takes less
 constexpr double kStepsBeside = 0.02;   // of the lesser of what memory and L2 take
 constexpr double kStepsOverlap = 0.95;  // as kOverlap
 constexpr double kStepsNarrow = 1.2;    // rows of 64 bytes, where there could be twice as many
 constexpr double kStepsFew = 9;         // and so few products read them (2026-11-23)
 constexpr double kStepsBytes = 1.1;     // of memory and L2 with them, or with two buffers
 constexpr double kStacked = 1.3;        // 256 columns of several phases, in forward (2026-11-23)
+
+// The same of tiles whose weights are fetched (hopper_lent.cuh); by eight layers (2026-11-23).
+constexpr double kLentProduct = 100;  // cycles beside the multiplications of a product
+constexpr double kLentTwoSlots =
+    300;  // where it may be of one of two slots; before halves of it were issued apart
+constexpr double kLentSector = 2.5;   // 32 bytes on their way to L2
+constexpr double kLentStalls = 0.88;  // as kStalls
+constexpr double kLentArrival =
+    1.3;  // what must be on its way when groups lead, over what has to be
 
 // What brings a buffer: parcels, how many of them a thread has on their way, and cycles each.
 struct Load {
@@ -204,11 +216,13 @@ double fetched_multiply(const GatherParams& p, TileRow tile, bool half) {
 // weights come that stay.
 struct TileCost {
   double cycles, sectors, prologue;
+  double alone = cycles;  // where no other block is beside
 };
 
 // Whether what follows is about a plan: threads that bring weights all the time, and outputs that go one by one, take
 // longer than all of it. In forward it errs by what phases and a bias cost, and what is fitted above is better (2026-11-23).
 bool counted(const Problem& problem, const GatherParams& p, TileRow tile) {
+  if (tile.weights_fetched) return true;
   return problem.direction == Direction::grad_input && by_steps(tile) && p.store_mode != kSingles &&
          (!p.weight_stages || copied(p.weight_mode));
 }
@@ -218,31 +232,43 @@ bool narrow_rows(const GatherParams& p) {
   return chunk_bytes(p) < 128 && p.depth * p.element_bytes >= 128;
 }
 
-// A chunk of a tile that walks a table of steps: multiplying, reading and writing shared memory, issuing, and what must
-// arrive meanwhile.
+// From asking for a buffer to having it.
+double arrival(double bytes) { return kAsked + bytes / kArriving; }
+// Weights of a product.
+double weight_bytes(const GatherParams& p, TileRow tile) {
+  return double(weight_rows(tile)) * chunk_bytes(p);
+}
+
+// A chunk of a tile that walks a table of steps, of one of so many blocks that do the same: multiplying, reading and
+// writing shared memory, issuing, and what must arrive meanwhile.
 double steps_chunk(const GatherParams& p, TileRow tile, double products, double pieces,
-                   double parts) {
+                   double parts, int blocks) {
+  const bool lent = tile.weights_fetched;
   const double operands = consumer_groups(tile) * tile.operands, slices = p.slices,
-               part = double(p.part_products) * weight_rows(tile) * chunk_bytes(p),
-               weights = p.weight_stages ? products * weight_rows(tile) * chunk_bytes(p) : 0,
+               fetches = lent ? consumer_groups(tile) : operands,
+               part = p.part_products * weight_bytes(p, tile),
+               weights = p.weight_stages ? products * weight_bytes(p, tile) : 0,
                row = tile.columns_copied ? column_row(p) : chunk_bytes(p);
   const auto arriving = [](double buffers, double bytes, int stages) {
-    return buffers * (kAsked + bytes / kArriving) / std::max(1, stages - 1);
+    return buffers * arrival(bytes) / std::max(1, stages - 1);
   };
   const double work[] = {
-      products * slices * operands * tile.width / 2,
-      (products * slices * operands * (64 + tile.width) * kSliceBytes + pieces * p.patch_bytes +
-       weights) /
+      blocks * products *
+          (slices * operands * tile.width / 2 +
+           (lent ? (tile.slots > 1 ? kLentTwoSlots : kLentProduct) : 0)),
+      blocks *
+          (products * slices * (fetches * 64 + operands * tile.width) * kSliceBytes +
+           pieces * p.patch_bytes + weights) /
           kSharedBytes,
-      products * kStep,
-      (pieces * p.patch_pixels + weights / row) * kStepsRow +
-          (pieces * p.patch_bytes + weights) * kStepsByte,
+      lent ? 0 : products * kStep,
+      blocks * ((pieces * p.patch_pixels + weights / row) * kStepsRow +
+                (pieces * p.patch_bytes + weights) * kStepsByte),
       arriving(pieces, p.patch_bytes, p.source_stages),
       p.weight_stages ? arriving(parts, part, p.weight_stages) : 0,
   };
   double greatest = 0, all = 0;
   for (double each : work) greatest = std::max(greatest, each), all += each;
-  const bool waits = products <= kStepsFew || (p.source_stages == 2 && !p.weight_stages);
+  const bool waits = !lent && (products <= kStepsFew || (p.source_stages == 2 && !p.weight_stages));
   const double narrow = narrow_rows(p) && waits ? kStepsNarrow : 1;
   return narrow * (greatest + (1 - kStepsOverlap) * (all - greatest));
 }
@@ -267,13 +293,11 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
   const double parts =
       p.weight_stages ? pieces * std::ceil(products / pieces / p.part_products) : 0;
   // A wgmma takes as long as its multiplications, or as reading both operands, 128 bytes a cycle.
-  const double multiply =
-      std::max(tile.width / 2.0, (64 + tile.width) / 4.0) *
-      (tile.bordered          ? fetched_multiply(p, tile, half)
-       : tile.fetched         ? kFetchedWord
-       : tile.weights_fetched ? (tile.operands > 1 ? kFetchedTwice : kFetchedWeight)
-       : tile.strict          ? kStrict
-                              : 1);
+  const double multiply = std::max(tile.width / 2.0, (64 + tile.width) / 4.0) *
+                          (tile.bordered  ? fetched_multiply(p, tile, half)
+                           : tile.fetched ? kFetchedWord
+                           : tile.strict  ? kStrict
+                                          : 1);
   const double mma = products * (k_slices * consumer_groups(tile) * tile.operands * multiply +
                                  p.chunks * kProduct) +
                      p.chunks * (pieces + parts) * (tile.copied ? kTurnover : kFedTurnover);
@@ -334,8 +358,16 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
   if (counted(problem, p, tile)) {
     const double all = copied(p.weight_mode) ? kAsked + p.chunks * p.part_bytes / kArriving
                                              : 2 * p.chunks * weight_fill * kNhwcStalls;
-    const double chunk = steps_chunk(p, tile, products, pieces, parts),
-                 store = steps_store(problem, p, tile, sectors / scatter_of(problem, p));
+    const double chunk = steps_chunk(p, tile, products, pieces, parts, 1),
+                 store = tile.weights_fetched
+                             ? kTurnOfTile + sums * 256 * size / 32 * kLentSector
+                             : steps_store(problem, p, tile, sectors / scatter_of(problem, p));
+    if (tile.twin) {
+      const double alone = p.chunks * chunk + store,
+                   both = p.chunks * steps_chunk(p, tile, products, pieces, parts, 2);
+      return {std::max(alone, both) + kTwinStore * store, source_sectors + weight_sectors,
+              p.weight_stages ? 0 : 2 * all, alone};
+    }
     return {p.chunks * chunk + store -
                 kHidden * std::min(2 * store, p.lead * chunk / std::max(products, 1.0)),
             source_sectors + weight_sectors, p.weight_stages ? 0 : all};
@@ -348,8 +380,7 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
                                                      : kOverlap;
   const bool two = straight(tile) && p.source_stages == 2;
   const double shallow = !two ? 1 : forward || p.weight_stages ? kShallow : kShallowAlone;
-  const double wide = tile.columns_copied && !tile.weights_fetched && tile.width == 128
-                          ? kWideColumns
+  const double wide = tile.columns_copied && tile.width == 128                    ? kWideColumns
                       : forward && tile.width == 256 && p.h.slots * p.w.slots > 1 ? kStacked
                                                                                   : 1;
   const double narrow = forward && !tile.copied && !tile.strict && !channels_last(problem)
@@ -364,13 +395,13 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
           source_sectors + weight_sectors, p.weight_stages ? 0 : 2 * p.chunks * weight_fill};
 }
 
-// Blocks for each combination of a group of channels and phases, so that the grid fills the device once: phases get them
+// Blocks for each combination of a group of channels and phases, so that the grid fills its places on the device once: phases get them
 // by their cost, where they are few, and have the same number otherwise.
-void share_blocks(const Device& device, const std::vector<TileCost>& costs, GatherParams& p) {
+void share_blocks(int places, const std::vector<TileCost>& costs, GatherParams& p) {
   const int64_t tiles = tiles_of(p), shares = static_cast<int64_t>(costs.size());
   p.shares = static_cast<int32_t>(shares);
   const int64_t others = combinations(p) / (shares > 1 ? shares : 1);
-  int64_t blocks = std::max<int64_t>(1, device.sm_count / others);
+  int64_t blocks = std::max<int64_t>(1, places / others);
   double all = 0;
   for (const TileCost& cost : costs) all += cost.cycles;
   for (int64_t s = 0; s < shares; ++s) {
@@ -413,15 +444,21 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
         costs.push_back(same < known ? costs[same] : tile_cost(problem, p, tile, counts[known]));
       }
   }
-  share_blocks(device, costs, p);
+  const int places = device.sm_count * blocks_together(tile);
+  share_blocks(places, costs, p);
 
   const double combos = static_cast<double>(combinations(p));
   const double tiles = static_cast<double>(tiles_of(p));
-  const double waves = std::ceil(blocks_of(p) / double(device.sm_count));
+  const double waves = std::ceil(blocks_of(p) / double(places));
   double cycles = 0, sectors = 0, prologue = 0;
   for (size_t s = 0; s < costs.size(); ++s) {
-    cycles = std::max(cycles, std::ceil(tiles / p.walkers[s]) *
-                                  (costs[s].cycles + (counted(problem, p, tile) ? 0 : kTile)));
+    // Of the last round, what is left may have the multiprocessors for itself.
+    const double rounds = std::floor(tiles / p.walkers[s]), rest = tiles - rounds * p.walkers[s],
+                 last = rest == 0                  ? 0
+                        : rest * 2 <= p.walkers[s] ? costs[s].alone
+                                                   : costs[s].cycles;
+    cycles = std::max(cycles, rounds * costs[s].cycles + last +
+                                  (counted(problem, p, tile) ? 0 : (rounds + (rest > 0)) * kTile));
     sectors += costs[s].sectors / costs.size();
     prologue = std::max(prologue, costs[s].prologue);
   }
@@ -430,12 +467,13 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
   const bool odd =
       !tile.channel_rows && !channels_last(problem) && p.w.slots > 1 && p.w.slots % 2 == 1;
   const double slow = (half && by_pixels && !forward ? kPlanes : 1) * (odd ? kOdd : 1);
-  const double busy_us = (counted(problem, p, tile) ? 1
-                          : by_channel(tile)        ? kNhwcStalls
-                          : tile.fetched            ? kFetchedStalls
-                          : tile.strict             ? kStrictStalls
-                          : tile.copied             ? kEngineStalls
-                                                    : kStalls) *
+  const double busy_us = (tile.weights_fetched        ? kLentStalls
+                          : counted(problem, p, tile) ? 1
+                          : by_channel(tile)          ? kNhwcStalls
+                          : tile.fetched              ? kFetchedStalls
+                          : tile.strict               ? kStrictStalls
+                          : tile.copied               ? kEngineStalls
+                                                      : kStalls) *
                          slow * waves * (cycles + prologue) / kClock;
 
   // Pixels of a plane that no tap reads stay where they are.
@@ -443,18 +481,22 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
       size * problem.batch * problem.out_channels * problem.h.out * problem.w.out;
   const double bytes = tensor_bytes(problem) -
                        (forward ? 0 : y_bytes * (1 - std::min(products / p.planes_apart, 1.0)));
-  const double l2_bytes = bytes * scatter_of(problem, p) + combos * tiles * sectors * 32;
   // Channels-last pixels of y that are no whole sectors are written in pieces (erfnet_out in TF32: 211 us for 113).
   const bool torn = forward && channels_last(problem) && int64_t(problem.group_out() * size) % 32;
   const double memory_us =
       (bytes + (torn ? kTorn * y_bytes : 0)) / (0.88 * device.copy_bytes_per_us);
-  const bool steps = !forward && by_steps(tile);
-  const double l2_us = l2_bytes / ((steps ? kStepsL2 : kL2) * device.copy_bytes_per_us);
+  const bool steps = tile.weights_fetched || (!forward && by_steps(tile));
+  // What goes to phases apart from each other is not as fast where only the rest was counted.
+  const double scattered = bytes * scatter_of(problem, p),
+               l2_us = (scattered / (steps && !forward ? kStepsL2 : kL2) +
+                        combos * tiles * sectors * 32 / (steps ? kStepsL2 : kL2)) /
+                       device.copy_bytes_per_us;
   // Neither hides behind the other altogether; and of plans that move the same bytes the less busy one is better.
   const double bytes_us = (steps && (narrow_rows(p) || p.source_stages == 2) ? kStepsBytes : 1) *
                               std::max(memory_us, l2_us) +
                           (steps ? kStepsBeside * std::min(memory_us, l2_us) : 0);
-  const double launch_us = kLaunch + (forward && tile.width == 8 ? kEight : 0);
+  const double launch_us =
+      (by_steps(tile) ? kStepsLaunch : kLaunch) + (forward && tile.width == 8 ? kEight : 0);
   return launch_us + std::max(busy_us, bytes_us) + kBeside * std::min(busy_us, bytes_us);
 }
 
@@ -487,9 +529,11 @@ std::vector<GatherChoice> tile_shapes(const Problem& problem, int row) {
     const int64_t most_h = std::min(extent_h, std::max<int64_t>(1, positions / w));
     for (int64_t h = most_h; h >= std::max<int64_t>(1, most_h - 6); --h) {
       if (h == extent_h && w == extent_w) {
-        for (int64_t n = std::min(problem.batch, std::max<int64_t>(1, positions / (w * h))); n >= 1;
-             n = n > 8 ? n * 3 / 4 : n - 1)
+        const int64_t most = std::min(problem.batch, std::max<int64_t>(1, positions / (w * h)));
+        for (int64_t n = most; n >= 1; n = n > 16 ? n * 7 / 8 : n - 1) {
+          n = ceil_div(problem.batch, ceil_div(problem.batch, n));  // as few as make so many tiles
           add(n, h, w, 0);
+        }
       } else {
         add(1, h, w, 0);
       }
@@ -521,6 +565,11 @@ std::vector<std::pair<int, int>> stacks(const Problem& problem, TileRow tile) {
   return found;
 }
 
+// Bytes of shared memory that a block may have; each takes 1024 beside them.
+int memory_of(const Device& device, TileRow tile) {
+  return std::min(device.smem_optin, device.smem_per_sm / blocks_together(tile) - 1024);
+}
+
 // Whether a shape fits with the smallest buffers there are.
 bool fits_somehow(GatherChoice choice, GatherParams params, TileRow tile, const Device& device) {
   choice.slice_shift = 0;
@@ -530,7 +579,7 @@ bool fits_somehow(GatherChoice choice, GatherParams params, TileRow tile, const 
       (std::max(1, params.planes_apart > 1 ? params.plane_products : params.max_products) + 7) / 8;
   params.chunks = 1;
   set_buffers(choice, params);
-  return shared_map(params, tile).total <= device.smem_optin;
+  return shared_map(params, tile).total <= memory_of(device, tile);
 }
 
 // The few shapes whose tiles promise most with buffers of any size, so that the search stays short.
@@ -568,13 +617,37 @@ std::vector<GatherChoice> best_shapes(const Problem& problem, const Device& devi
   return best;
 }
 
+// Where weights are fetched: as many products as leave time for buffers to arrive, since those between both groups are read.
+int lead_of_lent(const GatherParams& p, TileRow tile) {
+  const double product = p.slices * consumer_groups(tile) * tile.operands * tile.width / 2;
+  const auto leaves = [&](int stages, int products, double bytes) {
+    return int((stages - 1) * products - kLentArrival * arrival(bytes) / product);
+  };
+  int lead = INT32_MAX;
+  for (int i = 0; i < p.h.groups; ++i)
+    for (int j = 0; j < p.w.groups; ++j) {
+      const int products = int(products_of(p, tile, p.h.group[i], p.w.group[j]));
+      if (products == 0) continue;
+      lead = std::min(
+          {lead, leaves(p.source_stages, products, p.patch_bytes), p.chunks * products / 2});
+      if (p.weight_stages == 0) continue;
+      // Of the last part of a chunk there may be one product.
+      const int parts = int(ceil_div(products, p.part_products)), whole = products / parts;
+      lead =
+          std::min(lead, leaves(p.weight_stages, whole, p.part_products * weight_bytes(p, tile)));
+    }
+  return lead == INT32_MAX ? 0 : std::max(lead, 0);
+}
+
 // How many products the first groups may lead by, by a simulation: each takes a buffer from those that are on their way,
 // and hides storing for half the time of a product.
 int lead_of(const Problem& problem, const GatherParams& p, TileRow tile) {
+  if (tile.weights_fetched) return lead_of_lent(p, tile);
   constexpr int kStages = 4, kMoreStages = 6, kMostProducts = 32;
   const int stages = p.weight_stages ? std::min(p.source_stages, p.weight_stages) : p.source_stages,
             products = p.chunks * p.max_products;
-  if (!counted(problem, p, tile) || stages < kStages || products > kMostProducts) return 0;
+  if (!counted(problem, p, tile) || tile.twin || stages < kStages || products > kMostProducts)
+    return 0;
   return stages >= kMoreStages || products <= kStages ? 2 : 1;
 }
 
@@ -593,6 +666,7 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
   for (int row = kTileCount - 1; row >= 0; --row) {
     const TileRow tile = kTiles[row];
     const int64_t phases_w = phases_of(problem, problem.w);
+    const int memory = memory_of(device, tile);
     const bool few = tile.bordered && !forward && problem.group_out() <= kFewChannels;
     if (tile.strict != strict) continue;
     if (tile.channel_rows && columns <= 32) continue;
@@ -616,8 +690,11 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
             continue;
           }
         }
+        const int least_shift = tile.weights_fetched;  // consumers that fetch them take two slices
         for (int shift = 0; shift <= 2; ++shift) {
-          if (shift > 0 && (params.one_chunk || params.depth <= slice << (shift - 1))) break;
+          if (shift < least_shift) continue;
+          if (shift > least_shift && (params.one_chunk || params.depth <= slice << (shift - 1)))
+            break;
           if (tile.fetched && !params.one_chunk &&
               (1 << shift < slices_fetched(tile) || !chunks_in_groups(params, slice << shift)))
             continue;
@@ -633,8 +710,9 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
             if (part > 0 && params.one_chunk) break;
             // Where the copy engine can bring them, threads bring none but those that stay.
             if (part > 0 && tile.copied && !tile.columns_copied && columns_copied) break;
-            for (int weight_stages : {2, 4}) {
+            for (int weight_stages : {2, 3, 4}) {
               if (part == 0 && weight_stages > 2) break;
+              if (weight_stages == 3 && !tile.twin) continue;
               choice.weight_stages = part ? weight_stages : 0;
               choice.part_products = part;
               choice.source_stages = 1;
@@ -642,11 +720,11 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
               if ((params.part_products * weight_rows(tile) << (shift + 1)) > 60000) continue;
               const int one = shared_map(params, tile).total;
               const int patch = params.patch_bytes;
-              // An even number, so that each producer group owns half of them.
-              const int stages = std::min({kMaxStages, 1 + (device.smem_optin - 128 - one) / patch,
-                                           std::max(2, 4 * params.chunks * params.planes_apart)}) /
-                                 2 * 2;
-              if (one > device.smem_optin || stages < 2) {
+              // An even number, so that each producer group owns half of them; twins have one, and little room.
+              const int most = std::min({kMaxStages, 1 + (memory - 128 - one) / patch,
+                                         std::max(2, 4 * params.chunks * params.planes_apart)}),
+                        stages = tile.twin ? most : most / 2 * 2;
+              if (one > memory || stages < 2) {
                 if (found.empty())
                   reason =
                       "a tile needs " + std::to_string(one + patch) + " bytes of shared memory";
@@ -654,9 +732,11 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
               }
               choice.source_stages = stages;
               set_buffers(choice, params);
-              if (shared_map(params, tile).total > device.smem_optin) continue;
+              if (shared_map(params, tile).total > memory) continue;
               columns_copied |= tile.columns_copied;
-              for (int lead = 0, most = lead_of(problem, params, tile); lead <= most; ++lead) {
+              const int furthest = lead_of(problem, params, tile);
+              for (int lead = 0; lead <= furthest;
+                   lead += tile.weights_fetched && furthest > 0 ? furthest : 1) {
                 choice.lead = params.lead = lead;
                 GatherCandidate candidate{choice,
                                           {},
@@ -712,6 +792,7 @@ Plan plan_of(const GatherCandidate& candidate) {
       (c.weight_stages ? "weights " + std::to_string(c.part_products) + " products x " +
                              std::to_string(c.weight_stages) + " stages"
                        : "weights resident") +
+      (tile.twin ? ", two blocks together" : "") +
       (c.lead ? ", half " + std::to_string(c.lead) + " products ahead" : "");
   if (candidate.walkers[1] > 0) {  // phases have numbers of their own
     plan.note += ", blocks " + std::to_string(candidate.walkers[0]);
@@ -745,12 +826,14 @@ Decision plan(const Problem& problem, const Device& device) {
     return Decision::decline(reason);
   if (problem.direction == Direction::grad_weight) {
     if (is_fetched_weight(problem)) return fetched_weight_plan(problem, device);
-    const Decision turned = weight_plan(problem, device);
-    if (!may_be_turned(problem)) return turned;
-    const Decision pairs = fetched_weight_plan(problem, device);
-    const bool better =
-        pairs.accepted && (!turned.accepted || pairs.plan.predicted_us < turned.plan.predicted_us);
-    return better ? pairs : turned;
+    Decision best = weight_plan(problem, device);
+    if (!may_be_turned(problem)) return best;
+    for (const auto other : {fetched_weight_plan, packed_weight_plan}) {
+      const Decision found = other(problem, device);
+      if (found.accepted && (!best.accepted || found.plan.predicted_us < best.plan.predicted_us))
+        best = found;
+    }
+    return best;
   }
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
   std::string reason = "no tile fits";

@@ -53,11 +53,12 @@ __device__ __forceinline__ int products_of(const GatherParams& p, const Scope& a
 // The pixel of a plane that position 0 of an operand reads, shifts aside.
 __device__ __forceinline__ int operand_pixel(const GatherParams& p, TileRow tile, int operand) {
   if (!p.operand_columns) return operand * operand_positions(tile);
-  const int row = operand / p.operand_columns, column = operand - row * p.operand_columns;
+  const int row = divide(operand, p.operand_columns_magic),
+            column = operand - row * p.operand_columns;
   return row * (operand_positions(tile) / kGroup) * p.plane_w + column * kGroup;
 }
 
-// The tiles of a block, one after the other, without a division for each.
+// The tiles of a block, one after the other, without a division for each. Walkers are no more than multiprocessors.
 class TileWalk {
  public:
   __device__ __forceinline__ TileWalk(const GatherParams& p, const Scope& at)
@@ -77,17 +78,18 @@ class TileWalk {
 
  private:
   static __device__ __forceinline__ TileOrigin split(const GatherParams& p, int tile) {
-    const int rest = tile / p.tiles_w;
-    return {rest / p.tiles_h, rest % p.tiles_h, tile % p.tiles_w};
+    const int rest = divide(tile, p.tiles_w_magic), image = divide(rest, p.tiles_h_magic);
+    return {image, rest - image * p.tiles_h, tile - rest * p.tiles_w};
   }
   TileOrigin first_, step_;  // in tiles
 };
 
 // Image, row and column of each position from its tile's first one, packed; -1 where the tile has no such
 // position. A table, since a tile's epilogue must not divide.
-__device__ __forceinline__ void build_positions(const GatherParams& p, TileRow tile,
-                                                int* positions) {
-  for (int i = threadIdx.x; i < block_positions(tile); i += threads(tile)) {
+__device__ __forceinline__ void build_positions(const GatherParams& p, TileRow tile, int* positions,
+                                                int thread, int threads) {
+#pragma unroll 1
+  for (int i = thread; i < block_positions(tile); i += threads) {
     const int operand = i / operand_positions(tile), inner = i % operand_positions(tile);
     const int pixel =
         operand_pixel(p, tile, operand) + inner / kGroup * group_pixels(p) + inner % kGroup;
@@ -131,6 +133,7 @@ struct Tally {
 __device__ __forceinline__ Tally tally(const AxisTable& axis, const AxisGroup& group, int low,
                                        int residue, int offset) {
   Tally found{};
+#pragma unroll 1
   for (int i = 0; i < group.count; ++i) {
     const int other = axis.step[group.first + i].offset;
     const int of_other = (other - low) % axis.source_step;
@@ -143,9 +146,10 @@ __device__ __forceinline__ Tally tally(const AxisTable& axis, const AxisGroup& g
 
 // Where the products of each plane start, if planes come apart; and where the last one's end.
 __device__ __forceinline__ void build_firsts(const GatherParams& p, const Scope& at, TileRow tile,
-                                             int* firsts) {
+                                             int* firsts, int thread, int threads) {
   const AxisGroup &gh = p.h.group[at.group_h], &gw = p.w.group[at.group_w];
-  for (int plane = threadIdx.x; plane <= p.planes_h * p.planes_w; plane += threads(tile)) {
+#pragma unroll 1
+  for (int plane = thread; plane <= p.planes_h * p.planes_w; plane += threads) {
     const Tally h = tally(p.h, gh, at.low_h, plane / p.planes_w, 0);
     const Tally w = tally(p.w, gw, at.low_w, plane % p.planes_w, 0);
     firsts[plane] = tile.fetched        ? plane
@@ -157,14 +161,15 @@ __device__ __forceinline__ void build_firsts(const GatherParams& p, const Scope&
 // For each product, how far it shifts the patch (bytes) and where in global memory its tap's weights
 // start, or which one it is; for stacked phases a tap each, -1 where a phase has none at that offset.
 __device__ __forceinline__ void build_products(const GatherParams& p, const Scope& at, TileRow tile,
-                                               int* shifts, int* taps) {
+                                               int* shifts, int* taps, int thread, int threads) {
   const AxisGroup &gh = p.h.group[at.group_h], &gw = p.w.group[at.group_w];
   const int stack = stacked(p, tile);
   if (tile.fetched) return;
   // Copied columns have an axis of taps.
   const int unit = tile.columns_copied && !tile.flat ? p.columns : 1;
   const int next_h = p.weight_h / unit, next_w = p.weight_w / unit;
-  for (int i = threadIdx.x; i < gh.count * gw.count; i += threads(tile)) {
+#pragma unroll 1
+  for (int i = thread; i < gh.count * gw.count; i += threads) {
     const AxisStep& h = p.h.step[gh.first + i / gw.count];
     const AxisStep& w = p.w.step[gw.first + i % gw.count];
     const int away_h = h.offset - at.low_h, away_w = w.offset - at.low_w;
@@ -203,16 +208,22 @@ __device__ __forceinline__ void build_products(const GatherParams& p, const Scop
 }
 
 // For each product of a chunk, in units of 16 bytes, where it reads its patch and where its weights stand in their buffer
-// (of a chunk, if they stay); and whether it is the first one to read either.
-constexpr uint32_t kNextBuffer = 1u << 31;
+// (of a chunk, if they stay); whether it is the first one to read either; and whether its phase is the second of two that
+// have sums of their own.
+constexpr uint32_t kNextBuffer = 1u << 31, kSecondSlot = 1u << 30;
 __device__ __forceinline__ void build_steps(const GatherParams& p, const Scope& at, TileRow tile,
-                                            const int* shifts, const int* firsts, uint2* steps) {
-  for (int i = threadIdx.x; i < at.products; i += threads(tile)) {
+                                            const int* shifts, const int* firsts, uint2* steps,
+                                            int thread, int threads) {
+#pragma unroll 1
+  for (int i = thread; i < at.products; i += threads) {
     int plane = 0;
+#pragma unroll 1
     while (firsts[plane + 1] <= i) ++plane;
     const int of_plane = i - firsts[plane], row = p.weight_stages ? of_plane % p.part_products : i;
+    const bool second = tile.slots > 1 && i >= products_of(p, at, 0);
     steps[i] = make_uint2(uint32_t(shifts[i]) >> 4 | (of_plane == 0 ? kNextBuffer : 0),
-                          uint32_t(row * p.product_bytes) >> 4 | (row == 0 ? kNextBuffer : 0));
+                          uint32_t(row * p.product_bytes) >> 4 | (row == 0 ? kNextBuffer : 0) |
+                              (second ? kSecondSlot : 0));
   }
 }
 
@@ -328,8 +339,9 @@ __device__ __forceinline__ int row_of(const GatherParams& p, TileRow tile, int c
 
 template <class T>
 __device__ __forceinline__ void build_columns(const GatherParams& p, const Scope& at, TileRow tile,
-                                              ColumnInfo* columns) {
-  for (int row = threadIdx.x; row < weight_rows(tile); row += threads(tile)) {
+                                              ColumnInfo* columns, int thread, int threads) {
+#pragma unroll 1
+  for (int row = thread; row < weight_rows(tile); row += threads) {
     const int2 is = channel_and_phase<T>(p, tile, row);
     const int channel = at.column_tile * p.tile_channels + is.x;
     const int sh = is.y / p.w.slots, sw = is.y - sh * p.w.slots;

@@ -341,6 +341,8 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
   if (!tile.fetched) params.depth = params.reduce;
 
   set_tiles(problem, choice, params);
+  params.tiles_h_magic = magic_of(params.tiles_h);
+  params.tiles_w_magic = magic_of(params.tiles_w);
 
   const int room = tile.width / (slots_h * slots_w);
   const Layout destination = forward ? problem.y_layout : problem.x_layout;
@@ -437,6 +439,7 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
     return "a tile is too long for the copy engine";
 
   params.operand_columns = choice.operand_columns;
+  params.operand_columns_magic = magic_of(std::max(choice.operand_columns, 1));
   params.lead = choice.lead;
   const int positions = operand_positions(tile);
   const int operands = block_positions(tile) / positions;
@@ -475,8 +478,8 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
                       : static_cast<int32_t>(ceil_div(params.depth, static_cast<int64_t>(slice)
                                                                         << choice.slice_shift));
   params.whole_weight_mode = whole_weight_mode(problem, tile, params, vector);
-  if (wide(tile) && !copied(params.whole_weight_mode))
-    return "the copy engine cannot bring the weights of 256 columns";
+  if (lean(tile) && !copied(params.whole_weight_mode))
+    return "the copy engine cannot bring these weights";
   const bool kernels = params.whole_weight_mode == kTurnedKernels;
   params.kernel_taps = kernels || params.whole_weight_mode == kTurnedRuns ? params.taps : 0;
   params.kernel_taps_magic = magic_of(std::max(params.kernel_taps, 1));

@@ -179,7 +179,7 @@ __device__ __forceinline__ void visit_weight_mode(int mode, Visit&& visit) {
   constexpr bool kTurns = sizeof(T) == 2;
   if constexpr (kTiles[ROW].columns_copied) {
     visit(std::integral_constant<WeightMode, kColumnsCopied>());
-  } else if constexpr (SOURCE == kFetched || SOURCE == kFetchedRows || wide(kTiles[ROW])) {
+  } else if constexpr (SOURCE == kFetched || SOURCE == kFetchedRows || lean(kTiles[ROW])) {
     visit(std::integral_constant<WeightMode, kWeightCopied>());
   } else {
     if constexpr (SOURCE == kVectors || SOURCE == kCopied) {
@@ -347,12 +347,13 @@ __device__ __forceinline__ void bring_all_weights(const GatherParams& p, const S
   constexpr TileRow tile = kTiles[ROW];
   const auto with_mode = [&](auto mode) {
     constexpr WeightMode kMode = decltype(mode)::value;
-    if (copied(kMode) && threadIdx.x == 0)
+    constexpr bool kAsks = copied(kMode) && !by_steps(tile);  // else a producer does
+    if (kAsks && threadIdx.x == 0)
       barrier_expect(places.full_weight, p.chunks * at.products * p.product_bytes);
     for (int chunk = 0; chunk < p.chunks; ++chunk) {
       const uint32_t stage = places.weights + chunk * weight_stage;
       if constexpr (copied(kMode)) {
-        if (threadIdx.x == 0)
+        if (kAsks && threadIdx.x == 0)
           copy_weights<T, kMode>(p, at, tile, maps, chunk, 0, at.products, places, stage,
                                  places.full_weight);
       } else if constexpr (kMode >= kTurnedKernels) {
@@ -391,7 +392,8 @@ __device__ __forceinline__ void bring_all_weights(const GatherParams& p, const S
 }
 
 // Named barriers of the producer groups; the consumers' come before (hopper_gather.cuh).
-enum { kProducerGroup0 = 6 };
+// (Rows of channels:) all threads, once what all of them look up is written.
+enum { kProducerGroup0 = 6, kTables = 8 };
 
 // The two producer groups fill buffers in turn: while one waits for its loads, the other stores. Within a
 // buffer, kBatch parcels a thread are on their way at once. A group owns every second stage of a ring,
@@ -677,14 +679,32 @@ struct Producer {
     });
   }
 
+  // The same once for weights that stay, if it can bring them.
+  __device__ __forceinline__ void ask_for_all_weights() {
+    visit_weight_mode<T, kCopied, ROW>(p.weight_mode, [&](auto mode) {
+      constexpr WeightMode kMode = decltype(mode)::value;
+      if constexpr (copied(kMode)) {
+        barrier_expect(places.full_weight, p.chunks * at.products * p.product_bytes);
+        for (int chunk = 0; chunk < p.chunks; ++chunk)
+          copy_weights<T, kMode>(p, at, tile, maps, chunk, 0, at.products, places,
+                                 places.weights + chunk * map.weight_stage, places.full_weight);
+      }
+    });
+  }
+
   // The one producer group where the copy engine brings the source.
   template <SourceMode SOURCE, WeightMode WEIGHT>
   __device__ __forceinline__ void run_copied() {
     if constexpr (copied(WEIGHT) || WEIGHT == kResident) {
       // Threads of two warps, since what they have to say takes them as long as multiplying what comes.
       if (thread == 0 && !p.brought_pieces) ask_for_source<SOURCE>();
-      if constexpr (WEIGHT != kResident)
-        if (thread == 32) ask_for_weights<WEIGHT>();
+      if (thread == 32) {
+        if constexpr (WEIGHT != kResident) {
+          ask_for_weights<WEIGHT>();
+        } else if constexpr (by_steps(tile)) {
+          ask_for_all_weights();
+        }
+      }
       if constexpr (tile.strict) {
         if (splits()) split_all_weights();
       }
@@ -803,7 +823,8 @@ __device__ __forceinline__ void produce(const GatherParams& p, const Scope& at,
                                         const SharedMap& map, const TensorMaps& maps,
                                         const Places& places) {
   using T = typename M::Element;
-  if (at.products == 0) return;
+  // Who waits for weights that stay does so whether there are any.
+  if (at.products == 0 && !(by_steps(kTiles[ROW]) && !p.weight_stages)) return;
   Producer<M, ROW> producer{p, at, map, maps, places};
   if constexpr (kTiles[ROW].bordered) {
     if (p.brought_pieces && producer.thread / 32 != 1) return producer.bring_all_rows();

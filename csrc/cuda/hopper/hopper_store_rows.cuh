@@ -143,7 +143,30 @@ __device__ __forceinline__ void store_channel_rows(const GatherParams& p, const 
   if (__any_sync(0xffffffffu, nan != nan)) repair_channel_rows<M, ROW>(p, at, tables, origin);
 }
 
-// NHWC (fetched columns): four lanes hold neighbouring channels of four positions each.
+// Four lanes, 4 from each other, hold a channel each of two runs of four, at four positions: word [run][position]. Each gets
+// all four channels of one run, that of its lower bit, at two positions, from that of its upper bit on every second one, so
+// that lanes that store together fill sectors.
+__device__ __forceinline__ void trade_runs(const uint32_t (&word)[2][4], uint32_t (&to)[2][4]) {
+  const bool second = threadIdx.x & 4, upper = threadIdx.x & 8;
+  uint32_t pair[2][4];  // [channel][position]
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t got = __shfl_xor_sync(0xffffffffu, second ? word[0][i] : word[1][i], 4);
+    pair[0][i] = second ? got : word[0][i];
+    pair[1][i] = second ? word[1][i] : got;
+  }
+#pragma unroll
+  for (int k = 0; k < 2; ++k)
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      const uint32_t even = pair[c][2 * k], odd = pair[c][2 * k + 1];
+      const uint32_t got = __shfl_xor_sync(0xffffffffu, upper ? even : odd, 8);
+      to[k][c] = upper ? got : even;
+      to[k][2 + c] = upper ? odd : got;
+    }
+}
+
+// NHWC (fetched columns): four lanes hold neighbouring channels, two runs of four, of four positions each.
 template <class M, int ROW>
 __device__ __forceinline__ void store_channel_runs(const GatherParams& p, const Scope& at,
                                                    const Sums<ROW>& sum, const Tables& tables,
@@ -152,29 +175,31 @@ __device__ __forceinline__ void store_channel_runs(const GatherParams& p, const 
   const int lane = threadIdx.x & 31, mine = lane / 4 % 4;  // of the four
   const ColumnInfo* const rows = tables.columns + (threadIdx.x >> 5) % 4 * 16 + lane / 4;
   const float bias[2] = {rows[0].bias, rows[8].bias};
-  const int run[2] = {rows[-mine].offset, rows[8 - mine].offset};
-  const int2* const destinations = tables.destinations + mine / 2 * 8 + lane % 4 * 2 + mine % 2;
-  float* const base = static_cast<float*>(p.destination);
+  const int run = rows[mine % 2 * 8 - mine].offset;
+  const int2* const destinations = tables.destinations + lane % 4 * 2 + mine / 2;
+  float* const base = static_cast<float*>(p.destination) + run;
   float nan = 0.f;
 #pragma unroll
   for (int position = 0; position < tile.operands * tile.width; position += 16) {
-    const int2 to = destinations[position];
+    const int2 to[2] = {destinations[position], destinations[position + 8]};
     const int o = position / tile.width, first = position % tile.width / 2;
 #pragma unroll
-    for (int s = 0; s < tile.slots; ++s)
+    for (int s = 0; s < tile.slots; ++s) {
+      uint32_t word[2][4], traded[2][4];
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        uint32_t word[4];
+      for (int half = 0; half < 2; ++half)
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const float value = sum[o][s][first + i / 2 * 4 + half * 2 + i % 2] + bias[half];
           nan = fmaf(value, 0.f, nan);
-          word[i] = __float_as_uint(value);
+          word[half][i] = __float_as_uint(value);
         }
-        trade<4>(word);
-        if (run[half] >= 0 && s < at.phases_w && exists(to, 0, s))
-          store_packed(base + (to.x + run[half] + s * p.destination_stride[3]), word);
-      }
+      trade_runs(word, traded);
+#pragma unroll
+      for (int k = 0; k < 2; ++k)
+        if (run >= 0 && s < at.phases_w && exists(to[k], 0, s))
+          store_packed(base + (to[k].x + s * p.destination_stride[3]), traded[k]);
+    }
   }
   if (__any_sync(0xffffffffu, nan != nan)) repair_channel_rows<M, ROW>(p, at, tables, origin);
 }

@@ -15,26 +15,6 @@
 
 namespace convt2d::cuda::hopper {
 
-// Where a K tile starts, walked without division.
-struct TileStart {
-  int n, h, w;
-
-  __device__ __forceinline__ TileStart(const WeightParams& p, int tile) {
-    const int row = tile / p.tiles_w;
-    w = (tile - row * p.tiles_w) * p.tile_w;
-    n = row / p.tiles_h;
-    h = (row - n * p.tiles_h) * p.tile_h;
-    n *= p.tile_n;
-  }
-  __device__ __forceinline__ void advance(const WeightParams& p) {
-    w += p.tile_w;
-    if (w < p.tiles_w * p.tile_w) return;
-    w = 0, h += p.tile_h;
-    if (h < p.tiles_h * p.tile_h) return;
-    h = 0, n += p.tile_n;
-  }
-};
-
 // Named barriers: all who multiply and the warp that asks, who agree whether the sums are good; without it; a group.
 enum { kVerdict = 1, kAllConsumers = 2, kWeightGroup0 = 3 };
 template <int ROW>
@@ -75,30 +55,46 @@ __device__ __forceinline__ void copy_tiles(const WeightParams& p, const WeightMa
   }
 }
 
+// Where a tile's pixels are, and of which a bringer needs every `kPixels`-th: told once a block, since it takes divisions.
+__device__ __forceinline__ void list_pixels(const WeightParams& p, uint32_t table) {
+  const int pixel = threadIdx.x, row = pixel / p.tile_w, n = row / p.tile_h;
+  const int h = row - n * p.tile_h, w = pixel - row * p.tile_w;
+  // Numbers of x from the tile's first one on, and the pixel's place in the tile, a byte an axis. What is not of the tile is
+  // beyond any image.
+  const bool used = pixel < tile_pixels(p);
+  const uint32_t at = ((n * p.x_h + h) * p.x_w + w) * p.groups * p.rows;
+  store_shared<2>(table + pixel * 8,
+                  {used ? at : 0, used ? uint32_t(n << 16 | h << 8 | w) : 0x7f0000u});
+}
+
 // A K tile of x, by all who bring: lanes take neighbouring pieces of the 64 channels of one or two pixels.
 template <int PIECE>
 __device__ __forceinline__ void bring_x(const WeightParams& p, const WeightScope& at,
-                                        uint32_t stage, const TileStart& start) {
+                                        uint32_t table, uint32_t stage, const TileStart& start) {
   constexpr int kLanes = kRowBytes / PIECE, kPixels = kWeightBringers / kLanes;  // at once
   const int bringer = threadIdx.x % 128 - 32, channel = bringer % kLanes * (PIECE / 2);
   const int first = at.row_block * p.x_blocks * kCellChannels + channel;  // of the group's
-  const int all = p.groups * p.rows, pixels = tile_pixels(p);
-  int n = 0, h = 0, w = bringer / kLanes;  // of the tile
-  for (int pixel = w; pixel < pixels; pixel += kPixels, w += kPixels) {
-    while (w >= p.tile_w) {
-      w -= p.tile_w;
-      if (++h == p.tile_h) h = 0, ++n;
-    }
-    const int x_n = start.n + n, x_h = start.h + h, x_w = start.w + w;
-    const bool there = x_n < p.batch && x_h < p.x_h && x_w < p.x_w;
-    const int at_pixel = there ? ((x_n * p.x_h + x_h) * p.x_w + x_w) * all : 0;
-    const char* from = static_cast<const char*>(p.x) + (int64_t{at_pixel} + at.group * p.rows) * 2;
-    uint32_t to = stage + pixel * kRowBytes + (channel * 2 ^ pixel % 8 * 16);
+  const auto left = [](int extent, int from) { return min(extent - from, 127) - 1; };
+  // A byte keeps its highest bit if the pixel's place on that axis is no more than this.
+  constexpr uint32_t kThere = 0x808080;
+  const uint32_t last =
+      kThere | left(p.batch, start.n) << 16 | left(p.x_h, start.h) << 8 | left(p.x_w, start.w);
+  const int tile =
+      ((start.n * p.x_h + start.h) * p.x_w + start.w) * p.groups * p.rows + at.group * p.rows;
+  const char* const from = static_cast<const char*>(p.x) + (int64_t{tile} + first) * 2;
 #pragma unroll 1
-    for (int i = 0; i < p.x_blocks; ++i, to += kTilePixels * kRowBytes) {
-      const int in_group = first + i * kCellChannels;
-      const bool valid = there && in_group < p.rows;
-      copy_async<PIECE>(to, from + (valid ? in_group * 2 : 0), valid);
+  for (int i = 0; i < p.x_blocks; ++i) {
+    const bool channel_there = first + i * kCellChannels < p.rows;
+#pragma unroll 4
+    for (int pixel = bringer / kLanes; pixel < kTilePixels; pixel += kPixels) {
+      uint32_t listed[2];
+      load_shared_8(table + pixel * 8, listed);
+      const bool there = channel_there && (last - listed[1] & kThere) == kThere;
+      copy_async<PIECE>(
+          stage + (i * kTilePixels + pixel) * kRowBytes + (channel * 2 ^ pixel % 8 * 16),
+          there ? from + i * kRowBytes + int64_t{int32_t(listed[0])} * 2
+                : static_cast<const char*>(p.x),
+          there);
     }
   }
 }
@@ -109,12 +105,13 @@ template <int PIECE>
 __device__ __forceinline__ void bring_tiles_of_x(const WeightParams& p, const WeightScope& at,
                                                  StageRing& ring) {
   const int behind = min(2, p.stages - 2);
+  const uint32_t table = ring.barriers + kPixelsAt;
   StageRing there = ring;
   TileStart start(p, at.begin);
   for (int tile = at.begin; tile < at.end + behind; ++tile) {
     if (tile < at.end) {
       barrier_wait(ring.empty(), ring.parity ^ 1);
-      bring_x<PIECE>(p, at, ring.stage(), start);
+      bring_x<PIECE>(p, at, table, ring.stage(), start);
       start.advance(p);
       ring.advance();
     }
@@ -204,6 +201,7 @@ __global__ void __launch_bounds__(weight_threads(kWeightTiles[ROW]), 1)
   WeightCells* const cells = reinterpret_cast<WeightCells*>(smem + kCellsAt);
   if (threadIdx.x < tile.instructions * tile.groups)
     cells[threadIdx.x] = cells_of(p, tile, at.first_tap, threadIdx.x);
+  if (p.x_piece > 0 && threadIdx.x < kTilePixels) list_pixels(p, shared + kPixelsAt);
   // Pixels that no tile uses are multiplied as well, so they are zero.
   if (tile_pixels(p) < kTilePixels)
     for (int i = threadIdx.x * 16; i < p.stages * ring.bytes; i += weight_threads(tile) * 16)

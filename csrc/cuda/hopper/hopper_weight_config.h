@@ -44,6 +44,7 @@ constexpr WeightTile kWeightTiles[] = {
     {128, 2, 2},  // two cells: any
     {192, 1, 3},  // three taps in a row, or 192 channels
     {64, 3, 3},   // nine taps anywhere
+    {128, 1, 2},  // two cells, where there is little to do for a block, or few of them
 };
 constexpr int kWeightTileCount = sizeof(kWeightTiles) / sizeof(kWeightTiles[0]);
 
@@ -53,9 +54,9 @@ CONVT2D_HOST_DEVICE constexpr int weight_threads(WeightTile tile) {
 }
 // Of a thread; together no more than the block starts with.
 CONVT2D_HOST_DEVICE constexpr int weight_consumer_registers(WeightTile tile) {
-  return tile.groups == 2 ? 232 : 152;
+  return tile.groups == 2 ? 224 : 152;
 }
-constexpr int kWeightProducerRegisters = 40, kWeightBringers = 96;
+constexpr int kWeightProducerRegisters = 56, kWeightBringers = 96;
 
 // One tap, in the order in which blocks take them.
 struct WeightTap {
@@ -117,6 +118,8 @@ CONVT2D_HOST_DEVICE constexpr int sum_bytes(WeightTile tile) {
 
 // Shared memory: barriers, what the instructions are about, then the stages, and in their place the sums.
 constexpr int kCellsAt = 16 * kMostTileStages, kStagesAt = 1024;
+constexpr int kPixelsAt =
+    kStagesAt - kTilePixels * 8;  // where a tile's pixels are, for threads that bring
 // What an instruction would read behind its last rows if its cells lay one after the other: memcheck wants that.
 constexpr int kReach = 6 << 10;
 CONVT2D_HOST_DEVICE int weight_shared_bytes(const WeightParams& p, WeightTile tile) {
@@ -132,7 +135,7 @@ struct WeightCells {
   int at, apart;              // bytes
 };
 constexpr int kMostInstructions = 9;
-static_assert(kCellsAt + kMostInstructions * sizeof(WeightCells) <= kStagesAt);
+static_assert(kCellsAt + kMostInstructions * sizeof(WeightCells) <= kPixelsAt);
 
 CONVT2D_HOST_DEVICE int cells_of_block(const WeightParams& p) { return p.unit_taps * p.y_blocks; }
 // Cell number `cell` of an x block. What lies beyond the last tap is read where that lies, and not stored.

@@ -3,13 +3,29 @@
 #include "cuda/direct/direct.h"
 #include "cuda/gather_params.h"
 #include "cuda/hopper/hopper_fetched_weight.h"
+#include "cuda/hopper/hopper_packed_weight.h"
 #include "cuda/hopper/hopper_weight_plan.h"
 #include "cuda/weight_sum.h"
 
 namespace convt2d::cuda::hopper {
+namespace {
+
+// The sum of the pieces, and the bias gradient if wanted.
+void finish_grad_weight(const Problem& problem, int pieces, const Args& args) {
+  if (pieces > 1) launch_weight_sum(problem, pieces, args, true);
+  if (problem.has_bias) launch_grad_bias(problem, args);
+}
+
+}  // namespace
 
 void launch_grad_weight(const Problem& problem, const Plan& plan, const Args& args) {
   if (is_fetched_weight(problem, plan)) return launch_fetched_grad_weight(problem, plan, args);
+  if (is_packed_weight(problem, plan)) {
+    const PackedWeightParams params = packed_weight_params(problem, plan, args);
+    launch_packed_weight(problem.dtype, plan.row, params, packed_weight_map(params, args),
+                         packed_weight_blocks(params), args.stream);
+    return finish_grad_weight(problem, params.split, args);
+  }
   WeightParams params = *static_cast<const WeightParams*>(plan.prepared.get());
   params.weight = args.w.data;
   params.x = args.x.data;
@@ -19,8 +35,7 @@ void launch_grad_weight(const Problem& problem, const Plan& plan, const Args& ar
                         (args.w.stride[0] | args.w.stride[2] | args.w.stride[3]) % 4 == 0;
   launch_weight(problem.dtype, plan.row, params, weight_maps(params, args.x.data, args.y.data),
                 weight_combinations(params) * params.split, args.stream);
-  if (params.partials) launch_weight_sum(problem, params.split, args, true);
-  if (problem.has_bias) launch_grad_bias(problem, args);
+  finish_grad_weight(problem, params.split, args);
 }
 
 }  // namespace convt2d::cuda::hopper

@@ -1,4 +1,4 @@
-// What a block of hopper's grad_weight works on, and what becomes of its sums: the NaN rule, and where they go.
+// What a block of hopper's grad_weight works on, where its K tiles start, and what becomes of its sums: the NaN rule, and where they go.
 #pragma once
 
 #include "cuda/device/async_copy.cuh"
@@ -34,6 +34,28 @@ __device__ __forceinline__ WeightScope weight_scope(const WeightParams& p) {
   at.end = static_cast<int>(tiles * (at.piece + 1) / p.split);
   return at;
 }
+
+// Where a K tile starts, walked without division.
+struct TileStart {
+  int n, h, w;
+
+  template <class Params>
+  __device__ __forceinline__ TileStart(const Params& p, int tile) {
+    const int row = tile / p.tiles_w;
+    w = (tile - row * p.tiles_w) * p.tile_w;
+    n = row / p.tiles_h;
+    h = (row - n * p.tiles_h) * p.tile_h;
+    n *= p.tile_n;
+  }
+  template <class Params>
+  __device__ __forceinline__ void advance(const Params& p) {
+    w += p.tile_w;
+    if (w < p.tiles_w * p.tile_w) return;
+    w = 0, h += p.tile_h;
+    if (h < p.tiles_h * p.tile_h) return;
+    h = 0, n += p.tile_n;
+  }
+};
 
 // Of a thread: [instruction][column 8 i + 2 t or + 1, row g or g + 8 of the warp's 16], as wgmma has them.
 template <int ROW>

@@ -5,21 +5,28 @@
 //
 //   sums[phase][co][position] += w[co][ci][tap] * x[ci][position + offset(tap)]     for each tap of the phase
 //
-// A step is a slice of 8 channels times a tap: one instruction of 64 channels x 256 or 128 positions. Warps that multiply
-// fetch its weights to registers, as they lie in memory; the pixels lie in shared memory in rows of 16 bytes of channels,
-// where a tap is an address.
+// A step is a slice of 8 channels, of 16 bits 16, times a tap: one instruction of 64 channels x 256 or 128 positions. Warps
+// that multiply fetch its weights to registers, as they lie in memory; the pixels lie in shared memory in rows of 16 bytes of
+// channels, where a tap is an address.
 //
-//   weights   a ring, or all of them, as the copy engine brings them. Forward  [eight out][channel in][channel out, tap],
+//   weights   a ring, or all of them, as the copy engine brings them. Forward  [box of out][channel in][channel out, tap],
 //             grad_input  [slice][channel out][channel in, tap]; the last axis is `pitch` words long, which the host chooses
 //             so that lanes that fetch eight channels out times four in meet no bank twice: boxes overlap. Of kernel rows of
 //             16 bytes of which a phase has some: these alone  [kernel row][channel out][channel in][16 B], boxes of 4
 //             channels in more than needed, for the same end; if they stay, those of all chunks in one
 //   copied    a ring of patches of the source, as they lie  [image][channel][row][pixel]; where rows are no whole 16 bytes,
-//             of batches in which each lane finds what it brought itself
+//             of batches in which each lane finds what it brought itself; in 16 bits  [plane of a pair][row][channel][pixel],
+//             rows that start too early, by what their place in a plane, or in two that follow each other, leaves over
 //   turned    a ring  [slice][four channels][plane][image][row][pixel][16 B]; where a step of positions is several
 //             pixels, as in grad_input, pixels and rows are sorted into planes by the remainder of their place
 //
-// Two warpgroups multiply: two sets of 64 channels for the same positions, or two sets of positions for the same channels.
+// Strict fp32 (`strict`): every number is the sum of two that the tensor core takes, so a product is three
+// (device/strict_product.cuh). Warps that multiply split weights in their registers; those that turn patches write pixels as
+// two, a slice's high parts and, behind these, what is left of them. Products of up to four steps are summed apart, a batch
+// of one phase or of two by turns, so columns are half as many.
+//
+// Two warpgroups multiply: two sets of 64 channels for the same positions, or two sets of positions for the same channels,
+// or two phases of rows of the same positions and channels, which share operands and write rows that are neighbours.
 // Of four other warps one asks the copy engine for both operands, three turn patches, and bring them where it cannot.
 //
 // Columns of an instruction are eights of neighbouring pixels, equally far apart. In runs they follow each other, from row
@@ -42,28 +49,43 @@ constexpr int kTurners = 3;  // warps
 
 constexpr int kRows = 64;      // of an instruction: channels
 constexpr int kColumns = 256;  // of a group: positions of all phases
-constexpr int kSlice = 8;      // channels of an instruction
-constexpr int kEight = 8;      // channels out of a box of weights; pixels of a core matrix
+constexpr int kStrictColumns = 128;
+constexpr int kSliceBytes = 32;  // channels of an instruction: 8 of TF32, 16 of 16 bits
+constexpr int kEight =
+    8;  // channels out, which boxes of weights have one or more of; pixels of a core matrix
 constexpr int kMostRow = 256;  // words of a box
-constexpr int kMostTaps = kMostRow / kSlice;
-constexpr int kMostGroups = 4;  // of phases, by their rows
+constexpr int kMostTaps = kMostRow * 4 / kSliceBytes;
+constexpr int kMostGroups = 4;  // of phases, by their rows; and such phases
 constexpr int kMostSteps = kMostTaps;
 constexpr int kMostWeights = 40;  // stages of weights
 constexpr int kMostRing = 8;      // stages of patches
 constexpr int kMostSlices = 4;    // of a chunk
 constexpr int kBatch = 4;         // runs of 32 pixels that a warp brings together
 constexpr int kBatches = 3;       // batches of which it has room: all but one are on their way
-constexpr int kBatchBytes = kBatch * 32 * kSlice * 4;
+constexpr int kBatchBytes = kBatch * 32 * kSliceBytes;
 
 // Phases of a row of the result, and taps of a kernel row that a lane fetches at once: these are of phases by turns.
 struct Tile {
   int phases, taps;
+  bool strict = false;  // fp32 as it is, not TF32
 };
-constexpr Tile kTiles[] = {{1, 1}, {2, 1}, {1, 3}, {2, 3}, {1, 4}, {2, 4}};
+constexpr Tile kTiles[] = {{1, 1},       {2, 1},       {1, 3},       {2, 3},
+                           {1, 4},       {2, 4},       {1, 1, true}, {1, 3, true},
+                           {2, 3, true}, {1, 4, true}, {2, 4, true}};
 constexpr int kMostFetched = 4;
-constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
+constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]), kFirstStrict = 6;
+static_assert(kTiles[kFirstStrict].strict && !kTiles[kFirstStrict - 1].strict);
 
-CONVT2D_HOST_DEVICE constexpr int positions(Tile tile) { return kColumns / tile.phases; }
+CONVT2D_HOST_DEVICE constexpr int slice_of(int element_bytes) {
+  return kSliceBytes / element_bytes;
+}
+CONVT2D_HOST_DEVICE constexpr int positions(Tile tile) {
+  return (tile.strict ? kStrictColumns : kColumns) / tile.phases;
+}
+// Steps that are multiplied at once, where a chunk has them: in strict fp32 four taps of a phase.
+CONVT2D_HOST_DEVICE constexpr int batch_steps(Tile tile) {
+  return !tile.strict ? 1 : tile.taps == 1 ? 4 : tile.taps == 3 && tile.phases == 2 ? 2 : 1;
+}
 
 // Where the columns of a group are: see above.
 enum Columns : int32_t { kRuns, kStacked, kBeside };
@@ -84,6 +106,7 @@ struct GatherParams {
   int32_t source_stride[4], destination_stride[4];                         // n, c, h, w
   int32_t weight_group, weight_reduce, weight_column, weight_h, weight_w;  // strides
   int32_t batch, groups, reduce, columns;                                  // channels a group
+  int32_t element_bytes;
   AxisTable h, w;
   int32_t tile_n, tile_h, tile_w;     // positions of a tile
   int32_t tiles_n, tiles_h, tiles_w;  // tiles of the position grid
@@ -92,29 +115,40 @@ struct GatherParams {
   // Blocks for each combination of group and column tile, by the group of phases.
   int32_t walkers[kMostGroups];
   int32_t slices, chunks;  // of a chunk; chunks of K
-  int32_t first_step[kMostGroups + 1];
+  int32_t row_phases;  // of a block, of rows of the result: if two, each warpgroup has one of them
+  int32_t first_step[kMostGroups + 1];  // of phases of rows
   Step step[kMostSteps];
   uint32_t column[kMostFetched];  // from the pixels of a step to those of its taps
   int32_t swapped;                // the first of these is of phase 1
 
   // Patches: loaded rows and pixels; pixels as they are copied; planes along both axes, rows and pixels of one.
-  int32_t load_h, load_w, copied_w, steps_h, steps_w, plane_h, plane_w;
-  int32_t plane_units;                              // of 16 bytes
-  int32_t items;                                    // pixels that are turned, for each channel
-  int32_t channel_words, x_stages, x_bytes;         // of copied patches
-  int32_t half_bytes, turned_stages, turned_bytes;  // of turned ones
+  int32_t load_h, load_w, copied_h, copied_w, steps_h, steps_w, plane_h, plane_w;
+  int32_t plane_units;  // of 16 bytes
+  int32_t items;        // pixels that are turned, for each channel
+  // 16 bits: eights of a row; how many tables of items, one for each place in 16 bytes where a tile may start, and how far
+  // apart these are, its logarithm; items of a table.
+  int32_t octets, tables, lead_shift, table_items;
+  // Patches come row by row: so many planes, of neighbouring channels, are whole 16 bytes, where rows are not; or 0.
+  int32_t lines;
+  int32_t line_bytes;  // a copied row of all channels that are as far apart
+  // 16 bits, where the second half of K is copied: items further on, and bytes; bytes to the next slice.
+  int32_t second_items, second_bytes, next_bytes;
+  int32_t channel_words, x_stages, x_bytes;                       // of copied patches
+  int32_t half_bytes, turned_slice, turned_stages, turned_bytes;  // of turned ones
   int32_t column_pitch, beside;  // from eight to eight, from group to group; bytes
 
-  // Weights, bytes: from set to set of 64 channels, warp to warp, lane to lane by its row and by its number of K; to the
-  // row eight further on; of a slice.
-  int32_t set_pitch, warp_pitch, row_pitch, number_pitch, far_row, slice_pitch;
-  int32_t taps, pitch, box_bytes, weight_stages, weight_bytes, all_weights;
+  // Weights, bytes: from set to set of 64 channels, from two warps to two, warp to warp, lane to lane by its row and by its
+  // number of K; to the row eight further on, and to the second half of K; of a slice. Rows of a box, in forward.
+  int32_t set_pitch, two_warps_pitch, warp_pitch, row_pitch, number_pitch, far_row, far_number,
+      slice_pitch;
+  int32_t taps, pitch, box_step, box_rows, box_bytes, weight_stages, weight_bytes, all_weights;
   int32_t resident;
   int32_t own_rows;        // of a kernel, those of the phase alone
   int32_t weight_barrier;  // bytes, from stage to stage: 0 where all come at once
   int32_t items_at, weights_at, x_at, turned_at, shared_bytes;
   int32_t brought;  // patches are, by the warps that turn them
   int32_t forward;
+  int32_t strict;
   int32_t shifted;  // what a lane stores side by side does not start at multiples of itself
 };
 

@@ -1,20 +1,9 @@
-#include "cuda/cuda_check.h"
-#include "cuda/loom/loom_kernel.cuh"
-#include "cuda/loom/loom_launch.h"
-#include "cuda/shared_memory.h"
-#include "cuda/visit_row.h"
+#include "cuda/loom/loom_kernel_launch.cuh"
 
 namespace convt2d::cuda::loom {
 
-void launch_tile(int row, const GatherParams& params, const TensorMaps& maps, void* stream) {
-  const int64_t blocks = blocks_of(params);
-  visit_row<kTileCount>(row, [&](auto index) {
-    constexpr auto kernel = convt2d_loom_kernel<float, decltype(index)::value>;
-    allow_shared_memory<kernel>(params.shared_bytes);
-    kernel<<<static_cast<unsigned>(blocks), kThreads, params.shared_bytes,
-             static_cast<cudaStream_t>(stream)>>>(params, maps);
-    check_launch("convt2d_loom_kernel");
-  });
+void launch_tf32(int row, const GatherParams& params, const TensorMaps& maps, void* stream) {
+  launch_rows<float, 0, kFirstStrict>(row, params, maps, stream);
 }
 
 }  // namespace convt2d::cuda::loom

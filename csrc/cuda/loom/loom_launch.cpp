@@ -9,7 +9,11 @@ namespace {
 
 void launch(const Problem& problem, const Plan& plan, const Args& args) {
   const GatherParams params = params_of(problem, plan, args);
-  launch_tile(plan.row, params, maps_of(params), args.stream);
+  Launch* const run = problem.dtype == DType::f16    ? launch_f16
+                      : problem.dtype == DType::bf16 ? launch_bf16
+                      : kTiles[plan.row].strict      ? launch_strict
+                                                     : launch_tf32;
+  run(plan.row, params, maps_of(params), args.stream);
 }
 
 }  // namespace

@@ -5,6 +5,10 @@
 
 namespace convt2d::cuda::loom {
 
-void launch_tile(int row, const GatherParams& params, const TensorMaps& maps, void* stream);
+using Launch = void(int row, const GatherParams& params, const TensorMaps& maps, void* stream);
+Launch launch_tf32;    // loom_kernel.cu
+Launch launch_strict;  // loom_kernel_strict.cu
+Launch launch_f16;     // loom_kernel_f16.cu
+Launch launch_bf16;    // loom_kernel_bf16.cu
 
 }  // namespace convt2d::cuda::loom

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
+#include <utility>
 
 #include "core/phases.h"
 #include "cuda/gather_params.h"
@@ -15,24 +17,42 @@ namespace {
 constexpr double kClock = 1700;  // cycles a microsecond
 
 // What things cost, in cycles where nothing else is said: counted by hand, and what is dated measured (2026-11-23).
-constexpr double kLaunch = 7;          // us: tables, barriers, the first loads, the last stores
-constexpr double kBanks = 128 * .85;   // bytes of shared memory a cycle
-constexpr double kTensor = .76;        // of the tensor core's rate at that clock: a large matmul
-constexpr double kInstructions = 4;    // a cycle
-constexpr double kStep = 44;           // instructions of a warp for a step of one tap
-constexpr double kTap = 12;            // of one more that is fetched with it
-constexpr double kTurned = 26;         // for 32 pixels of a slice
-constexpr double kTurnedAlone = 70;    // the same, cycles, of a warp that waits for what it loads
+constexpr double kLaunch = 7;         // us: tables, barriers, the first loads, the last stores
+constexpr double kBanks = 128 * .85;  // bytes of shared memory a cycle
+constexpr double kTensor = .76;       // of the tensor core's rate at that clock: a large matmul
+constexpr double kInstructions = 4;   // a cycle
+constexpr double kStep = 44;          // instructions of a warp for a step of one tap
+constexpr double kTap = 12;           // of one more that is fetched with it
+constexpr double kHalves =
+    8;  // of a tap of 16 bits, whose weights are of two channels, above these
+constexpr double kTurned = 26;       // for 32 pixels of a slice
+constexpr double kTurnedAlone = 70;  // the same, cycles, of a warp that waits for what it loads
+// 16 bits, over what is counted, by 1477 times (2026-11-23): of a slice in forward, in grad_input, and there where positions
+// step; and cycles of a tile.
+constexpr double kHalvesForward = 1.08, kHalvesInput = 1.3, kHalvesStepped = 1.15;
+constexpr double kTileOfHalves = 6000;
+constexpr double kTurnedEights = 16;  // the same in 16 bits
+constexpr double kEightsAlone = 45;
 constexpr double kBrought = 85;        // both, if these warps bring them too
 constexpr double kBroughtAlone = 830;  // by kernelbench_1_57 and 2_5, grad_input (2026-11-23)
 constexpr double kUnderWay = 1200;     // from asking for a patch to having it
+constexpr double kBox = 30;            // to ask for a box
+constexpr double kLeastRow = 64;       // bytes of a box's row, as which it counts
 constexpr double kChunk = 60;          // barriers of a chunk
 constexpr double kStart = 1500;        // of a block: until the first products are there
-constexpr double kStored = 22;        // instructions of a warp for a pair of positions of a channel
-constexpr double kHidden = 0.5;       // of stores, behind the multiplications of the other group
-constexpr double kL2Bytes = 24;       // a cycle, of a multiprocessor
-constexpr double kShort = 4;          // for rows of 16 bytes (2026-11-23)
-constexpr double kStepped = 1.6;      // where a step of positions is several pixels (2026-11-23)
+// Strict fp32, counted: instructions to split the weights of a tap and for two more products; to split 32 pixels of a slice;
+// cycles of a batch in which its warpgroup multiplies nothing.
+constexpr double kSplit = 22, kTurnedSplit = 28, kAlone = 300;
+constexpr double kStored = 22;    // instructions of a warp for a pair of positions of a channel
+constexpr double kHidden = 0.5;   // of stores, behind the multiplications of the other group
+constexpr double kL2Bytes = 24;   // a cycle, of a multiprocessor
+constexpr double kShort = 4;      // for rows of 16 bytes (2026-11-23)
+constexpr double kStepped = 1.6;  // where a step of positions is several pixels (2026-11-23)
+// Strict fp32, over what is counted, by 1560 times (2026-11-23): of a slice, with one phase, with two, where a step of
+// positions is several pixels, by kernel rows, tap by tap, and where threads bring these; and cycles of a tile.
+constexpr double kStrictOne = 0.87, kStrictTwo = 1.12, kStrictStepped = 0.8, kStrictTaps = 1.15,
+                 kStrictBrought = 1.25;
+constexpr double kStrictTile = 1000, kStrictTileTwo = 5000, kStrictTileInput = 12000;
 constexpr double kTwoStages = 1.1;    // of weights, over three, with two phases (2026-11-23)
 constexpr double kMemoryRate = 0.85;  // of the copy rate
 constexpr double kByPhases =
@@ -43,21 +63,23 @@ constexpr double kTorn = 300;    // bytes, where tiles meet in a row of y that i
 struct Choice {
   int row;  // of kTiles
   int tile_n, tile_h, tile_w;
-  int sets, layout, own_rows;
+  int sets, layout, own_rows, row_phases;
   int slices, x_stages, turned_stages, weight_stages;  // of weights: 0 if they stay
   int walkers[kMostGroups];
 };
 
-// How often lanes that fetch weights meet in a bank: words, or 16 bytes by eight lanes at a time.
+// How often lanes that fetch weights meet in a bank: words, or 16 bytes by eight lanes at a time; in 16 bits 8 by sixteen.
 int most_in_a_bank(Tile tile, const GatherParams& p) {
-  const int bytes = tile.taps == 4 ? 16 : 4, lanes = 128 / bytes;
+  const int bytes = tile.taps == 4 ? 4 * p.element_bytes : 4, lanes = 128 / bytes;
   int most = 0;
   for (int first = 0; first < 32; first += lanes) {
-    int count[32] = {};
-    for (int lane = first; lane < first + lanes; ++lane)
-      most = std::max(
-          most,
-          ++count[(lane / 4 * p.row_pitch + lane % 4 * p.number_pitch) / bytes % (128 / bytes)]);
+    std::vector<int> bank[32];
+    for (int lane = first; lane < first + lanes; ++lane) {
+      const int unit = (lane / 4 * p.row_pitch + lane % 4 * p.number_pitch) / bytes;
+      std::vector<int>& units = bank[unit % lanes];
+      add_once(units, unit);
+      most = std::max<int>(most, units.size());
+    }
   }
   return most;
 }
@@ -69,46 +91,65 @@ std::string set_weights(Tile tile, GatherParams& p) {
   if (p.own_rows) {
     int rows = 0;
     for (int g = 0; g < p.h.groups; ++g) rows = std::max<int>(rows, p.h.group[g].taps[0]);
-    p.pitch = kSlice * p.slices * (p.resident ? p.chunks : 1) + 4;
+    p.pitch = slice_of(4) * p.slices * (p.resident ? p.chunks : 1) + 4;
     if (p.pitch > kMostSpan) return "weights that stay are too long for the copy engine";
     p.box_bytes = p.pitch * 16 * p.tile_channels;
     p.row_pitch = p.pitch * 16;
     p.number_pitch = 16;
     p.far_row = 8 * p.row_pitch;
-    p.slice_pitch = kSlice * 16;
+    p.far_number = 4 * p.number_pitch;
+    p.slice_pitch = slice_of(4) * 16;
     p.warp_pitch = 16 * p.row_pitch;
+    p.two_warps_pitch = 2 * p.warp_pitch;
     p.set_pitch = kRows * p.row_pitch;
     p.weight_bytes = p.resident ? p.slices * p.slice_pitch : rows * p.box_bytes;
     p.all_weights = p.resident ? rows * p.box_bytes : p.weight_stages * p.weight_bytes;
     if (p.resident) p.weight_barrier = 0;
     return {};
   }
-  const int least = kSlice * p.taps;
+  const int slice = slice_of(p.element_bytes), tap_bytes = p.taps * p.element_bytes;
+  // Of two planes that are copied together, a half of K has those of one.
+  const int apart = p.lines == 2 ? 2 : 1;
+  p.box_step = (p.forward ? kEight : slice) * tap_bytes / 4;
+  // Rows that meet in the fewest banks, and are copied with the fewest words.
   int best = 0;
-  for (int words = least; words <= std::min(kMostRow, least + 28); words += 4) {
-    p.row_pitch = (p.forward ? p.taps : words) * 4;
-    p.number_pitch = (p.forward ? words : p.taps) * 4;
-    if (const int met = most_in_a_bank(tile, p); best == 0 || met < best)
-      best = met, p.pitch = words;
+  for (const int rows : {32, 16, 8}) {
+    const int least = p.forward ? rows / kEight * p.box_step : p.box_step;
+    for (int words = least; words <= std::min(kMostRow, least + 28); words += 4) {
+      p.row_pitch = p.forward ? tap_bytes : words * 4;
+      p.number_pitch = apart * (p.forward ? words * 4 : tap_bytes);
+      const int met = most_in_a_bank(tile, p);
+      if (best != 0 && (met > best || (met == best && words * p.box_rows >= p.pitch * rows)))
+        continue;
+      best = met, p.pitch = words, p.box_rows = rows;
+    }
+    if (!p.forward) break;
   }
   if (p.forward) {
-    p.box_bytes = p.pitch * 4 * kSlice * p.slices;
-    p.row_pitch = p.taps * 4;
+    p.box_bytes = p.pitch * 4 * slice * p.slices;
+    p.row_pitch = tap_bytes;
     p.number_pitch = p.pitch * 4;
-    p.far_row = p.box_bytes;
-    p.slice_pitch = kSlice * p.number_pitch;
-    p.warp_pitch = 2 * p.box_bytes;
-    p.weight_bytes = sets * kRows / kEight * p.box_bytes;
+    const auto row_at = [&](int row) {
+      return row / p.box_rows * p.box_bytes + row % p.box_rows * tap_bytes;
+    };
+    p.far_row = row_at(8);
+    p.slice_pitch = slice * p.number_pitch;
+    p.warp_pitch = row_at(16);
+    p.two_warps_pitch = row_at(32);
+    p.weight_bytes = row_at(sets * kRows);
   } else {
     p.box_bytes = p.pitch * 4 * p.tile_channels;
     p.row_pitch = p.pitch * 4;
-    p.number_pitch = p.taps * 4;
+    p.number_pitch = tap_bytes;
     p.far_row = 8 * p.row_pitch;
     p.slice_pitch = p.box_bytes;
     p.warp_pitch = 16 * p.row_pitch;
+    p.two_warps_pitch = 2 * p.warp_pitch;
     p.weight_bytes = p.slices * p.box_bytes;
   }
-  p.set_pitch = 4 * p.warp_pitch;
+  p.far_number = apart > 1 ? p.number_pitch : slice / 2 * p.number_pitch;
+  p.number_pitch *= apart;
+  p.set_pitch = sets > 1 ? 2 * p.two_warps_pitch : 0;
   p.all_weights = p.weight_stages * p.weight_bytes;
   return {};
 }
@@ -152,24 +193,30 @@ std::string set_steps(const Problem& problem, Tile tile, GatherParams& p) {
     for (int i = 0; i < tile.taps; ++i) p.column[i] = places[i].unit - places[0].unit;
   }
   int steps = 0;
-  for (int g = 0; g < p.h.groups; ++g) {
-    const AxisGroup& group = p.h.group[g];
-    p.first_step[g] = steps;
+  for (int row = 0; row < p.h.groups * p.row_phases; ++row) {
+    const AxisGroup& group = p.h.group[row / p.row_phases];
+    const int slot = row % p.row_phases;
+    p.first_step[row] = steps;
     for (int i = group.first; i < group.first + group.count; ++i) {
       const AxisStep& h = p.h.step[i];
+      if (h.rank[slot] < 0) continue;
       // Of the weights of a lane.
-      const int first = p.own_rows ? h.rank[0] * p.box_bytes
-                                   : (group.first_tap[0] + h.rank[0] * p.h.tap_step) * width * 4;
+      const int first = p.own_rows ? h.rank[slot] * p.box_bytes
+                                   : (group.first_tap[slot] + h.rank[slot] * p.h.tap_step) * width *
+                                         p.element_bytes;
       const int unit = unit_of_row(p, h.offset - group.offset_low);
       for (int j = 0; j < width; j += tile.taps) {
         if (places[j].phase < 0) continue;
         const int phase = tile.taps == 1 ? places[j].phase : 0;
-        p.step[steps++] = {static_cast<uint32_t>(unit + places[j].unit),
-                           static_cast<uint32_t>(first + j * 4 | phase << kPhaseShift)};
+        p.step[steps++] = {
+            static_cast<uint32_t>(unit + places[j].unit),
+            static_cast<uint32_t>((first + j * p.element_bytes) | phase << kPhaseShift)};
       }
     }
   }
-  p.first_step[p.h.groups] = steps;
+  p.first_step[p.h.groups * p.row_phases] = steps;
+  for (int row = 0; p.row_phases > 1 && row < p.h.groups * p.row_phases; ++row)
+    if (p.first_step[row] == p.first_step[row + 1]) return "a phase of rows has no taps";
   return {};
 }
 
@@ -186,14 +233,44 @@ int units_read(const GatherParams& p, Tile tile) {
          (positions(tile) / kEight - 1) * (p.column_pitch / 16) + kEight;
 }
 
+// Planes of neighbouring channels, if they are one or two, that are whole 16 bytes together, where rows are not; or 0.
+int planes_of_line(const GatherParams& p) {
+  const int64_t plane = int64_t{p.w.source_extent} * p.h.source_extent;
+  return plane % kEight == 0 ? 1 : plane * 2 % kEight == 0 && p.reduce % 2 == 0 ? 2 : 0;
+}
+
+// Rows and eights of pixels of a copied patch of 16 bits: more than it needs, where eight channels, which are turned together,
+// would meet in few banks.
+void widen_patch(GatherParams& p) {
+  const auto cost = [](int rows, int eights) {
+    int met = 8;
+    while (rows * eights % met != 0) met /= 2;
+    return rows * eights * (2 + met);
+  };
+  const int rows = p.load_h, eights = p.copied_w / kEight;
+  if (p.lines) {  // each row by itself
+    p.copied_w = (eights | 1) * kEight;
+    return;
+  }
+  for (const int more_rows : {0, 1})
+    for (const int more_eights : {0, 1})
+      if (cost(rows + more_rows, eights + more_eights) < cost(p.copied_h, p.copied_w / kEight))
+        p.copied_h = rows + more_rows, p.copied_w = (eights + more_eights) * kEight;
+}
+
 // Everything that follows from the problem and the choice, pointers aside; or why there is nothing.
 std::string shape(const Problem& problem, const Choice& choice, GatherParams& p) {
   const Tile tile = kTiles[choice.row];
   p = {};
   p.forward = problem.direction == Direction::fwd;
+  p.strict = tile.strict;
   set_extents(problem, p);
-  if (std::string reason = set_axes(problem, 1, tile.phases, p); !reason.empty()) return reason;
-  if (p.h.groups > kMostGroups)
+  p.element_bytes = static_cast<int32_t>(element_size(problem.dtype));
+  p.row_phases = choice.row_phases;
+  if (std::string reason = set_axes(problem, p.row_phases, tile.phases, p); !reason.empty())
+    return reason;
+  if (phases_of(problem, problem.h) % p.row_phases != 0) return "phases of rows are not pairs";
+  if (p.h.groups * p.row_phases > kMostGroups)
     return std::to_string(p.h.groups) + " groups of phases are more than " +
            std::to_string(kMostGroups);
   set_tiles(problem, choice, p);
@@ -203,25 +280,44 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.column_tiles = static_cast<int32_t>(ceil_div(p.columns, p.tile_channels));
   p.layout = choice.layout;
   p.slices = choice.slices;
-  p.chunks = static_cast<int32_t>(ceil_div(p.reduce, kSlice * p.slices));
+  p.chunks = static_cast<int32_t>(ceil_div(p.reduce, slice_of(p.element_bytes) * p.slices));
 
   p.steps_h = p.h.source_step;
   p.steps_w = p.w.source_step;
   p.load_h = p.steps_h * (p.tile_h - 1) + span_of(p.h) + 1;
   p.load_w = p.steps_w * (p.tile_w - 1) + span_of(p.w) + 1;
-  p.brought = p.w.source_extent % 4 != 0;
-  const int low = p.w.group[0].offset_low & 3;
-  const int lead = p.steps_w * p.tile_w % 4 == 0 || p.tiles_w == 1 ? low : 3;
-  p.copied_w = static_cast<int32_t>(round_up(lead + p.load_w, 4));
-  if (std::max({p.copied_w, p.load_h, p.tile_n}) > kMostSpan)
+  const bool halves = p.element_bytes == 2;
+  const int vector = 16 / p.element_bytes, low = p.w.group[0].offset_low & (vector - 1);
+  const bool odd = p.w.source_extent % vector != 0;
+  p.brought = odd && !halves;
+  if (halves && odd) p.lines = planes_of_line(p);
+  // What all places where a tile may start have in common, in 16 bytes.
+  int common = vector;
+  if (p.tiles_w > 1) common = std::gcd(common, p.steps_w * p.tile_w);
+  if (p.lines && p.tiles_h > 1)
+    common = std::gcd(common, int(p.steps_h * p.tile_h * p.w.source_extent % vector));
+  const int lead = p.lines ? vector - 1 : vector - common + low % common;
+  p.tables = vector / common;
+  while (1 << p.lead_shift < common) ++p.lead_shift;
+  p.octets = static_cast<int32_t>(ceil_div(lead + p.load_w, kEight));
+  p.copied_h = p.load_h;
+  p.copied_w = static_cast<int32_t>(round_up(lead + p.load_w, vector));
+  if (halves) widen_patch(p);
+  if (std::max({p.copied_w * p.element_bytes / 4, p.copied_h, p.tile_n}) > kMostSpan)
     return "a tile is too long for the copy engine";
   if (p.brought && (p.tile_n > 1 || p.slices > 1))
     return "patches that are brought are of one image and slice";
-  p.items = p.tile_n * p.load_h * p.load_w;
-  p.channel_words = p.load_h * p.copied_w;
+  p.items = p.tile_n * p.load_h * (halves ? p.octets * kEight : p.load_w);
+  p.channel_words = (p.lines ? 1 : p.copied_h) * p.copied_w * p.element_bytes / 4;
+  if (p.lines) p.line_bytes = slice_of(2) * p.slices / p.lines * p.channel_words * 4;
+  p.second_items = p.lines == 2 ? p.items : 0;
+  p.table_items = p.items + p.second_items;
+  p.second_bytes = p.lines == 2 ? p.load_h * p.tile_n * p.line_bytes : kEight * p.channel_words * 4;
+  p.next_bytes = slice_of(2) / std::max(p.lines, 1) * p.channel_words * 4;
   p.x_stages = p.brought ? 1 : choice.x_stages;
   p.x_bytes = p.brought ? kTurners * kBatches * kBatchBytes
-                        : kSlice * p.slices * 4 * p.tile_n * p.channel_words;
+              : p.lines ? p.lines * p.load_h * p.tile_n * p.line_bytes
+                        : slice_of(p.element_bytes) * p.slices * 4 * p.tile_n * p.channel_words;
 
   p.plane_h = static_cast<int32_t>(ceil_div(p.load_h, p.steps_h));
   // Two neighbours of a run are never of two rows.
@@ -231,25 +327,30 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   const int planes = p.steps_h * p.steps_w, apart = p.steps_w > 1 ? kEight / p.steps_w : 0;
   p.plane_units = p.tile_n * p.plane_h * p.plane_w;
   while (p.steps_w > 1 && p.plane_units % kEight != apart) ++p.plane_units;
-  p.half_bytes = planes * p.plane_units * 16;
+  const int dump = halves ? kEight : 0;
+  p.half_bytes = (planes * p.plane_units + dump) * 16;
   p.turned_stages = choice.turned_stages;
-  p.turned_bytes = 2 * p.half_bytes * p.slices;
+  p.turned_slice = (tile.strict ? 4 : 2) * p.half_bytes;
+  p.turned_bytes = p.turned_slice * p.slices;
   p.column_pitch = p.layout == kRuns ? kEight * 16 : p.plane_w * 16;
-  if (choice.sets == 1)
+  if (choice.sets == 1 && p.row_phases == 1)
     p.beside = p.layout == kBeside ? kEight * 16 : positions(tile) / kEight * p.column_pitch;
 
   p.resident = choice.weight_stages == 0;
   p.weight_stages = p.resident ? p.chunks : choice.weight_stages;
   if (p.weight_stages > kMostWeights) return "weights that stay are too many chunks";
   p.own_rows = choice.own_rows;
-  if (p.own_rows && (tile.taps != 4 || problem.w.kernel != 4 || p.h.groups == 1 || !p.forward))
+  if (p.own_rows && p.row_phases > 1) return "kernel rows are of several phases";
+  if (p.own_rows &&
+      (halves || tile.taps != 4 || problem.w.kernel != 4 || p.h.groups == 1 || !p.forward))
     return "kernel rows are not of 16 bytes, or are all of one phase";
   if (std::string reason = set_weights(tile, p); !reason.empty()) return reason;
   if (std::string reason = set_steps(problem, tile, p); !reason.empty()) return reason;
   p.shifted =
       p.w.destination_extent % (2 * tile.phases) != 0 || (p.tile_w % 2 != 0 && p.tiles_w > 1);
   SharedPlaces places{kHeader};
-  p.items_at = places.take(int64_t{p.items} * 4, 16);
+  p.items_at =
+      places.take(int64_t{halves ? p.tables * p.table_items : p.items} * (p.lines ? 8 : 4), 16);
   p.weights_at = places.take(p.all_weights, 128);
   p.x_at = places.take(int64_t{p.x_stages} * p.x_bytes, 128);
   p.turned_at = places.take(int64_t{p.turned_stages} * p.turned_bytes, 128);
@@ -261,40 +362,78 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   return {};
 }
 
+double strict_rate(const GatherParams& p, Tile tile) {
+  if (p.steps_w == 1) return tile.phases == 2 ? kStrictTwo : kStrictOne;
+  return p.brought ? kStrictBrought : tile.taps == 1 ? kStrictTaps : kStrictStepped;
+}
+
 // A tile whose phases are those of a group.
 double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int group) {
-  const double steps = p.first_step[group + 1] - p.first_step[group], taps = steps * tile.taps,
-               width = positions(tile);
-  const int met = most_in_a_bank(tile, p);
+  // Steps of both warpgroups.
+  const int first = group * p.row_phases;
+  const double steps = double(kGroups) / p.row_phases *
+                       (p.first_step[first + p.row_phases] - p.first_step[first]),
+               taps = steps * tile.taps, width = positions(tile);
+  const int met = most_in_a_bank(tile, p), products = tile.strict ? 3 : 1,
+            split = tile.strict ? kTurnedSplit : 0;
   const double weight_bytes = p.resident ? 0 : double(p.weight_bytes) / p.slices,
-               turned_bytes = double(p.items) * kSlice * 4;
+               turned_bytes = double(p.items) * kSliceBytes;
   // Rows end inside sectors.
-  const double x_bytes = p.tile_n * p.load_h * double(kSlice) * (p.copied_w * 4 + 16);
-  // Of a slice, both groups.
-  const double tensor = kGroups * taps * width / 2 / kTensor;
-  const double banks = (kGroups * taps * (width * kSlice * 4 + kRows * kSlice * 4 * met) +
-                        weight_bytes + x_bytes + 2 * turned_bytes) /
+  const bool halves = p.element_bytes == 2;
+  const double x_bytes = p.tile_n * p.copied_h * double(slice_of(p.element_bytes)) *
+                         std::max(p.copied_w * p.element_bytes + 16., halves ? kLeastRow : 0);
+  // 16 bits are loaded by as many loads as words, if they are, or by some more than half of these.
+  const double loads = !halves ? 1 : tile.taps == 1 ? 2 : tile.taps == 3 ? 4. / 3 : 1;
+  // Of a slice.
+  const double tensor = taps * products * width / 2 / kTensor;
+  const double banks = (taps * kSliceBytes * (products * width + kRows * loads * met) +
+                        weight_bytes + x_bytes + (tile.strict ? 3 : 2) * turned_bytes) /
                        kBanks;
   const double turns = ceil_div(p.items, 32);
-  const double issued = (kGroups * 4 * steps * (kStep + (tile.taps - 1) * kTap) +
-                         turns * (p.brought ? kBrought : kTurned)) /
-                        kInstructions;
-  const double turned =
-      ceil_div(p.items, 32 * kTurners) * (p.brought ? kBroughtAlone : kTurnedAlone);
+  // Of strict fp32 also sums that are joined: batches of a warpgroup.
+  const double batches =
+      tile.strict ? ceil_div(steps / kGroups * p.slices, batch_steps(tile)) / double(p.slices) : 0;
+  const double issued =
+      (4 * (steps * (kStep + (tile.taps - 1) * kTap + (halves ? tile.taps * kHalves : 0)) +
+            (tile.strict ? taps * kSplit + kGroups * batches * kStrictColumns / 2 : 0)) +
+       turns * ((p.brought ? kBrought
+                 : halves  ? kTurnedEights
+                           : kTurned) +
+                split)) /
+      kInstructions;
+  const double turned = ceil_div(p.items, 32 * kTurners) * ((p.brought ? kBroughtAlone
+                                                             : halves  ? kEightsAlone
+                                                                       : kTurnedAlone) +
+                                                            split);
+  // A warpgroup's products, where it waits for them before it has others.
+  const double waited = tile.strict && tile.phases == 1 ? tensor / kGroups + batches * kAlone : 0;
   // Of a patch, what lies in the source.
   const double wide = std::min<double>(p.copied_w, p.w.source_extent) / p.copied_w,
                high = std::min<double>(p.load_h, p.h.source_extent) / p.load_h;
-  const double brought =
-      (x_bytes * wide * high + weight_bytes * (p.own_rows ? kShort : 1)) / kL2Bytes;
+  const double patch = x_bytes * wide * high / kL2Bytes;
+  const double brought = patch + weight_bytes * (p.own_rows ? kShort : 1) / kL2Bytes;
   // Where a patch is turned before the next one is asked for.
-  const double alone = p.brought || p.x_stages > 1 ? 0 : kUnderWay / p.slices + turned;
-  const double stepped = p.steps_w > 1 ? kStepped : 1;
+  const double alone =
+      p.brought || p.x_stages > 1 ? 0 : kUnderWay / p.slices + turned + (halves ? patch : 0);
+  const double stepped = p.steps_w > 1 && !halves ? kStepped : 1;
   const double waiting = !p.resident && p.weight_stages == 2 && tile.phases == 2 ? kTwoStages : 1;
-  const double slice =
-      std::max({tensor, banks, issued, turned, brought, alone}) * stepped * waiting;
+  const double asked = double(p.lines) * p.load_h * kBox / p.slices;
+  const double computed = std::max({tensor, banks, issued, turned, waited}),
+               waits = std::max({brought, alone, asked});
+  const double counted = tile.strict ? strict_rate(p, tile) : stepped;
+  const double over = !halves          ? 1
+                      : p.forward      ? kHalvesForward
+                      : p.steps_w == 1 ? kHalvesInput
+                                       : kHalvesStepped;
+  const double slice = std::max(computed * counted, waits * stepped) * waiting * over;
   const double pairs = kGroups * 4 * width / kEight * 2;
   const double store = pairs * kStored * (p.shifted ? 2 : 1) / kInstructions;
-  return p.chunks * (p.slices * slice + kChunk) + (1 - kHidden) * store;
+  const double more = tile.strict ? (!p.forward         ? kStrictTileInput
+                                     : tile.phases == 2 ? kStrictTileTwo
+                                                        : kStrictTile)
+                      : halves    ? kTileOfHalves
+                                  : 0;
+  return p.chunks * (p.slices * slice + kChunk) + (1 - kHidden) * store + more;
 }
 
 // With the best numbers of blocks, which it leaves in the parameters.
@@ -312,27 +451,31 @@ double predict(const Problem& problem, const Device& device, Tile tile, GatherPa
   }
   const double busy_us = std::max(longest, all / device.sm_count) / kClock;
   const double rate = kMemoryRate * (p.h.groups > 1 ? kByPhases : 1);
-  const double memory_us = tensor_bytes(problem) / (rate * device.copy_bytes_per_us);
+  double memory_us = tensor_bytes(problem) / (rate * device.copy_bytes_per_us);
   const double rows = double(problem.batch) * p.columns * p.groups * p.h.destination_extent;
-  const bool whole =
-      p.w.destination_extent % 8 == 0 && (p.tiles_w == 1 || p.tile_w * tile.phases % 8 == 0);
-  const double torn_us = whole ? 0 : kTorn * rows * p.tiles_w / device.copy_bytes_per_us;
+  const int sector = 32 / p.element_bytes;
+  const bool whole = p.w.destination_extent % sector == 0 &&
+                     (p.tiles_w == 1 || p.tile_w * tile.phases % sector == 0);
+  double torn_us = whole ? 0 : kTorn * rows * p.tiles_w / device.copy_bytes_per_us;
+  // Three products leave time for those bytes as well.
+  if (tile.strict) memory_us += std::exchange(torn_us, 0);
   return kLaunch + std::max(busy_us, memory_us) + kLesser * std::min(busy_us, memory_us) + torn_us;
 }
 
 bool chunks_in_groups(const Problem& problem, int slices) {
   return problem.groups == 1 || problem.direction != Direction::fwd ||
-         problem.group_in() % (kSlice * slices) == 0;
+         problem.group_in() % (slice_of(element_size(problem.dtype)) * slices) == 0;
 }
 
 // The tiles of one layout: as many rows as fit.
 void add_tiles(const Problem& problem, const Device& device, Tile tile, Choice choice,
                std::vector<Choice>& found) {
   GatherParams p;
-  choice.tile_n = choice.tile_h = choice.tile_w = 1;
+  choice.tile_n = 1;
+  choice.tile_h = choice.tile_w = kEight;
   if (!shape(problem, choice, p).empty()) return;
   const int64_t extent_h = position_extent(p.h), extent_w = position_extent(p.w);
-  const int all = positions(tile) * (choice.sets == 1 ? kGroups : 1);
+  const int all = positions(tile) * (choice.sets == 1 && choice.row_phases == 1 ? kGroups : 1);
   std::vector<int> widths;
   if (choice.layout == kRuns) {
     for (int pieces = 1; pieces <= 12; ++pieces) {
@@ -373,22 +516,24 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                                           std::string& reason) {
   std::vector<Candidate<Choice>> found;
   const int64_t phases_w = phases_of(problem, problem.w);
+  const int slice = slice_of(element_size(problem.dtype));
   const int64_t columns =
       problem.direction == Direction::fwd ? problem.group_out() : problem.group_in();
   // Those that fetch most taps at once first: others have more to do for the same.
   for (int row = kTileCount; row-- > 0 && found.empty();) {
     const Tile tile = kTiles[row];
-    if (tile.phases != phases_w) continue;
+    if (tile.phases != phases_w || tile.strict != is_strict(problem)) continue;
     std::vector<Choice> tiles;
-    for (const int sets : {1, 2})
+    for (const auto& [sets, row_phases] : {std::pair{1, 1}, {2, 1}, {1, 2}})
       for (const int layout : {kRuns, kStacked, kBeside})
-        if (sets == 1 || (columns > kRows && layout != kBeside))
-          add_tiles(problem, device, tile, {row, 1, 1, 1, sets, layout, 0, 1, 1, 2, 2, {}}, tiles);
+        if (sets * row_phases == 1 || ((sets == 1 || columns > kRows) && layout != kBeside))
+          add_tiles(problem, device, tile,
+                    {row, 1, 1, 1, sets, layout, 0, row_phases, 1, 1, 2, 2, {}}, tiles);
     for (Choice choice : tiles)
       for (const int slices : {1, 2, kMostSlices}) {
         if (!chunks_in_groups(problem, slices)) continue;
         if (slices > 1 &&
-            slices * kSlice / 2 >=
+            slices * slice / 2 >=
                 (problem.direction == Direction::fwd ? problem.group_in() : problem.group_out()))
           continue;
         choice.slices = slices;
@@ -431,16 +576,19 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   plan.row = c.row;
   plan.predicted_us = candidate.predicted_us;
   const int detail[] = {
-      c.tile_n, c.tile_h,   c.tile_w,        c.own_rows * 16 + c.sets * 4 + c.layout,
-      c.slices, c.x_stages, c.turned_stages, c.weight_stages};
+      c.tile_n,        c.tile_h,
+      c.tile_w,        c.row_phases * 32 + c.own_rows * 16 + c.sets * 4 + c.layout,
+      c.slices,        c.x_stages,
+      c.turned_stages, c.weight_stages};
   std::copy(std::begin(c.walkers), std::end(c.walkers),
             std::copy(std::begin(detail), std::end(detail), plan.detail));
   const char* const layouts[] = {"runs", "columns", "columns beside each other"};
   plan.note = std::to_string(p.tile_channels) + " channels, " +
-              std::to_string(kTiles[c.row].phases) + " phases, tile " + std::to_string(c.tile_n) +
+              std::to_string(kTiles[c.row].phases) + " phases" +
+              (c.row_phases > 1 ? " of two rows, tile " : ", tile ") + std::to_string(c.tile_n) +
               "x" + std::to_string(c.tile_h) + "x" + std::to_string(c.tile_w) + " in " +
-              layouts[c.layout] + ", K " + std::to_string(kSlice * c.slices) + " x " +
-              std::to_string(c.x_stages) + " and " + std::to_string(c.turned_stages) +
+              layouts[c.layout] + ", K " + std::to_string(slice_of(p.element_bytes) * c.slices) +
+              " x " + std::to_string(c.x_stages) + " and " + std::to_string(c.turned_stages) +
               " stages, weights " +
               (c.weight_stages ? std::to_string(c.weight_stages) + " stages" : "resident") +
               (c.own_rows ? " of own rows, " : ", ") + std::to_string(blocks_of(p)) + " blocks";
@@ -449,15 +597,26 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
 
 Choice choice_of(const Plan& plan) {
   const int32_t* d = plan.detail;
-  return {plan.row,  d[0], d[1], d[2], d[3] / 4 % 4, d[3] % 4,
-          d[3] / 16, d[4], d[5], d[6], d[7],         {d[8], d[9], d[10], d[11]}};
+  return {plan.row,
+          d[0],
+          d[1],
+          d[2],
+          d[3] / 4 % 4,
+          d[3] % 4,
+          d[3] / 16 % 2,
+          d[3] / 32,
+          d[4],
+          d[5],
+          d[6],
+          d[7],
+          {d[8], d[9], d[10], d[11]}};
 }
 
 std::string refusal(const Problem& problem, const Device& device) {
   const auto number = [](int64_t value) { return std::to_string(value); };
   if (!device.has_wgmma) return "no wgmma (sm_90a)";
   if (problem.direction == Direction::grad_weight) return "loom is for forward and grad_input";
-  if (problem.dtype != DType::f32 || is_strict(problem)) return "loom is for TF32";
+  if (problem.dtype == DType::f64) return "loom is not for fp64";
   if (problem.x_layout != Layout::nchw || problem.w_layout != Layout::nchw ||
       problem.y_layout != Layout::nchw)
     return "loom is for NCHW";
@@ -465,18 +624,33 @@ std::string refusal(const Problem& problem, const Device& device) {
   const int64_t taps = problem.h.kernel * problem.w.kernel,
                 phases_w = phases_of(problem, problem.w);
   if (taps > kMostTaps) return number(taps) + " taps are more than " + number(kMostTaps);
-  if (problem.group_out() * taps % 4 != 0)
-    return number(problem.group_out()) + " kernels are not whole vectors of 4";
+  const int64_t bytes = element_size(problem.dtype), vector = 16 / bytes;
+  if (problem.group_out() * taps % vector != 0)
+    return number(problem.group_out()) + " kernels are not whole vectors of " + number(vector);
+  const int64_t row = forward ? problem.w.in : problem.w.out;
+  const int64_t plane = row * (forward ? problem.h.in : problem.h.out),
+                sources = forward ? problem.group_in() : problem.group_out();
+  if (bytes == 2 && row % vector != 0 && plane % vector != 0 &&
+      (plane * 2 % vector != 0 || sources % 2 != 0))
+    return "rows of " + number(row) + " pixels, and planes of " + number(plane) +
+           " in pairs, are no whole 16 bytes";
+  // Then each pixel has one product for each output, and nothing is won by turning it: fold and hopper leave it as it lies.
+  if (forward && problem.h.kernel == problem.h.stride && problem.w.kernel == problem.w.stride)
+    return "the kernel is its stride";
   if (phases_w > 2 || (phases_w > 1 && phases_w != problem.w.stride))
     return "a row of the result has " + number(phases_w) + " phases";
+  if (is_strict(problem) && phases_w > 1 && problem.w.kernel % 3 != 0 && problem.w.kernel % 4 != 0)
+    return "strict fp32 of two phases takes 3 or 4 taps of a kernel row at once, not " +
+           number(problem.w.kernel);
   if (!forward && std::max(problem.h.stride, problem.w.stride) > 4)
     return "a stride of " + number(std::max(problem.h.stride, problem.w.stride)) + " is above 4";
   if ((forward ? problem.group_out() : problem.group_in()) * 2 <= kRows)
     return "channels of the result fill less than half of a tile";
   if (!chunks_in_groups(problem, 1))
-    return number(problem.group_in()) + " channels of a group are not whole slices of 8";
+    return number(problem.group_in()) + " channels of a group are not whole slices of " +
+           number(slice_of(bytes));
   if (problem.wide_index) return "a tensor has more than 2^31 elements";
-  return {};
+  return sums_too_short(problem, forward ? kLeastWgmmaTerms : kLeastWgmmaTermsOfInput);
 }
 
 }  // namespace
@@ -499,38 +673,55 @@ GatherParams params_of(const Problem& problem, const Plan& plan, const Args& arg
 int64_t blocks_of(const GatherParams& p) { return walking_blocks(p); }
 
 TensorMaps maps_of(const GatherParams& p) {
-  const int64_t row = int64_t{p.w.source_extent} * 4, plane = row * p.h.source_extent,
-                channels = int64_t{p.groups} * p.reduce,
-                kernels = int64_t{p.forward ? p.columns : p.reduce} * p.taps,
+  // 16 bits by two, as words, of which a box may have as many.
+  const int64_t bytes = p.element_bytes, row = p.w.source_extent * bytes,
+                plane = row * p.h.source_extent, channels = int64_t{p.groups} * p.reduce,
+                kernels = int64_t{p.forward ? p.columns : p.reduce} * p.taps * bytes,
                 inputs = int64_t{p.groups} * (p.forward ? p.reduce : p.columns);
+  const int slice = slice_of(p.element_bytes);
+  const bool rounded = bytes == 4 && !p.strict;
   TensorMaps maps{};
-  if (!p.brought)
+  if (p.lines)
     maps.source = encode({p.source,
                           4,
                           4,
-                          {p.w.source_extent, p.h.source_extent, channels, p.batch},
-                          {4, row, plane, plane * channels},
-                          {p.copied_w, p.load_h, kSlice * p.slices, p.tile_n},
+                          {p.lines * plane / 4, channels / p.lines, p.batch, 1},
+                          {4, p.lines * plane, plane * channels, plane * channels * p.batch},
+                          {p.copied_w / 2, slice * p.slices / p.lines, p.tile_n, 1},
                           {1, 1, 1, 1},
+                          false,
                           false});
+  else if (!p.brought)
+    maps.source =
+        encode({p.source,
+                4,
+                4,
+                {row / 4, p.h.source_extent, channels, p.batch},
+                {4, row, plane, plane * channels},
+                {p.copied_w * p.element_bytes / 4, p.copied_h, slice * p.slices, p.tile_n},
+                {1, 1, 1, 1},
+                false,
+                rounded});
   if (p.own_rows)
     maps.weight = encode({p.weight,
                           4,
                           4,
                           {4, inputs, p.columns, p.taps / 4},
-                          {4, kernels * 4, p.taps * 4, 16},
+                          {4, kernels, p.taps * 4, 16},
                           {4, p.pitch, p.tile_channels, 1},
                           {1, 1, 1, 1},
-                          false});
+                          false,
+                          !p.strict});
   else
     maps.weight = encode({p.weight,
                           4,
                           4,
-                          {kernels, inputs, 1, 1},
-                          {4, kernels * 4, kernels * 4 * inputs, kernels * 4 * inputs},
-                          {p.pitch, p.forward ? kSlice * p.slices : p.tile_channels, 1, 1},
+                          {kernels / 4, inputs, 1, 1},
+                          {4, kernels, kernels * inputs, kernels * inputs},
+                          {p.pitch, p.forward ? slice * p.slices : p.tile_channels, 1, 1},
                           {1, 1, 1, 1},
-                          false});
+                          false,
+                          rounded});
   return maps;
 }
 

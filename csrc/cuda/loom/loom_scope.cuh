@@ -17,9 +17,20 @@ __device__ __forceinline__ int first_column(const GatherParams& p, TileOrigin or
   return origin.w * p.w.source_step + p.w.group[0].offset_low;
 }
 
-// Whether both groups have the same positions, and different channels.
+// Whether both groups have the same positions, and different channels or phases.
 __device__ __forceinline__ bool same_positions(const GatherParams& p) {
-  return p.tile_channels > kRows;
+  return p.tile_channels > kRows || p.row_phases > 1;
+}
+// Which of the phases of rows of the block is this warpgroup's.
+__device__ __forceinline__ int row_phase(const GatherParams& p) {
+  return p.row_phases > 1 ? threadIdx.x / 128 : 0;
+}
+
+// Where a pixel of a patch is in a half, in units of 16 bytes.
+__device__ __forceinline__ int unit_of_pixel(const GatherParams& p, int n, int y, int x) {
+  const int qh = y / p.steps_h, qw = x / p.steps_w,
+            plane = (y - qh * p.steps_h) * p.steps_w + x - qw * p.steps_w;
+  return plane * p.plane_units + (n * p.plane_h + qh) * p.plane_w + qw;
 }
 
 // Of a tile, packed: image, row, column; -1: none.

@@ -1,12 +1,16 @@
 // The producers: one thread asks the copy engine for patches of the source and for weights, three warps turn patches.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/barrier.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/stage_ring.cuh"
+#include "cuda/device/strict_product.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
+#include "cuda/loom/loom_halves.cuh"
 #include "cuda/loom/loom_scope.cuh"
 
 namespace convt2d::cuda::loom {
@@ -27,19 +31,19 @@ __device__ __forceinline__ void build_items(const GatherParams& p, uint32_t shar
     const int line = i / p.load_w, x = i - line * p.load_w, n = line / p.load_h,
               y = line - n * p.load_h;
     const int from =
-        p.brought ? y << 8 | x : n * p.slices * kSlice * p.channel_words + y * p.copied_w + x;
-    const int qh = y / p.steps_h, qw = x / p.steps_w,
-              plane = (y - qh * p.steps_h) * p.steps_w + x - qw * p.steps_w;
-    const int to = plane * p.plane_units + (n * p.plane_h + qh) * p.plane_w + qw;
-    store_shared_4(shared + p.items_at + i * 4, uint32_t(to) << 16 | uint32_t(from));
+        p.brought ? y << 8 | x : n * p.slices * slice_of(4) * p.channel_words + y * p.copied_w + x;
+    store_shared_4(shared + p.items_at + i * 4,
+                   uint32_t(unit_of_pixel(p, n, y, x)) << 16 | uint32_t(from));
   }
 }
 
-// The weights of a chunk: boxes of eight channels of the result, or of slices, or of kernel rows.
+// The weights of a chunk: boxes of channels of the result, or of slices, or of kernel rows.
+template <class T>
 __device__ __forceinline__ void copy_weights(const GatherParams& p, const Scope& at,
                                              const CUtensorMap* map, const StageRing& ring,
                                              int chunk) {
-  const int number = chunk * p.slices * kSlice, first = at.column_tile * p.tile_channels;
+  const int number = chunk * p.slices * slice_of(sizeof(T)),
+            first = at.column_tile * p.tile_channels;
   const uint32_t full = ring.full();
   uint32_t to = ring.stage();
   if (p.own_rows) {
@@ -52,30 +56,52 @@ __device__ __forceinline__ void copy_weights(const GatherParams& p, const Scope&
   }
   barrier_expect(full, p.weight_bytes);
   if (p.forward) {
-    for (int i = 0; i < p.tile_channels; i += kEight, to += p.box_bytes)
-      copy_box(to, map, full, (first + i) * p.taps, at.group * p.reduce + number, 0, 0);
+    for (int i = 0; i < p.tile_channels; i += p.box_rows, to += p.box_bytes)
+      copy_box(to, map, full, (first + i) / kEight * p.box_step, at.group * p.reduce + number, 0,
+               0);
   } else {
     for (int i = 0; i < p.slices; ++i, to += p.box_bytes)
-      copy_box(to, map, full, (number + i * kSlice) * p.taps, at.group * p.columns + first, 0, 0);
+      copy_box(to, map, full, (chunk * p.slices + i) * p.box_step, at.group * p.columns + first, 0,
+               0);
   }
 }
 
+// A patch of 16 bits, row by row.
+__device__ __forceinline__ void copy_lines(const GatherParams& p, const Scope& at,
+                                           const CUtensorMap* map, const StageRing& ring,
+                                           TileOrigin origin, int chunk) {
+  const int channel = (at.group * p.reduce + chunk * p.slices * slice_of(2)) / p.lines;
+  uint32_t to = ring.stage();
+  for (int plane = 0; plane < p.lines; ++plane)
+    for (int row = 0; row < p.load_h; ++row, to += p.tile_n * p.line_bytes)
+      copy_box(to, map, ring.full(),
+               (pixel_of_line(p, plane, first_row(p, at, origin) + row, first_column(p, origin)) &
+                -kEight) /
+                   2,
+               channel, origin.n, 0);
+}
+
+template <class T>
 __device__ __forceinline__ void copy(const GatherParams& p, const Scope& at, const TensorMaps& maps,
                                      Rings& rings) {
+  constexpr int kVector = 16 / sizeof(T), kNumbers = 4 / sizeof(T);  // of 16 bytes, of a word
   bool weights = true;
   for_tiles(p, at, [&](TileOrigin origin) {
     for (int chunk = 0; chunk < p.chunks; ++chunk) {
       if (!p.brought) {
         barrier_wait(rings.x.empty(), rings.x.parity ^ 1);
         barrier_expect(rings.x.full(), p.x_bytes);
-        copy_box(rings.x.stage(), &maps.source, rings.x.full(), first_column(p, origin) & ~3,
-                 first_row(p, at, origin), at.group * p.reduce + chunk * p.slices * kSlice,
-                 origin.n);
+        if (sizeof(T) == 2 && p.lines)
+          copy_lines(p, at, &maps.source, rings.x, origin, chunk);
+        else
+          copy_box(rings.x.stage(), &maps.source, rings.x.full(),
+                   (first_column(p, origin) & -kVector) / kNumbers, first_row(p, at, origin),
+                   at.group * p.reduce + chunk * p.slices * slice_of(sizeof(T)), origin.n);
         rings.x.advance();
       }
       if (!weights || (p.weight_barrier == 0 && chunk > 0)) continue;
       barrier_wait(rings.weights.empty(), rings.weights.parity ^ 1);
-      copy_weights(p, at, &maps.weight, rings.weights, chunk);
+      copy_weights<T>(p, at, &maps.weight, rings.weights, chunk);
       rings.weights.advance();
     }
     weights = !p.resident;
@@ -89,8 +115,26 @@ __device__ __forceinline__ uint32_t item_of_patch(const GatherParams& p, uint32_
   return load_shared_4(shared + p.items_at + min(number, p.items - 1) * 4);
 }
 
+constexpr int kWords = slice_of(4);  // of a slice, for each pixel
+// A pixel's channels of a slice, to both halves of it; in strict fp32 behind these what is left of them.
+template <bool STRICT>
+__device__ __forceinline__ void store_pixel(const GatherParams& p, uint32_t to,
+                                            uint32_t (&word)[2][4]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half, to += p.half_bytes) {
+    if constexpr (STRICT) {
+      uint32_t rest[4];
+#pragma unroll
+      for (int k = 0; k < 4; ++k) split_in_two(word[half][k], word[half][k], rest[k]);
+      store_shared_16(to + 2 * p.half_bytes, rest);
+    }
+    store_shared_16(to, word[half]);
+  }
+}
+
 // Runs of 32 pixels of a slice, whose eight channels a lane brings together; two runs at a time, since what is loaded is
 // some 30 cycles on its way.
+template <bool STRICT>
 __device__ __forceinline__ void turn_chunk(const GatherParams& p, uint32_t shared, uint32_t from,
                                            uint32_t to) {
   const int lane = threadIdx.x % 32, turner = turner_of_block();
@@ -106,29 +150,32 @@ __device__ __forceinline__ void turn_chunk(const GatherParams& p, uint32_t share
         const uint32_t mine = from + (item & 0xffff) * 4;
         there[two] = to + (item >> 16) * 16;
 #pragma unroll
-        for (int k = 0; k < kSlice; ++k)
+        for (int k = 0; k < kWords; ++k)
           word[two][k / 4][k % 4] = load_shared_4(mine + k * channel);
       }
 #pragma unroll
       for (int two = 0; two < 2; ++two)
         if (first - lane + two * kTurners * 32 < p.items)
-#pragma unroll
-          for (int half = 0; half < 2; ++half)
-            store_shared_16(there[two] + half * p.half_bytes, word[two][half]);
+          store_pixel<STRICT>(p, there[two], word[two]);
     }
-    from += kSlice * channel;
-    to += 2 * p.half_bytes;
+    from += kWords * channel;
+    to += p.turned_slice;
   }
 }
 
+// Turns a chunk, from a stage to a stage: turn_chunk(), or turn_octets() of loom_halves.cuh.
+template <class T, bool STRICT>
 __device__ __forceinline__ void turn(const GatherParams& p, const Scope& at, uint32_t shared,
                                      Rings& rings) {
   for_tiles(p, at, [&](TileOrigin origin) {
-    const uint32_t lead = (first_column(p, origin) & 3) * 4;
     for (int chunk = 0; chunk < p.chunks; ++chunk) {
       barrier_wait(rings.turned.empty(), rings.turned.parity ^ 1);
       barrier_wait(rings.x.full(), rings.x.parity);
-      turn_chunk(p, shared, rings.x.stage() + lead, rings.turned.stage());
+      if constexpr (sizeof(T) == 4)
+        turn_chunk<STRICT>(p, shared, rings.x.stage() + (first_column(p, origin) & 3) * 4,
+                           rings.turned.stage());
+      else
+        turn_octets(p, at, shared, origin, rings.x.stage(), rings.turned.stage());
       fence_for_wgmma();
       __syncwarp();
       if (threadIdx.x % 32 == 0) {
@@ -164,25 +211,25 @@ __device__ __forceinline__ void bring(const GatherParams& p, const Scope& at, co
   const TileOrigin origin = tile_origin(p, run.tile);
   const uint32_t item = item_of_patch(p, shared, run.first + threadIdx.x % 32);
   const int y = first_row(p, at, origin) + int(item >> 8 & 255),
-            x = first_column(p, origin) + int(item & 255), channel = run.chunk * kSlice;
+            x = first_column(p, origin) + int(item & 255), channel = run.chunk * kWords;
   const bool inside = y >= 0 && y < p.h.source_extent && x >= 0 && x < p.w.source_extent;
   const T* const source = static_cast<const T*>(p.source);
   const T* from = source + origin.n * p.source_stride[0] +
                   (at.group * p.reduce + channel) * p.source_stride[1] + y * p.source_stride[2] + x;
 #pragma unroll
-  for (int k = 0; k < kSlice; ++k, from += p.source_stride[1]) {
+  for (int k = 0; k < kWords; ++k, from += p.source_stride[1]) {
     const bool valid = inside && channel + k < p.reduce;
     copy_async<4>(to + k * 128, valid ? from : source, valid);
   }
 }
 
-template <class T>
+template <class T, bool STRICT>
 __device__ __forceinline__ void bring_and_turn(const GatherParams& p, const Scope& at,
                                                uint32_t shared, StageRing& ring) {
   const int lane = threadIdx.x % 32;
   const uint32_t mine = shared + p.x_at + turner_of_block() * (kBatches * kBatchBytes) + lane * 4;
   const auto next = [](uint32_t run) {
-    return run + 32 * kSlice * 4 == kBatches * kBatchBytes ? 0 : run + 32 * kSlice * 4;
+    return run + 32 * kSliceBytes == kBatches * kBatchBytes ? 0 : run + 32 * kSliceBytes;
   };
   Ahead ahead{at.walker, 0, turner_of_block() * 32};
   uint32_t to = 0, from = 0;
@@ -208,11 +255,10 @@ __device__ __forceinline__ void bring_and_turn(const GatherParams& p, const Scop
         const uint32_t there = ring.stage() + (item_of_patch(p, shared, first + lane) >> 16) * 16;
         uint32_t word[2][4];
 #pragma unroll
-        for (int k = 0; k < kSlice; ++k)
-          word[k / 4][k % 4] = MmaTF32::round(load_shared_4(mine + from + k * 128));
-#pragma unroll
-        for (int half = 0; half < 2; ++half)
-          store_shared_16(there + half * p.half_bytes, word[half]);
+        for (int k = 0; k < kWords; ++k)
+          word[k / 4][k % 4] = std::conditional_t<STRICT, MmaF32x3, MmaTF32>::round(
+              load_shared_4(mine + from + k * 128));
+        store_pixel<STRICT>(p, there, word);
         from = next(from);
         --left;
       }

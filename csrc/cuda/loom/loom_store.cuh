@@ -12,7 +12,7 @@ using Sums = float[kTiles[TILE].phases][positions(kTiles[TILE]) / 2];
 // The channels of a lane, of those of its group: this and the eighth after it.
 __device__ __forceinline__ int channel_of_lane(const GatherParams& p, const Scope& at) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  return at.column_tile * p.tile_channels + (same_positions(p) ? warp / 4 * kRows : 0) +
+  return at.column_tile * p.tile_channels + (p.tile_channels > kRows ? warp / 4 * kRows : 0) +
          warp % 4 * 16 + lane / 4;
 }
 // Where a tile's positions of a lane are, two neighbours of every eight.
@@ -32,7 +32,7 @@ __device__ __noinline__ void repair(const GatherParams& p, const Scope& at, uint
         load_shared_4(positions_of_lane<TILE>(shared) + (i / 2 * kEight + i % 2) * 4);
     if (packed < 0) continue;
     const TileOrigin here = position_of(origin, packed);
-    const int y = here.h * p.h.destination_step + gh.first_phase;
+    const int y = here.h * p.h.destination_step + gh.first_phase + row_phase(p);
     if (here.n >= p.batch || y >= p.h.destination_extent) continue;
     for (int row = 0; row < 2; ++row) {
       const int channel = channel_of_lane(p, at) + row * 8;
@@ -43,30 +43,48 @@ __device__ __noinline__ void repair(const GatherParams& p, const Scope& at, uint
         T* const element = static_cast<T*>(p.destination) + here.n * p.destination_stride[0] +
                            (at.group * p.columns + channel) * p.destination_stride[1] +
                            y * p.destination_stride[2] + x;
-        repair_nan(&p, element, at.group_h, 0, at.group, channel, 0, phase, here);
+        repair_nan(&p, element, at.group_h, 0, at.group, channel, row_phase(p), phase, here);
       }
     }
   }
 }
 
+// COUNT neighbours at a multiple of their size, or one, if `key` is not negative.
+template <class T, int COUNT>
+__device__ __forceinline__ void store_together_if(int key, T* to, const float* value) {
+  constexpr int kWordCount = COUNT * int(sizeof(T)) / 4;
+  const auto word = [&](int i) {
+    if constexpr (sizeof(T) == 4)
+      return __float_as_uint(value[i % kWordCount]);
+    else
+      return pack<T>(value[i % kWordCount * 2], value[i % kWordCount * 2 + 1]);
+  };
+  store_words_if<kWordCount>(key, to, word(0), word(1), word(2), word(3));
+}
+template <class T>
+__device__ __forceinline__ void store_one_if(int key, T* to, float value) {
+  if constexpr (sizeof(T) == 4)
+    store_words_if<1>(key, to, __float_as_uint(value), 0, 0, 0);
+  else
+    store_half_if(key, to, static_cast<unsigned short>(pack<T>(value, 0)));
+}
+
 // So many of a run of neighbours in a row of the result as there are, where those of a lane start at multiples of COUNT.
-template <int COUNT>
-__device__ __forceinline__ void store_run(float* to, const float (&value)[COUNT], int count) {
-  const auto word = [&](int i) { return __float_as_uint(value[i % COUNT]); };
-  store_words_if<COUNT>(count - COUNT, to, word(0), word(1), word(2), word(3));
+template <class T, int COUNT>
+__device__ __forceinline__ void store_run(T* to, const float (&value)[COUNT], int count) {
+  store_together_if<T, COUNT>(count - COUNT, to, value);
   if (count < COUNT)
 #pragma unroll
-    for (int i = 0; i < COUNT - 1; ++i) store_words_if<1>(count - 1 - i, to + i, word(i), 0, 0, 0);
+    for (int i = 0; i < COUNT - 1; ++i) store_one_if(count - 1 - i, to + i, value[i]);
 }
 
 // The same where they start anywhere: a lane stores those from the first multiple of COUNT on, with the first ones of the
 // next lane, of which there are `next`. `taken`: the lane before may store the first ones of this one.
-template <int COUNT>
-__device__ __forceinline__ void store_shifted(float* to, const float (&value)[COUNT],
+template <class T, int COUNT>
+__device__ __forceinline__ void store_shifted(T* to, const float (&value)[COUNT],
                                               const float (&more)[COUNT - 1], int count, int next,
                                               bool taken) {
-  const auto word = [&](float number) { return __float_as_uint(number); };
-  const int lead = -(reinterpret_cast<uintptr_t>(to) >> 2) & (COUNT - 1);
+  const int lead = -(reinterpret_cast<uintptr_t>(to) / sizeof(T)) & (COUNT - 1);
   const bool joined = count == COUNT && next >= lead, headed = taken && count >= lead;
   float all[2 * COUNT - 1];
 #pragma unroll
@@ -76,13 +94,12 @@ __device__ __forceinline__ void store_shifted(float* to, const float (&value)[CO
   for (int by = 1; by < COUNT; by *= 2)
 #pragma unroll
     for (int i = 0; i < 2 * COUNT - 1 - by; ++i) all[i] = lead & by ? all[i + by] : all[i];
-  store_words_if<COUNT>(joined ? 0 : -1, to + lead, word(all[0]), word(all[1]),
-                        word(all[2 % COUNT]), word(all[3 % COUNT]));
+  store_together_if<T, COUNT>(joined ? 0 : -1, to + lead, all);
   if (joined && (headed || lead == 0)) return;
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) {
     const bool mine = i < count && !(i < lead ? headed : joined);
-    store_words_if<1>(mine ? 0 : -1, to + i, word(value[i]), 0, 0, 0);
+    store_one_if(mine ? 0 : -1, to + i, value[i]);
   }
 }
 
@@ -95,8 +112,8 @@ __device__ __forceinline__ void store(const GatherParams& p, uint32_t shared, in
   constexpr bool kByTurns = kTiles[TILE].taps > 1 && kPhases > 1;
   const Scope at = known_scope(shared + kScope);
   const TileOrigin origin = tile_origin(p, number);
-  const int channel = channel_of_lane(p, at), first_y = p.h.group[at.group_h].first_phase,
-            quarter = threadIdx.x % 4;
+  const int channel = channel_of_lane(p, at),
+            first_y = p.h.group[at.group_h].first_phase + row_phase(p), quarter = threadIdx.x % 4;
   T* const plane =
       static_cast<T*>(p.destination) + (at.group * p.columns + channel) * p.destination_stride[1];
   float bias[2] = {};
@@ -150,9 +167,9 @@ __device__ __forceinline__ void store(const GatherParams& p, uint32_t shared, in
                                   : value[k];
           more[k] = __shfl_sync(0xffffffff, shown, threadIdx.x % 32 / 4 * 4 + (quarter + 1) % 4);
         }
-        store_shifted(to, value, more, wanted ? count : 0, wanted ? next : 0, taken);
+        store_shifted<T>(to, value, more, wanted ? count : 0, wanted ? next : 0, taken);
       } else {
-        store_run(to, value, wanted ? count : 0);
+        store_run<T>(to, value, wanted ? count : 0);
       }
     }
   }

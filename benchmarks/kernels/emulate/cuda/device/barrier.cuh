@@ -22,6 +22,7 @@ inline void wait_for_number(uint32_t address, uint32_t number) {
   while (now() < number) emulate::give_way();
 }
 inline void barrier_among(int name, int threads) { emulate::meet(name, threads, true); }
+inline void barrier_join(int name, int threads) { emulate::join(name, threads); }
 inline bool barrier_all(int name, int threads, bool good) {
   return emulate::meet(name, threads, good);
 }

@@ -119,6 +119,7 @@ struct MmaTF32 {
   }
 };
 struct MmaF32x3 : MmaTF32 {
+  static constexpr int kFoldSteps = 4;
   static constexpr bool kSplit = true, kRounds = false;
   static uint32_t round(uint32_t bits) { return bits; }
   static void split(uint32_t bits, uint32_t& high, uint32_t& low) {

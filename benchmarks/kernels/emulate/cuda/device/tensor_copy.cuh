@@ -9,6 +9,8 @@ inline void barrier_expect(uint32_t barrier, uint32_t bytes) {
   emulate::barrier_expect(barrier, bytes);
 }
 
+inline void prefetch_map(const CUtensorMap*) {}
+
 inline std::vector<TensorBox> tensor_boxes;  // by what their maps hold
 CUtensorMap encode(const TensorBox& box) {
   const int row = box.count[0] * box.element_bytes;
@@ -59,6 +61,13 @@ inline void copy_box(uint32_t shared, const CUtensorMap* map, uint32_t barrier, 
     std::memcpy(emulate::shared(to, box.element_bytes), &word, box.element_bytes);
   }
   emulate::barrier_copied(barrier, elements * box.element_bytes);
+}
+
+inline void copy_run(uint32_t shared, const void* global, uint32_t bytes, uint32_t barrier) {
+  if (shared % 16 != 0 || reinterpret_cast<uintptr_t>(global) % 16 != 0 || bytes % 16 != 0)
+    emulate::fail("misaligned");
+  std::memcpy(emulate::shared(shared, bytes), global, bytes);
+  emulate::barrier_copied(barrier, bytes);
 }
 
 }  // namespace convt2d::cuda

@@ -48,6 +48,8 @@ void clear(float (&sum)[INSTRUCTIONS][COUNT]) {
 }
 template <int COUNT>
 void finished(float (&)[COUNT]) {}
+template <int COUNT>
+void computed(uint32_t (&)[COUNT]) {}
 inline void fence_for_wgmma() {}
 template <int COUNT>
 void more_registers() {}

@@ -1,0 +1,9 @@
+#include "cuda/comb/comb_launch.cuh"
+
+namespace convt2d::cuda::comb {
+
+void launch_bf16(int row, const Params& params, void* stream) {
+  launch_rows<MmaBF16, kTileCount>(row, params, stream);
+}
+
+}  // namespace convt2d::cuda::comb

@@ -1,0 +1,239 @@
+#include "cuda/comb/comb_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "core/phases.h"
+#include "cuda/cuda_families.h"
+#include "cuda/direct/direct.h"
+#include "cuda/gather_params.h"
+#include "cuda/strict_sums.h"
+#include "cuda/weight_sum.h"
+
+namespace convt2d::cuda::comb {
+namespace {
+
+// Counted, not measured.
+constexpr double kClock = 1700;      // cycles a microsecond
+constexpr double kLaunch = 5;        // us
+constexpr double kBlock = 3500;      // cycles of a block beside its chunks
+constexpr double kStored = 40;       // a sum of each thread, on its way out
+constexpr double kTensorTime = 1.2;  // of what the rates of Device say
+constexpr double kRound = 2;         // instructions of a warp: 32 words rounded
+constexpr double kSplit = 6;         // or split
+constexpr double kCopy = 8;          // 32 copies of dY,
+constexpr double kCopyX = 5;         // of x,
+constexpr double kNumber = 9;        // of single numbers of 16 bits, which go through registers
+constexpr double kPixel = 70;        // and what a chunk takes beside them
+constexpr double kL2Bytes = 30;      // a cycle
+constexpr double kRest = 0.25;       // of what is less busy that is not hidden
+// A chunk over what is counted, by 150 times (2026-11-23): where x comes in whole 16 bytes, and where it does not.
+constexpr double kWholeChunk = 1.25, kOddChunk = 1.9;
+constexpr double kAlone = 1.3;        // a block that has a multiprocessor to itself
+constexpr double kMemoryRate = 0.8;   // of the copy rate
+constexpr double kBeside = 0.3;       // of the lesser of work and bytes
+constexpr double kSum = 2.5;          // us, the second pass,
+constexpr double kPartialRate = 1.5;  // and times the copy rate's time
+
+struct Choice {
+  int row, stages, split;
+};
+
+int64_t combinations(const Params& p) { return int64_t{p.groups} * p.row_blocks * p.column_blocks; }
+
+void shape(const Problem& problem, const Choice& choice, Params& p) {
+  const Tile tile = kTiles[choice.row];
+  const Axis &h = problem.h, &w = problem.w;
+  const int64_t size = static_cast<int64_t>(element_size(problem.dtype)), plane = h.in * w.in;
+  p = {};
+  p.piece_floats = static_cast<int32_t>(weight_bytes(problem) / 4);
+  p.groups = static_cast<int32_t>(problem.groups);
+  p.rows = static_cast<int32_t>(problem.group_in());
+  p.columns = static_cast<int32_t>(problem.group_out() * h.kernel * w.kernel);
+  p.pixels = static_cast<int32_t>(problem.batch * plane);
+  p.x_plane = static_cast<int32_t>(plane);
+  p.x_image = static_cast<int32_t>(problem.in_channels * plane);
+  p.y_h = static_cast<int32_t>(h.out);
+  p.y_w = static_cast<int32_t>(w.out);
+  p.y_plane = static_cast<int32_t>(h.out * w.out);
+  p.y_image = static_cast<int32_t>(problem.out_channels * h.out * w.out);
+  p.stride_h = static_cast<int32_t>(h.stride);
+  p.stride_w = static_cast<int32_t>(w.stride);
+  p.pad_h = static_cast<int32_t>(h.near_pad);
+  p.pad_w = static_cast<int32_t>(w.near_pad);
+  p.dilation_h = static_cast<int32_t>(h.dilation);
+  p.kernel_h = static_cast<int32_t>(h.kernel);
+  p.kernel_w = static_cast<int32_t>(w.kernel);
+  p.x_piece = 16;
+  while (p.x_piece > size && plane * size % p.x_piece != 0) p.x_piece /= 2;
+  p.row_blocks = static_cast<int32_t>(ceil_div(p.rows, tile.rows));
+  p.column_blocks = static_cast<int32_t>(ceil_div(p.columns, tile.columns));
+  p.chunks = static_cast<int32_t>(ceil_div(p.pixels, kChunk));
+  p.split = choice.split;
+  p.stages = choice.stages;
+  p.by_plane = FastDivide(plane);
+  p.by_width = FastDivide(w.in);
+}
+
+// Blocks that share a multiprocessor's registers.
+int side_by_side(const Problem& problem, Tile tile) {
+  return sums(tile) > 64 || is_strict(problem) ? 1 : 2;
+}
+
+double predict(const Problem& problem, const Device& device, const Params& p, Tile tile) {
+  const int size = static_cast<int>(element_size(problem.dtype));
+  const bool half = size == 2, strict = is_strict(problem);
+  const double products = strict ? 3 : 1;
+  // Of a chunk, cycles of a multiprocessor: its tensor cores,
+  const double rate = (half ? device.mma_f16_per_us : device.mma_tf32_per_us) / device.sm_count /
+                      kClock / kTensorTime;
+  const double mma = double(tile.rows) * tile.columns * kChunk * products / rate;
+  // its four issuers,
+  const double steps = kChunk * size / 32.0, m = row_tiles(tile), n = column_tiles(tile);
+  const double words = 4 * m + 2 * n;
+  const double step =
+      m + n / 2 + m * n * products + (half ? 0 : words * (strict ? kSplit : kRound));
+  const double pieces = double(tile.rows) * kChunk * size / p.x_piece / kThreads;
+  const double bring =
+      tile.columns / 32.0 * kCopy + pieces * (p.x_piece == 2 ? kNumber : kCopyX) + kPixel;
+  const double issue = (steps * step + bring) * kWarps / 4;
+  // shared memory, and what comes to it.
+  const double copied = (tile.rows + tile.columns) * kChunk * size;
+  const double shared = steps * kWarps * (4 * m + 2 * n) + copied / 128;
+  const double l2 = copied / kL2Bytes;
+  const double busiest = std::max({mma, issue, shared, l2});
+  const double cycles = (p.x_piece < 16 ? kOddChunk : kWholeChunk) *
+                        (busiest + kRest * (mma + issue + shared + l2 - busiest));
+  const double blocks = double(combinations(p)) * p.split;
+  const double chunks = std::ceil(double(p.chunks) / p.split);
+  const double rounds = std::ceil(blocks / device.sm_count);
+  const double alone = rounds < 2 || side_by_side(problem, tile) < 2 ? kAlone : 1;
+  const double busy_us = (rounds * (chunks * cycles * alone + kStored * sums(tile)) +
+                          std::ceil(rounds / side_by_side(problem, tile)) * kBlock) /
+                         kClock;
+  const double partial = static_cast<double>(partial_bytes(problem, p.split));
+  const double memory_us =
+      (tensor_bytes(problem) + partial) / (kMemoryRate * device.copy_bytes_per_us);
+  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us) +
+         (p.split > 1 ? kSum + kPartialRate * partial / device.copy_bytes_per_us : 0);
+}
+
+// Chunks under way: as many as leave room for a second block, where registers do. The sums are the same with any.
+int stages_on(const Device& device, const Problem& problem, Tile tile) {
+  const int chunk = stage_bytes(tile, static_cast<int>(element_size(problem.dtype)));
+  const int room = side_by_side(problem, tile) > 1
+                       ? std::min(device.smem_optin, device.smem_per_sm / 2 - 1024)
+                       : device.smem_optin;
+  return std::clamp(room / chunk, 2, kMostStages);
+}
+
+// Every tile: the same for all devices.
+std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
+                                          std::string& reason) {
+  std::vector<Candidate<Choice>> found;
+  const int size = static_cast<int>(element_size(problem.dtype));
+  for (int row = 0; row < tile_count(size, is_strict(problem)); ++row) {
+    Params p;
+    shape(problem, {row, 2, 1}, p);
+    const int64_t combos = combinations(p);
+    if (combos > INT32_MAX) {
+      reason = "dW has too many tiles";
+      continue;
+    }
+    for (int split : splits_worth_trying(problem, combos, p.chunks, kChunk)) {
+      p.split = split;
+      found.push_back({{row, 2, split}, predict(problem, device, p, kTiles[row])});
+    }
+  }
+  return found;
+}
+
+Plan plan_of(const Problem& problem, const Device& device, Choice choice) {
+  const Tile tile = kTiles[choice.row];
+  choice.stages = stages_on(device, problem, tile);
+  Params p;
+  shape(problem, choice, p);
+  Plan plan;
+  plan.row = choice.row;
+  plan.split = choice.split;
+  plan.workspace_bytes = partial_bytes(problem, p.split);
+  plan.predicted_us = predict(problem, device, p, tile);
+  add_grad_bias(problem, device, kLaunch, plan);
+  plan.detail[0] = choice.stages;
+  plan.note = std::to_string(tile.rows) + " channels x " + std::to_string(tile.columns) +
+              " columns, x by " + std::to_string(p.x_piece) + " bytes, " +
+              std::to_string(p.stages) + " stages, split " + std::to_string(p.split) + ", " +
+              std::to_string(blocks_of(p)) + " blocks";
+  return plan;
+}
+
+// Candidates are those of the reference; their plans' times are those of the GPU at hand.
+auto plans_on(const Device& device) {
+  return [&](const Problem& problem, const Candidate<Choice>& candidate) {
+    return plan_of(problem, device, candidate.choice);
+  };
+}
+
+std::string refusal_on(const Problem& problem, const Device& device) {
+  const auto number = [](int64_t value) { return std::to_string(value); };
+  const Axis &h = problem.h, &w = problem.w;
+  if (!device.has_mma_f16 || !device.has_cp_async) return "comb is for sm_80 and up";
+  if (problem.direction != Direction::grad_weight) return "comb is for grad_weight";
+  if (problem.dtype == DType::f64) return "comb is for fp16, bf16 and fp32";
+  if (problem.x_layout != Layout::nchw || problem.y_layout != Layout::nchw ||
+      problem.w_layout != Layout::nchw)
+    return "comb is for NCHW";
+  if (w.kernel % kTogether != 0) return "rows of " + number(w.kernel) + " taps are not whole fours";
+  if (w.dilation != 1) return "taps lie " + number(w.dilation) + " apart";
+  if (w.out % kTogether != 0) return "rows of dY, " + number(w.out) + ", are not whole fours";
+  if (w.near_pad % kTogether != 0)
+    return "a padding of " + number(w.near_pad) + " is not whole fours";
+  if (w.stride % kTogether != 0 && w.in > 1)
+    return "a stride of " + number(w.stride) + " is not whole fours";
+  if (problem.wide_index) return "a tensor has more than 2^31 elements";
+  if ((h.kernel - 1) * h.dilation > INT16_MAX || w.kernel > INT16_MAX)
+    return "the kernel reaches over " + number((h.kernel - 1) * h.dilation) + " rows";
+  // From a pixel to its taps, outside of dY as well: 32 bits hold it.
+  if ((std::abs(h.near_pad) + h.in * h.stride + h.kernel * h.dilation) * w.out +
+          std::abs(w.near_pad) + w.in * w.stride + w.kernel >
+      INT32_MAX / 2)
+    return "taps lie too far apart";
+  if (problem.batch * h.in * w.in > INT32_MAX - kChunk) return "x has too many pixels";
+  return sums_too_short(problem, kLeastWgmmaTerms);
+}
+
+}  // namespace
+
+int shared_bytes(const Params& params, Tile tile, int element_bytes) {
+  return params.stages * stage_bytes(tile, element_bytes);
+}
+
+int64_t blocks_of(const Params& params) { return combinations(params) * params.split; }
+
+std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
+  reason = refusal_on(problem, device);
+  if (!reason.empty()) return {};
+  const auto none = [](const Problem&, const Device&) { return std::string(); };
+  return all_plans(problem, invented_device(kReferenceGpu), reason, none, candidates,
+                   plans_on(device));
+}
+
+Decision plan(const Problem& problem, const Device& device) {
+  if (std::string reason = refusal_on(problem, device); !reason.empty())
+    return Decision::decline(reason);
+  const auto none = [](const Problem&, const Device&) { return std::string(); };
+  return best_plan(problem, invented_device(kReferenceGpu), none, candidates, plans_on(device));
+}
+
+Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
+  Params p;
+  shape(problem, {plan.row, plan.detail[0], plan.split}, p);
+  p.x = args.x.data;
+  p.y = args.y.data;
+  p.weight = args.w.data;
+  p.partials = p.split > 1 ? static_cast<float*>(args.workspace) : nullptr;
+  return p;
+}
+
+}  // namespace convt2d::cuda::comb

@@ -1,0 +1,117 @@
+// What warps that multiply fetch: weights, and where their pixels are.
+#pragma once
+
+#include "cuda/device/async_copy.cuh"
+#include "cuda/device/barrier.cuh"
+#include "cuda/device/stage_ring.cuh"
+#include "cuda/device/wgmma.cuh"
+#include "cuda/loom/loom_halves.cuh"
+#include "cuda/loom/loom_scope.cuh"
+
+namespace convt2d::cuda::loom {
+
+// What a lane holds of a step: weights of its taps; where the pixels of the first are, as an operand; its phase.
+template <int TILE>
+struct Fetched {
+  uint32_t word[kTiles[TILE].taps][4];
+  uint32_t pixel, phase;
+};
+
+// Goes through the steps of a tile, ahead of the multiplications.
+template <class T, int TILE>
+struct Fetcher {
+  const GatherParams& p;
+  const uint32_t shared;
+  const int first, end;     // steps of the block
+  uint32_t lane;            // in a stage of weights
+  uint32_t operand;         // of the group's first position, if the ring began at 0: the lower half
+  uint32_t pixel, weights;  // of the slice: units, and an address
+  int step, slice;
+  Ring turned_ring, weight_ring;
+  // Of a chunk that was left, but is maybe being read, its stages: one more than the turned one, and that of weights.
+  int left_turned, left_weights;
+
+  __device__ __forceinline__ void enter() {
+    barrier_wait(shared + kTurnedBarriers + turned_ring.stage * 16, turned_ring.parity);
+    barrier_wait(shared + kWeightBarriers + weight_ring.stage * p.weight_barrier,
+                 weight_ring.parity);
+    pixel = operand + (turned_ring.stage * p.turned_bytes >> 4);
+    weights = shared + p.weights_at + weight_ring.stage * p.weight_bytes + lane;
+    step = first;
+    slice = 0;
+  }
+  __device__ __forceinline__ void leave() {
+    left_turned = turned_ring.stage + 1;
+    left_weights = weight_ring.stage;
+    turned_ring.advance(p.turned_stages);
+    weight_ring.advance(p.weight_stages);
+    if (p.resident) weight_ring.parity = 0;
+  }
+  __device__ __forceinline__ void give_back() {
+    if (threadIdx.x % 32 == 0 && left_turned) {
+      barrier_arrive(shared + kTurnedBarriers + left_turned * 16 - 8);
+      if (!p.resident) barrier_arrive(shared + kWeightBarriers + left_weights * 16 + 8);
+    }
+    left_turned = 0;
+  }
+  __device__ __forceinline__ void next_slice() {
+    step = first;
+    pixel += p.turned_slice >> 4;
+    weights += p.slice_pitch;
+    ++slice;
+  }
+  __device__ __forceinline__ void fetch(Fetched<TILE>& to) {
+    if (step == end) {
+      next_slice();
+      if (slice == p.slices) {
+        leave();
+        enter();
+      }
+    }
+    read(to);
+  }
+  // As many steps of one chunk as are multiplied at once. How many they are.
+  __device__ __forceinline__ int fetch_batch(Fetched<TILE> (&to)[batch_steps(kTiles[TILE])]) {
+    fetch(to[0]);
+    const int left = end - step + (p.slices - 1 - slice) * (end - first);
+#pragma unroll
+    for (int i = 1; i < batch_steps(kTiles[TILE]); ++i) {
+      if (i > left) return i;
+      if (step == end) next_slice();
+      read(to[i]);
+    }
+    return batch_steps(kTiles[TILE]);
+  }
+  __device__ __forceinline__ void read(Fetched<TILE>& to) {
+    const Step now = p.step[step++];
+    to.pixel = pixel + now.pixel;
+    uint32_t near = weights + now.weights;
+    if constexpr (kTiles[TILE].phases > 1 && kTiles[TILE].taps == 1) {
+      to.phase = now.weights >> kPhaseShift;
+      near = weights + (now.weights & 0xffff);
+    }
+    if constexpr (sizeof(T) == 2)
+      fetch_operand(p, near, to.word);
+    else
+      fetch_words(near, to.word);
+  }
+  __device__ __forceinline__ void fetch_words(uint32_t near,
+                                              uint32_t (&word)[kTiles[TILE].taps][4]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t from = near + (i < 2 ? 0 : p.far_number) + (i % 2 ? p.far_row : 0);
+      if constexpr (kTiles[TILE].taps == 4) {
+        uint32_t taps[4];
+        load_shared_16(from, taps);
+#pragma unroll
+        for (int tap = 0; tap < 4; ++tap) word[tap][i] = taps[tap];
+      } else {
+#pragma unroll
+        for (int tap = 0; tap < kTiles[TILE].taps; ++tap)
+          word[tap][i] = load_shared_4(from + tap * 4);
+      }
+    }
+  }
+};
+
+}  // namespace convt2d::cuda::loom
