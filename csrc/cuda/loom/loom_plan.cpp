@@ -29,7 +29,7 @@ constexpr double kTurned = 26;       // for 32 pixels of a slice
 constexpr double kTurnedAlone = 70;  // the same, cycles, of a warp that waits for what it loads
 // 16 bits, over what is counted, by 1477 times (2026-11-23): of a slice in forward, in grad_input, and there where positions
 // step; and cycles of a tile.
-constexpr double kHalvesForward = 1.08, kHalvesInput = 1.3, kHalvesStepped = 1.15;
+constexpr double kHalvesForward = 1.08, kHalvesInput = 1.4, kHalvesStepped = 1.15;
 constexpr double kTileOfHalves = 6000;
 constexpr double kTurnedEights = 16;  // the same in 16 bits
 constexpr double kEightsAlone = 45;
