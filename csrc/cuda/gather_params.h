@@ -72,6 +72,21 @@ void add_once(std::vector<T>& list, const Value& value) {
   if (std::find(list.begin(), list.end(), added) == list.end()) list.push_back(added);
 }
 
+// Both axes, but for the extent of x and the dilation along rows: not every kernel asks for these.
+template <class Params>
+void set_geometry(const Problem& problem, Params& params) {
+  const Axis &h = problem.h, &w = problem.w;
+  params.y_h = static_cast<int32_t>(h.out);
+  params.y_w = static_cast<int32_t>(w.out);
+  params.stride_h = static_cast<int32_t>(h.stride);
+  params.stride_w = static_cast<int32_t>(w.stride);
+  params.pad_h = static_cast<int32_t>(h.near_pad);
+  params.pad_w = static_cast<int32_t>(w.near_pad);
+  params.dilation_h = static_cast<int32_t>(h.dilation);
+  params.kernel_h = static_cast<int32_t>(h.kernel);
+  params.kernel_w = static_cast<int32_t>(w.kernel);
+}
+
 // Batch, groups and channels of a group.
 template <class Params>
 void set_extents(const Problem& problem, Params& params) {

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "core/args.h"
 #include "core/phases.h"
+#include "core/plan.h"
 #include "core/problem.h"
+#include "cuda/cuda_families.h"
 #include "cuda/gather_params.h"
 
 namespace convt2d::cuda {
@@ -42,6 +45,21 @@ inline std::vector<int> splits_worth_trying(const Problem& problem, int64_t comb
   for (int64_t blocks : {132, 264, 396, 528})
     add_once(splits, std::max(least, std::min(most, blocks / combinations)));
   return splits;
+}
+
+// For all_plans() and best_plan(): candidates are those of the reference; their plans' times those of the GPU at hand.
+// `find` and `describe` are functions.
+template <class Find>
+auto on_reference(Find& find) {
+  return [&find](const Problem& problem, const Device&, std::string& reason) {
+    return find(problem, invented_device(kReferenceGpu), reason);
+  };
+}
+template <class Describe>
+auto at_hand(const Device& device, Describe& describe) {
+  return [&device, &describe](const Problem& problem, const auto& candidate) {
+    return describe(problem, device, candidate.choice);
+  };
 }
 
 // Adds up `pieces` partial sums of dW in a fixed order. Reads args.workspace, writes args.w. `early`: the kernel before

@@ -54,17 +54,9 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.pixels = static_cast<int32_t>(problem.batch * plane);
   p.x_plane = static_cast<int32_t>(plane);
   p.x_image = static_cast<int32_t>(problem.in_channels * plane);
-  p.y_h = static_cast<int32_t>(h.out);
-  p.y_w = static_cast<int32_t>(w.out);
+  set_geometry(problem, p);
   p.y_plane = static_cast<int32_t>(h.out * w.out);
   p.y_image = static_cast<int32_t>(problem.out_channels * h.out * w.out);
-  p.stride_h = static_cast<int32_t>(h.stride);
-  p.stride_w = static_cast<int32_t>(w.stride);
-  p.pad_h = static_cast<int32_t>(h.near_pad);
-  p.pad_w = static_cast<int32_t>(w.near_pad);
-  p.dilation_h = static_cast<int32_t>(h.dilation);
-  p.kernel_h = static_cast<int32_t>(h.kernel);
-  p.kernel_w = static_cast<int32_t>(w.kernel);
   p.x_piece = 16;
   while (p.x_piece > size && plane * size % p.x_piece != 0) p.x_piece /= 2;
   p.row_blocks = static_cast<int32_t>(ceil_div(p.rows, tile.rows));
@@ -168,14 +160,7 @@ Plan plan_of(const Problem& problem, const Device& device, Choice choice) {
   return plan;
 }
 
-// Candidates are those of the reference; their plans' times are those of the GPU at hand.
-auto plans_on(const Device& device) {
-  return [&](const Problem& problem, const Candidate<Choice>& candidate) {
-    return plan_of(problem, device, candidate.choice);
-  };
-}
-
-std::string refusal_on(const Problem& problem, const Device& device) {
+std::string refusal(const Problem& problem, const Device& device) {
   const auto number = [](int64_t value) { return std::to_string(value); };
   const Axis &h = problem.h, &w = problem.w;
   if (!device.has_mma_f16 || !device.has_cp_async) return "comb is for sm_80 and up";
@@ -212,18 +197,12 @@ int shared_bytes(const Params& params, Tile tile, int element_bytes) {
 int64_t blocks_of(const Params& params) { return combinations(params) * params.split; }
 
 std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
-  reason = refusal_on(problem, device);
-  if (!reason.empty()) return {};
-  const auto none = [](const Problem&, const Device&) { return std::string(); };
-  return all_plans(problem, invented_device(kReferenceGpu), reason, none, candidates,
-                   plans_on(device));
+  return all_plans(problem, device, reason, refusal, on_reference(candidates),
+                   at_hand(device, plan_of));
 }
 
 Decision plan(const Problem& problem, const Device& device) {
-  if (std::string reason = refusal_on(problem, device); !reason.empty())
-    return Decision::decline(reason);
-  const auto none = [](const Problem&, const Device&) { return std::string(); };
-  return best_plan(problem, invented_device(kReferenceGpu), none, candidates, plans_on(device));
+  return best_plan(problem, device, refusal, on_reference(candidates), at_hand(device, plan_of));
 }
 
 Params params_of(const Problem& problem, const Plan& plan, const Args& args) {

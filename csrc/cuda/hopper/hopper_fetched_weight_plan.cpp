@@ -148,16 +148,8 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   const int64_t channels = tile.pairs ? p.columns : cell_channels(tile);
   p.x_h = static_cast<int32_t>(h.in);
   p.x_w = static_cast<int32_t>(w.in);
-  p.y_h = static_cast<int32_t>(h.out);
-  p.y_w = static_cast<int32_t>(w.out);
-  p.stride_h = static_cast<int32_t>(h.stride);
-  p.stride_w = static_cast<int32_t>(w.stride);
-  p.pad_h = static_cast<int32_t>(h.near_pad);
-  p.pad_w = static_cast<int32_t>(w.near_pad);
-  p.dilation_h = static_cast<int32_t>(h.dilation);
+  set_geometry(problem, p);
   p.dilation_w = static_cast<int32_t>(w.dilation);
-  p.kernel_h = static_cast<int32_t>(h.kernel);
-  p.kernel_w = static_cast<int32_t>(w.kernel);
   p.element_bytes = static_cast<int32_t>(size);
   p.unit_h = choice.unit_h;
   p.unit_w = choice.unit_w;
@@ -525,13 +517,6 @@ Plan plan_of(const Problem& problem, const Device& device, const Choice& c) {
   return plan;
 }
 
-// Candidates are those of the reference; their plans' times are those of the GPU at hand.
-auto plans_on(const Device& device) {
-  return [&](const Problem& problem, const Candidate<Choice>& candidate) {
-    return plan_of(problem, device, candidate.choice);
-  };
-}
-
 std::string refusal(const Problem& problem, const Device&) {
   return problem.wide_index ? "a tensor has more than 2^31 elements" : "";
 }
@@ -546,12 +531,12 @@ Choice choice_of(const Plan& plan) {
 
 std::vector<Plan> fetched_weight_plans(const Problem& problem, const Device& device,
                                        std::string& reason) {
-  return all_plans(problem, invented_device(kReferenceGpu), reason, refusal, candidates,
-                   plans_on(device));
+  return all_plans(problem, device, reason, refusal, on_reference(candidates),
+                   at_hand(device, plan_of));
 }
 
 Decision fetched_weight_plan(const Problem& problem, const Device& device) {
-  return best_plan(problem, invented_device(kReferenceGpu), refusal, candidates, plans_on(device));
+  return best_plan(problem, device, refusal, on_reference(candidates), at_hand(device, plan_of));
 }
 
 FetchedWeightParams fetched_weight_params(const Problem& problem, const Plan& plan,

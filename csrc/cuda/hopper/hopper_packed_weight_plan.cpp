@@ -59,15 +59,7 @@ std::string shape(const Problem& problem, const Choice& choice, PackedWeightPara
   p.columns = static_cast<int32_t>(channels);
   p.x_h = static_cast<int32_t>(h.in);
   p.x_w = static_cast<int32_t>(w.in);
-  p.y_h = static_cast<int32_t>(h.out);
-  p.y_w = static_cast<int32_t>(w.out);
-  p.stride_h = static_cast<int32_t>(h.stride);
-  p.stride_w = static_cast<int32_t>(w.stride);
-  p.pad_h = static_cast<int32_t>(h.near_pad);
-  p.pad_w = static_cast<int32_t>(w.near_pad);
-  p.dilation_h = static_cast<int32_t>(h.dilation);
-  p.kernel_h = static_cast<int32_t>(h.kernel);
-  p.kernel_w = static_cast<int32_t>(w.kernel);
+  set_geometry(problem, p);
   p.unit_rows = choice.unit_rows;
   p.units = static_cast<int32_t>(ceil_div(h.kernel, choice.unit_rows));
   p.row_blocks = static_cast<int32_t>(ceil_div(problem.in_channels, kPackedGroups * kCellChannels));
@@ -224,13 +216,6 @@ Choice choice_of(const Plan& plan) {
   return {plan.row - kFirstPackedWeight, d[0], d[1], d[2], d[3], d[4], d[5], plan.split};
 }
 
-// Candidates are those of the reference; their plans' times are those of the GPU at hand.
-auto plans_on(const Device& device) {
-  return [&](const Problem& problem, const Candidate<Choice>& candidate) {
-    return plan_of(problem, device, candidate.choice);
-  };
-}
-
 std::string refusal(const Problem& problem, const Device&) {
   if (problem.wide_index) return "a tensor has more than 2^31 elements";
   if (problem.groups > 1) return "packed columns of groups";
@@ -245,12 +230,12 @@ std::string refusal(const Problem& problem, const Device&) {
 
 std::vector<Plan> packed_weight_plans(const Problem& problem, const Device& device,
                                       std::string& reason) {
-  return all_plans(problem, invented_device(kReferenceGpu), reason, refusal, candidates,
-                   plans_on(device));
+  return all_plans(problem, device, reason, refusal, on_reference(candidates),
+                   at_hand(device, plan_of));
 }
 
 Decision packed_weight_plan(const Problem& problem, const Device& device) {
-  return best_plan(problem, invented_device(kReferenceGpu), refusal, candidates, plans_on(device));
+  return best_plan(problem, device, refusal, on_reference(candidates), at_hand(device, plan_of));
 }
 
 PackedWeightParams packed_weight_params(const Problem& problem, const Plan& plan,

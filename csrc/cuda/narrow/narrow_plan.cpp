@@ -68,15 +68,7 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   set_extents(problem, p);
   p.x_h = static_cast<int32_t>(h.in);
   p.x_w = static_cast<int32_t>(w.in);
-  p.y_h = static_cast<int32_t>(h.out);
-  p.y_w = static_cast<int32_t>(w.out);
-  p.kernel_h = static_cast<int32_t>(h.kernel);
-  p.kernel_w = static_cast<int32_t>(w.kernel);
-  p.stride_h = static_cast<int32_t>(h.stride);
-  p.stride_w = static_cast<int32_t>(w.stride);
-  p.pad_h = static_cast<int32_t>(h.near_pad);
-  p.pad_w = static_cast<int32_t>(w.near_pad);
-  p.dilation_h = static_cast<int32_t>(h.dilation);
+  set_geometry(problem, p);
   p.dilation_w = static_cast<int32_t>(w.dilation);
   p.number_bytes = static_cast<int32_t>(element_size(problem.dtype));
   p.slices = static_cast<int32_t>(ceil_div(p.reduce, slice_channels(p.number_bytes)));
