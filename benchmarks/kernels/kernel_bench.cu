@@ -6,8 +6,8 @@
 //   kernel_bench sweep LAYERS MODES DIRECTIONS FAMILY [NAMES]   20 plans that promise most, 20 others that promise
 //                                                               a third of that or more, best first
 //
-// LAYERS and MODES as layers.h reads them; DIRECTIONS of fwd,grad_input,grad_weight (without bias); NAMES keeps the
-// layers that contain one of them.
+// LAYERS and MODES as layers.h reads them; DIRECTIONS of fwd,grad_input,grad_weight (without bias); FAMILY by name, or
+// `chosen`: whichever serves the problem; NAMES keeps the layers that contain one of them.
 // `check` compares with `direct` on outputs that were filled with NaN before, also with an infinity and a NaN among
 // the operands. Times are medians of cold
 // calls: 256 MiB are written before each. benchmarks/kernels/build.sh builds it.
@@ -25,6 +25,7 @@
 #include <string>
 #include <vector>
 
+#include "core/choose.h"
 #include "core/floor.h"
 #include "cuda/comb/comb_plan.h"
 #include "cuda/cuda_check.h"
@@ -315,11 +316,11 @@ int main(int count, char** arguments) {
   if (count < 6) return std::printf("see the head of %s\n", __FILE__), 2;
   const std::string command = arguments[1], wanted = arguments[5];
   const Device& device = cuda::device(0);
-  const Family* family = nullptr;
   const FamilyList list = cuda::families();
-  for (int i = 0; i < list.count; ++i)
-    if (wanted == list.first[i].name) family = &list.first[i];
-  if (!family) return std::printf("no family %s\n", wanted.c_str()), 2;
+  const auto named = std::find_if(list.first, list.first + list.count,
+                                  [&](const Family& family) { return wanted == family.name; });
+  if (wanted != "chosen" && named == list.first + list.count)
+    return std::printf("no family %s\n", wanted.c_str()), 2;
 
   bool good = true;
   const auto layers = read_layers(arguments[2], count > 6 ? words(arguments[6]) : words(""));
@@ -327,12 +328,15 @@ int main(int count, char** arguments) {
     for (const std::string& direction : words(arguments[4]))
       for (const Layer& layer : layers) {
         const Problem problem = problem_of(layer, mode, direction);
-        const std::string label = layer.name + " " + mode + " " + direction;
+        const Family& family =
+            wanted == "chosen" ? *choose(list, problem, device, -1).family : *named;
+        const std::string label = layer.name + " " + mode + " " + direction +
+                                  (wanted == "chosen" ? std::string(" ") + family.name : "");
         if (command == "check") {
           for (const bool finite : {true, false})
-            good &= check(*family, label, problem, device, finite);
+            good &= check(family, label, problem, device, finite);
         } else {
-          time(*family, label, problem, device, command == "sweep" ? 40 : 1);
+          time(family, label, problem, device, command == "sweep" ? 40 : 1);
         }
         std::fflush(stdout);
       }
