@@ -58,7 +58,7 @@ bool check(const Case& one, Direction direction) {
     hopper::set_walkers(plan, params);
     for (int32_t& walkers : params.walkers)
       walkers = std::min(walkers, 3);  // so that blocks have several tiles
-    set_operands(trial.problem, trial.args, params);
+    set_operands(trial.problem, hopper::as_walked(trial.problem, trial.args), params);
     const hopper::TensorMaps maps = hopper::maps_of(params, tile);
     visit_row<kEnd - kFirst>(plan.row - kFirst, [&](auto row) {
       emulate::run_grid(

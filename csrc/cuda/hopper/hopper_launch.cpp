@@ -27,7 +27,7 @@ void launch(const Problem& problem, const Plan& plan, const Args& args) {
   GatherParams params;
   gather_shape(problem, choice_of(plan), params);
   set_walkers(plan, params);
-  set_operands(problem, args, params);
+  set_operands(problem, as_walked(problem, args), params);
   const TileRow tile = kTiles[plan.row];
   launcher_of(problem.dtype, tile)(problem.dtype, plan.row, params, maps_of(params, tile),
                                    args.stream);

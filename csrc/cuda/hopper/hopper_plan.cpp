@@ -655,7 +655,7 @@ int lead_of(const Problem& problem, const GatherParams& p, TileRow tile) {
 
 std::vector<GatherCandidate> gather_candidates(const Problem& given, const Device& device,
                                                std::string& reason) {
-  const Problem problem = images_as_rows(given);
+  const Problem problem = as_walked(given);
   const bool forward = problem.direction == Direction::fwd;
   const Layout destination = forward ? problem.y_layout : problem.x_layout;
   const int64_t columns = forward ? problem.group_out() : problem.group_in();

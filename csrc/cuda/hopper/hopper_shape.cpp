@@ -304,6 +304,26 @@ bool chunks_in_groups(const GatherParams& params, int depth_of_chunk) {
   return params.groups == 1 || params.depth % depth_of_chunk == 0;
 }
 
+namespace {
+
+// Whether all pixels of dY that a kernel row reads are its own. Few channels are fetched otherwise (set_numbers()).
+bool rows_are_pixels(const Problem& problem) {
+  const Axis& w = problem.w;
+  const bool own = w.kernel > 1 && w.kernel == w.stride && w.near_pad == 0 && w.dilation == 1 &&
+                   w.out == w.in * w.stride;
+  return own && problem.direction == Direction::grad_input && problem.groups == 1 &&
+         problem.out_channels > kFewChannels && problem.x_layout == Layout::nhwc &&
+         problem.w_layout == Layout::nhwc && problem.y_layout == Layout::nhwc;
+}
+
+Problem rows_as_pixels(Problem problem) {
+  if (!rows_are_pixels(problem)) return problem;
+  problem.out_channels *= problem.w.kernel;
+  problem.w.out = problem.w.in;
+  problem.w.kernel = problem.w.stride = 1;
+  return problem;
+}
+
 Problem images_as_rows(const Problem& problem) {
   const Axis& h = problem.h;
   const bool alone =
@@ -317,8 +337,21 @@ Problem images_as_rows(const Problem& problem) {
   return tall;
 }
 
+}  // namespace
+
+Problem as_walked(const Problem& problem) { return images_as_rows(rows_as_pixels(problem)); }
+
+Args as_walked(const Problem& problem, const Args& args) {
+  Args walked = args;
+  if (rows_are_pixels(problem)) {
+    walked.w.stride[1] = walked.y.stride[1] = 1;
+    walked.w.stride[3] = walked.y.stride[3] = problem.out_channels * problem.w.kernel;
+  }
+  return walked;
+}
+
 std::string gather_shape(const Problem& given, const GatherChoice& choice, GatherParams& params) {
-  const Problem problem = images_as_rows(given);
+  const Problem problem = as_walked(given);
   const TileRow tile = kTiles[choice.row];
   const bool forward = problem.direction == Direction::fwd;
   const bool half = element_size(problem.dtype) == 2;

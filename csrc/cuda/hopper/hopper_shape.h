@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "core/args.h"
 #include "core/plan.h"
 #include "cuda/hopper/hopper_config.h"
 
@@ -23,9 +24,13 @@ struct GatherChoice {
   int lead;
 };
 
-// The same problem with one image: where rows do not reach beyond their own image and all images lie one after the other,
-// they are rows of a tall one, and tiles need not end where an image does.
-Problem images_as_rows(const Problem& problem);
+// The same problem as the kernel sees it, with less to walk. Of channels last, grad_input, where a kernel row is as long
+// as its step and meets no border, pixels of dY that it reads are one pixel of more channels: fewer of them are no whole
+// 16 bytes, and fewer chunks of K are cut short. And with one image: where rows do not reach beyond their own image and
+// all images lie one after the other, they are rows of a tall one, and tiles need not end where an image does.
+Problem as_walked(const Problem& problem);
+// And its tensors.
+Args as_walked(const Problem& problem, const Args& args);
 
 // Everything of GatherParams that follows from the problem and the choice, pointers and strides aside.
 // Returns why it cannot be done, or an empty string.
