@@ -46,15 +46,25 @@ Precision ambient_precision() {
   return torch::stable::detail::to<int64_t>(stack[0]) == 1 ? Precision::tf32 : Precision::ieee;
 }
 
+// A product of matrices goes in the form that promises more; in the turned one if a family is asked for by name.
+bool better_turned(const Backend& backend, const Call& call) {
+  if (!is_matrix(call.problem)) return false;
+  if (call.algorithm >= 0) return true;
+  const auto predicted = [&](const Problem& problem) {
+    return cached_choice(backend, problem, call.algorithm).plan.predicted_us;
+  };
+  return predicted(as_matrix(call.problem)) <= predicted(call.problem);
+}
+
 void run(Call& call) {
   if (call.empty) return;
   if (call.ask_precision) call.problem.precision = ambient_precision();
-  if (is_matrix(call.problem)) {
+  const torch::stable::accelerator::DeviceGuard guard(call.device_index);
+  const Backend backend{families(), &device(call.device_index), call.device_index};
+  if (better_turned(backend, call)) {
     call.problem = as_matrix(call.problem);
     call.args = as_matrix(call.problem, call.args);
   }
-  const torch::stable::accelerator::DeviceGuard guard(call.device_index);
-  const Backend backend{families(), &device(call.device_index), call.device_index};
   const Choice& choice = cached_choice(backend, call.problem, call.algorithm);
   allocate_workspace(call, choice.plan.workspace_bytes);
   call.args.stream = current_stream(call.device_index);

@@ -93,7 +93,12 @@ std::string explain_op(int64_t direction, int64_t dtype, int64_t precision,
                  elements(p.in_channels, p.out_channels, p.h.kernel, p.w.kernel) >
                      double(INT32_MAX) * double(p.groups);
   // As cuda_ops.cpp has it.
-  const bool matrix = device != "cpu" && is_matrix(p);
+  const auto predicted = [&](const Problem& problem) {
+    return choose(families_of(device), problem, device_of(device), int(algorithm))
+        .plan.predicted_us;
+  };
+  const bool matrix = device != "cpu" && is_matrix(p) &&
+                      (algorithm >= 0 || predicted(as_matrix(p)) <= predicted(p));
   const std::string text =
       explain(families_of(device), matrix ? as_matrix(p) : p, device_of(device), int(algorithm));
   return matrix ? describe(p) + ", a product of matrices:\n" + text : text;

@@ -306,14 +306,18 @@ bool chunks_in_groups(const GatherParams& params, int depth_of_chunk) {
 
 namespace {
 
-// Whether all pixels of dY that a kernel row reads are its own. Few channels are fetched otherwise (set_numbers()).
+// Whether all pixels of dY that a kernel row reads are its own, and their channels no whole chunks of K, which are as well
+// read one by one. Few channels are fetched otherwise (set_numbers()).
 bool rows_are_pixels(const Problem& problem) {
+  constexpr int kWholeChunk = 128;  // bytes
   const Axis& w = problem.w;
   const bool own = w.kernel > 1 && w.kernel == w.stride && w.near_pad == 0 && w.dilation == 1 &&
                    w.out == w.in * w.stride;
   return own && problem.direction == Direction::grad_input && problem.groups == 1 &&
-         problem.out_channels > kFewChannels && problem.x_layout == Layout::nhwc &&
-         problem.w_layout == Layout::nhwc && problem.y_layout == Layout::nhwc;
+         problem.out_channels > kFewChannels &&
+         problem.out_channels * element_size(problem.dtype) % kWholeChunk != 0 &&
+         problem.x_layout == Layout::nhwc && problem.w_layout == Layout::nhwc &&
+         problem.y_layout == Layout::nhwc;
 }
 
 Problem rows_as_pixels(Problem problem) {
