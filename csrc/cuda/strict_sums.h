@@ -37,6 +37,9 @@ inline int64_t shortest_sum(const Problem& problem) {
 // Of wgmma's sums, and of those of grad_input; measured against float64 on the H200 (tests/test_numeric.py, 2026-11-22).
 constexpr int64_t kLeastWgmmaTerms = 64, kLeastWgmmaTermsOfInput = 96;
 
+// Of those of mma.sync; 66 products were one unit beyond what is allowed (comb, 2026-11-24).
+constexpr int64_t kLeastSplitTerms = 128;
+
 // Why strict fp32 sums of fewer than `least` products are left to others, or an empty string.
 inline std::string sums_too_short(const Problem& problem, int64_t least) {
   if (!is_strict(problem)) return {};

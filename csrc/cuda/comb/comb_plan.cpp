@@ -185,7 +185,7 @@ std::string refusal(const Problem& problem, const Device& device) {
       INT32_MAX / 2)
     return "taps lie too far apart";
   if (problem.batch * h.in * w.in > INT32_MAX - kChunk) return "x has too many pixels";
-  return sums_too_short(problem, kLeastWgmmaTerms);
+  return sums_too_short(problem, kLeastSplitTerms);
 }
 
 }  // namespace

@@ -12,9 +12,6 @@
 namespace convt2d::cuda::igemm {
 namespace {
 
-// Measured on the H200 against float64 (tests/test_numeric.py, 2026-11-21).
-constexpr int64_t kLeastSplitTerms = 128;
-
 // Rates of one multiprocessor, in wavefronts (one 128-byte shared-memory or L1 access) a microsecond.
 constexpr double kWavefronts = 1700;
 constexpr double kLaunch = 10;           // us, empty kernel to finished store
