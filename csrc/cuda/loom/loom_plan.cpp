@@ -73,12 +73,12 @@ int most_in_a_bank(Tile tile, const GatherParams& p) {
   const int bytes = tile.taps == 4 ? 4 * p.element_bytes : 4, lanes = 128 / bytes;
   int most = 0;
   for (int first = 0; first < 32; first += lanes) {
-    std::vector<int> bank[32];
-    for (int lane = first; lane < first + lanes; ++lane) {
-      const int unit = (lane / 4 * p.row_pitch + lane % 4 * p.number_pitch) / bytes;
-      std::vector<int>& units = bank[unit % lanes];
-      add_once(units, unit);
-      most = std::max<int>(most, units.size());
+    int units[32], met[32] = {};
+    for (int i = 0; i < lanes; ++i) {
+      const int lane = first + i;
+      units[i] = (lane / 4 * p.row_pitch + lane % 4 * p.number_pitch) / bytes;
+      if (std::find(units, units + i, units[i]) != units + i) continue;
+      most = std::max(most, ++met[units[i] % lanes]);
     }
   }
   return most;
@@ -116,6 +116,7 @@ std::string set_weights(Tile tile, GatherParams& p) {
   for (const int rows : {32, 16, 8}) {
     const int least = p.forward ? rows / kEight * p.box_step : p.box_step;
     for (int words = least; words <= std::min(kMostRow, least + 28); words += 4) {
+      if (best == 1 && words * p.box_rows >= p.pitch * rows) break;
       p.row_pitch = p.forward ? tap_bytes : words * 4;
       p.number_pitch = apart * (p.forward ? words * 4 : tap_bytes);
       const int met = most_in_a_bank(tile, p);
