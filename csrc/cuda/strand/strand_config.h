@@ -35,12 +35,12 @@ struct Tile {
   int stages;          // chunks under way
 };
 constexpr Tile kTiles[] = {
-    {32, 16, 16, 256, 6}, {32, 32, 32, 256, 6},  {32, 64, 32, 256, 4},   {64, 32, 32, 256, 4},
-    {64, 64, 32, 128, 6}, {128, 64, 32, 128, 4}, {128, 128, 64, 128, 6},
+    {32, 16, 16, 256, 6}, {32, 32, 32, 256, 6},  {32, 64, 32, 256, 4}, {64, 32, 32, 256, 4},
+    {64, 64, 32, 128, 6}, {128, 64, 32, 128, 4}, {64, 96, 48, 128, 4}, {128, 128, 64, 128, 6},
 };
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 // The first of them: for strict fp32, whose sums of a few steps take registers beside those of all.
-constexpr int kStrictTiles = kTileCount - 1;
+constexpr int kStrictTiles = kTileCount - 2;
 
 CONVT2D_HOST_DEVICE constexpr int row_warps(Tile tile) { return tile.rows / kWarpRows; }
 CONVT2D_HOST_DEVICE constexpr int position_warps(Tile tile) {
@@ -54,7 +54,7 @@ CONVT2D_HOST_DEVICE constexpr int steps(Tile tile) { return tile.chunk / kStep /
 // Sums of a thread.
 CONVT2D_HOST_DEVICE constexpr int sums(Tile tile) { return kWarpRows * tile.warp_positions / 32; }
 // Blocks of a multiprocessor.
-CONVT2D_HOST_DEVICE constexpr int side_by_side(Tile tile) { return sums(tile) > 32 ? 1 : 2; }
+CONVT2D_HOST_DEVICE constexpr int side_by_side(Tile tile) { return sums(tile) > 48 ? 1 : 2; }
 
 // Bytes from one row, or position, to the next, so that neighbours lie in different banks.
 CONVT2D_HOST_DEVICE constexpr int pitch(Tile tile) { return tile.chunk + 16; }

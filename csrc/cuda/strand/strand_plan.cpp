@@ -30,6 +30,9 @@ constexpr double kRest = 0.3;        // of what is less busy that is not hidden
 constexpr double kMemoryRate = 0.8;  // of the copy rate
 constexpr double kStored = 60;       // cycles: four sums of each thread, added and stored
 
+// Tiles of a multiprocessor up to which outputs count as few: what more of them are best served by was not measured.
+constexpr int kMostTiles = 4;
+
 struct Choice {
   int row, ranks;
 };
@@ -177,6 +180,19 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
 
 bool fits(const Device& device, Tile tile) { return shared_bytes(tile) <= device.smem_optin; }
 
+// The tile that covers dX with the fewest.
+std::string too_many(const Problem& problem, const Device& device) {
+  int64_t fewest = INT64_MAX;
+  for (int row = 0; row < kTileCount; ++row) {
+    Params p;
+    shape(problem, {row, 1}, p);
+    fewest = std::min(fewest, tiles_of(p));
+  }
+  return fewest <= int64_t{kMostTiles} * device.sm_count
+             ? std::string()
+             : "dX has " + std::to_string(fewest) + " tiles, more than few";
+}
+
 std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
                                           std::string& reason) {
   std::vector<Candidate<Choice>> found;
@@ -224,7 +240,8 @@ std::string refusal(const Problem& problem, const Device& device) {
   const auto number = [](int64_t value) { return std::to_string(value); };
   const Axis &h = problem.h, &w = problem.w;
   const int64_t size = static_cast<int64_t>(element_size(problem.dtype));
-  if (!device.has_mma_f16 || !device.has_cp_async) return "strand is for sm_80 and up";
+  if (!device.has_mma_f16 || !device.has_cp_async || device.most_ranks < 2)
+    return "strand is for GPUs with clusters";
   if (problem.direction != Direction::grad_input) return "strand is for grad_input";
   if (problem.dtype == DType::f64) return "strand is for fp16, bf16 and fp32";
   const Layout layout = problem.x_layout;
@@ -265,7 +282,11 @@ std::vector<Plan> plans(const Problem& problem, const Device& device, std::strin
 }
 
 Decision plan(const Problem& problem, const Device& device) {
-  return best_plan(problem, device, refusal, candidates, plan_of);
+  const auto refuse = [](const Problem& problem, const Device& device) {
+    const std::string reason = refusal(problem, device);
+    return reason.empty() ? too_many(problem, device) : reason;
+  };
+  return best_plan(problem, device, refuse, candidates, plan_of);
 }
 
 Params params_of(const Problem& problem, const Plan& plan, const Args& args) {

@@ -11,7 +11,7 @@
 
 namespace convt2d::cuda::strand {
 
-// Every plan there is, in no order. `reason` says why there is none.
+// Every plan there is, in no order, also where outputs are too many for `plan`. `reason` says why there is none.
 std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason);
 Decision plan(const Problem& problem, const Device& device);
 
