@@ -53,6 +53,8 @@ CUDA_ROOMS = {
     "igemm_weight_shape.cpp igemm_weight_launch.cpp igemm_weight_f16.cu igemm_weight_bf16.cu "
     "igemm_weight_tf32.cu",
     "cuda/rows": "rows_plan.cpp rows_kernel.cu",
+    "cuda/strand": "strand_plan.cpp strand_launch.cpp strand_f16.cu strand_bf16.cu strand_tf32.cu "
+    "strand_f32x3.cu",
     "cuda/direct": "direct_plan.cpp direct_gather.cu direct_grad_weight.cu direct_grad_bias.cu",
 }
 

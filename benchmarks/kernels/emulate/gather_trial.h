@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -15,11 +16,12 @@ using namespace convt2d;
 template <class T>
 class GatherTrial {
  public:
-  // With numbers that the tensor core does not take whole in one of the factors, if `precision` is strict and T is float.
-  GatherTrial(const Case& one, Direction direction, Precision precision)
+  // With numbers that the tensor core does not take whole in one of the factors, if `precision` is strict and T is float;
+  // with some that are no numbers, if not `finite`.
+  GatherTrial(const Case& one, Direction direction, Precision precision, bool finite = true)
       : problem(problem_of(one, direction, precision)),
         label_(one.name + " " + name(problem.dtype) + " " + name(problem.x_layout) + " " +
-               name(direction)) {
+               name(direction) + (finite ? "" : ", not finite")) {
     const Problem& p = problem;
     const bool forward = direction == Direction::fwd;
     const int64_t image = p.h.out * p.w.out, inputs = p.batch * p.in_channels * p.h.in * p.w.in,
@@ -30,6 +32,8 @@ class GatherTrial {
     if constexpr (sizeof(T) == 4)
       if (precision == Precision::ieee)
         for (T& value : emulate::random() % 2 ? w_ : forward ? x_ : y_) value *= 2049;
+    if (!finite)
+      for (std::vector<T>* factor : {&w_, forward ? &x_ : &y_}) spoil(*factor);
     args.x = tensor(x_.data(), p.in_channels, p.h.in, p.w.in, p.x_layout);
     args.w = tensor(w_.data(), p.group_out(), p.h.kernel, p.w.kernel, p.w_layout);
     args.y = tensor(y_.data(), p.out_channels, p.h.out, p.w.out, p.y_layout);
@@ -84,6 +88,15 @@ class GatherTrial {
     p.precision = precision;
     p.has_bias &= direction == Direction::fwd;
     return p;
+  }
+
+  // Beyond the end lie 64 numbers more (integers()).
+  static void spoil(std::vector<T>& values) {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    const float odd[] = {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN()};
+    for (int i = 0; i < 3; ++i)
+      values[emulate::random() % (values.size() - 64)] =
+          Numeric<T>::narrow(odd[emulate::random() % (i ? 2 : 3)]);
   }
 
   const std::string label_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <set>
 #include <string>
 #include <vector>
@@ -46,13 +47,23 @@ std::vector<T> integers(int64_t count) {
   return values;
 }
 
-// How many numbers are not the expected ones, to the bit; what lies past their end is to be as filled, with ones.
+// Whether nothing was stored there: results are filled with ones, which no kernel computes.
+template <class T>
+bool is_filling(const T& value) {
+  T filling;
+  std::memset(&filling, 0xff, sizeof filling);
+  return std::memcmp(&filling, &value, sizeof value) == 0;
+}
+
+// How many numbers are not the expected ones, to the bit (one NaN is as good as another); what lies past their end is to be as filled, with ones.
 template <class T>
 int64_t differences(const std::vector<T>& result, const std::vector<float>& expected) {
   int64_t count = 0;
   for (size_t k = 0; k < result.size(); ++k) {
     T want = Numeric<T>::narrow(k < expected.size() ? expected[k] : 0.f);
     if (k >= expected.size()) std::memset(&want, 0xff, sizeof want);
+    const float a = Numeric<T>::widen(want), b = Numeric<T>::widen(result[k]);
+    if (k < expected.size() && a != a && b != b && !is_filling(result[k])) continue;
     count += std::memcmp(&want, &result[k], sizeof want) != 0;
   }
   return count;

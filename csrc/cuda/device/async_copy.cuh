@@ -61,6 +61,12 @@ __device__ __forceinline__ void copy_async_wait(int open) {
   }
 }
 
+// The same of a number known to the compiler, which may be any.
+template <int OPEN>
+__device__ __forceinline__ void copy_async_wait_for() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(OPEN) : "memory");
+}
+
 // This thread arrives at a barrier (barrier.cuh) when all copies it has asked for are there.
 __device__ __forceinline__ void copy_async_arrive(uint32_t barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");

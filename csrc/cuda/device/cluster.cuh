@@ -20,6 +20,13 @@ __device__ __forceinline__ void cluster_wait() {
 #endif
 }
 
+// The same of a block that has only read, and used what it read: nothing it wrote is waited for.
+__device__ __forceinline__ void cluster_arrive_as_reader() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+#endif
+}
+
 // Where in the cluster the block of that rank has what is at `shared` here.
 __device__ __forceinline__ uint32_t place_of_rank(uint32_t shared, int rank) {
   uint32_t there = shared;

@@ -1,0 +1,60 @@
+// strand on a CPU, to the bit, in random schedules, the blocks of a cluster together.
+//
+//   emulate_strand CASES TYPE LAYOUT SEED PLANS [NAME]     TYPE: fp16, bf16, tf32, fp32; LAYOUT: nchw, nhwc
+//
+// PLANS plans of each case at random, on integers, and again with an infinity or a NaN in places.
+#include <cstdlib>
+#include <string>
+
+namespace convt2d::cuda::strand {
+alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
+}
+
+#include "cuda/cuda_families.h"
+#include "cuda/device/tensor_copy.cuh"
+#include "cuda/strand/strand_kernel.cuh"
+#include "cuda/strand/strand_plan.h"
+#include "cuda/visit_row.h"
+#include "fibers.h"
+#include "gather_trial.h"
+
+namespace {
+
+template <class M, int ROWS>
+bool check(const Case& one, Precision precision, int most) {
+  using T = typename M::Element;
+  bool good = true;
+  for (const bool finite : {true, false}) {
+    GatherTrial<T> trial(one, Direction::grad_input, precision, finite);
+    std::string reason;
+    const std::vector<Plan> all = strand::plans(trial.problem, invented_device("h200"), reason);
+    good &= trial.passes(trial.some(all, most, reason), [&](const Plan& plan) {
+      const strand::Params params = strand::params_of(trial.problem, plan, trial.args);
+      visit_row<ROWS>(plan.row, [&](auto row) {
+        emulate::run_grid(
+            strand::tiles_of(params), strand::kThreads, strand::shared_bytes(strand::kTiles[row]),
+            [&] { strand::convt2d_strand_kernel<M, row>(params); }, params.ranks);
+      });
+    });
+    if (all.empty()) break;
+  }
+  return good;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count < 6) return std::printf("see the head of %s\n", __FILE__), 2;
+  emulate::smem = strand::smem;
+  const std::string type = arguments[2];
+  const Layout layout = arguments[3] == std::string("nhwc") ? Layout::nhwc : Layout::nchw;
+  emulate::random.seed(std::atoi(arguments[4]));
+  const int plans = std::atoi(arguments[5]);
+  return check_cases(arguments[1], layout, count > 6 ? arguments[6] : "", [&](const Case& one) {
+    using strand::kStrictTiles, strand::kTileCount;
+    return type == "fp16"   ? check<MmaF16, kTileCount>(one, Precision::tf32, plans)
+           : type == "bf16" ? check<MmaBF16, kTileCount>(one, Precision::tf32, plans)
+           : type == "tf32" ? check<MmaTF32, kTileCount>(one, Precision::tf32, plans)
+                            : check<MmaF32x3, kStrictTiles>(one, Precision::ieee, plans);
+  });
+}
