@@ -15,7 +15,8 @@
 // raw   [input channel][x as it lies, from the multiple of 16 bytes before it]
 //
 // Planes of x start anywhere. Four warps ask for what some rows are of, 16 bytes at a time, and move pixels to where they
-// belong: zeros for what is not there.
+// belong: zeros for what is not there. Where rows, or all rows of a chunk, are whole 8 or 16 bytes, 16-bit numbers come to
+// where they belong at once (`piece`).
 //
 // A chunk of K is some rows of pixels of an image. Blocks that share dW but not the pixels write partial sums, in the
 // order of dW.
@@ -45,6 +46,7 @@ constexpr int kStep = 32;         // bytes of pixels of an instruction
 constexpr int kWords = kStep / 4;
 constexpr int kAtOnce = 2;  // steps
 constexpr int kMostSteps = 32, kMostStages = 6;
+constexpr int kRaws = 2;  // chunks of x under way as they lie
 
 // Bands of a block, and of a warp.
 CONVT2D_HOST_DEVICE constexpr int bands(Tile tile) { return 32 / tile.taps; }
@@ -66,15 +68,17 @@ struct Params {
   int32_t chunk_rows, last_rows;         // rows of pixels of a chunk, and of an image's last one
   int32_t image_chunks;
   int32_t row_words;          // of a row of pixels, in x as it is multiplied
-  int32_t steps, last_steps;  // of a chunk, whole kAtOnce
+  int32_t steps, last_steps;  // of a chunk
   int32_t run_bytes;          // of dY, of a row of pixels
-  int32_t y_pitch, y_at, raw_pieces, raw_pitch, raw_at, stage_bytes;
+  int32_t piece;  // bytes of x that come at once to where they belong; 0: by way of `raw`
+  int32_t y_pitch, y_at, stage_bytes;        // bytes; where dY is in a stage
+  int32_t raw_pieces, raw_pitch, raw_bytes;  // bytes of a chunk of x as it lies
   int32_t stages, split;
-  FastDivide by_pieces, by_words;  // raw_pieces, row_words
+  FastDivide by_pieces, by_words, by_steps;  // raw_pieces, row_words, steps
 };
 
-// Shared memory: for each stage four barriers; where pixels stand in a run, for a chunk and for an image's last one; the
-// stages.
+// Shared memory: for each stage four barriers (for x as it lies, one each of kRaws, or of a stage); where pixels stand in a
+// run, for a chunk and for an image's last one; the stages; x as it lies.
 constexpr int kRawAt = 16 * kMostStages, kShiftedAt = kRawAt + 8 * kMostStages;
 constexpr int kTablesAt = 512, kTableBytes = kMostSteps * kWords * 4;
 constexpr int kStagesAt = kTablesAt + 2 * kTableBytes + 512;
@@ -86,7 +90,7 @@ CONVT2D_HOST_DEVICE constexpr int x_bytes(Tile tile, int steps) {
   return steps * step_bytes(tile) * (tile.strict ? 2 : 1);
 }
 CONVT2D_HOST_DEVICE int shared_bytes(const Params& p) {
-  return kStagesAt + p.stages * p.stage_bytes;
+  return kStagesAt + p.stages * p.stage_bytes + kRaws * p.raw_bytes;
 }
 
 }  // namespace convt2d::cuda::quilt

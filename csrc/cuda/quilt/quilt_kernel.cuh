@@ -63,6 +63,22 @@ __device__ __forceinline__ void fetch(uint32_t (&word)[kInstructions][4], uint32
   }
 }
 
+// Adds the products of STEPS steps.
+template <class T, int ROW, int STEPS>
+__device__ __forceinline__ void add_steps(Sums<ROW>& sum,
+                                          const uint32_t (&word)[kAtOnce][kInstructions][4],
+                                          uint64_t x) {
+  wgmma_fence();
+#pragma unroll
+  for (int s = 0; s < STEPS; ++s)
+#pragma unroll
+    for (int i = 0; i < kInstructions; ++i)
+      WgmmaFetched<T, kTiles[ROW].width>::add(sum[i], word[s][i],
+                                              advance(x, s * (step_bytes(kTiles[ROW]) >> 4)));
+  wgmma_commit();
+  wgmma_wait<0>();
+}
+
 // Multiplies all of a block's chunks.
 template <class M, int ROW>
 __device__ __forceinline__ void multiply(const Params& p, const Scope& at, Sums<ROW>& sum,
@@ -88,9 +104,11 @@ __device__ __forceinline__ void multiply(const Params& p, const Scope& at, Sums<
     uint32_t from[warp_bands(tile)];
 #pragma unroll
     for (int i = 0; i < warp_bands(tile); ++i) from[i] = ring.stage() + start[i];
+    const bool two = step + 1 < chunk.steps(p);
     uint32_t word[kAtOnce][kInstructions][4];
 #pragma unroll
-    for (int s = 0; s < kAtOnce; ++s) fetch<M, ROW>(word[s], table, step + s, from);
+    for (int s = 0; s < kAtOnce; ++s)
+      fetch<M, ROW>(word[s], table, s && two ? step + 1 : step, from);
     const uint64_t x = advance(operand(layout, ring.stage()), step * (step_bytes(tile) >> 4));
     if constexpr (tile.strict) {
       uint32_t low[kAtOnce][kInstructions][4];
@@ -111,15 +129,12 @@ __device__ __forceinline__ void multiply(const Params& p, const Scope& at, Sums<
           for (int w = 0; w < 4; ++w) word[s][i][w] = M::round(word[s][i][w]);
           computed(word[s][i]);
         }
-      wgmma_fence();
-#pragma unroll
-      for (int s = 0; s < kAtOnce; ++s)
-#pragma unroll
-        for (int i = 0; i < kInstructions; ++i)
-          WgmmaFetched<T, tile.width>::add(sum[i], word[s][i],
-                                           advance(x, s * (step_bytes(tile) >> 4)));
-      wgmma_commit();
-      wgmma_wait<0>();
+      // Two batches, or the compiler fences what a branch in one of them adds.
+      if (two) {
+        add_steps<T, ROW, kAtOnce>(sum, word, x);
+      } else {
+        add_steps<T, ROW, 1>(sum, word, x);
+      }
     }
     step += kAtOnce;
     if (step < chunk.steps(p)) continue;

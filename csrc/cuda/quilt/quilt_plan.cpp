@@ -14,21 +14,21 @@ namespace convt2d::cuda::quilt {
 namespace {
 
 // Counted, not measured.
-constexpr double kClock = 1700;       // cycles a microsecond
-constexpr double kLaunch = 5.5;       // us
-constexpr double kBlock = 9000;       // cycles of a block beside its chunks
-constexpr double kStored = 40;        // a sum of each thread, on its way out
-constexpr double kChunk = 250;        // of a chunk, beside what follows
-constexpr double kTensorTime = 1.1;   // of what a multiplication takes at best
-constexpr double kFetch = 30;         // a step of a warpgroup: its issuers,
-constexpr double kRounded = 1.5;      // for 32 words rounded,
-constexpr double kSplit = 4;          // or split
-constexpr double kShift = 5;          // of a warp, 32 words of x that are moved
-constexpr double kAsk = 6;            // and 32 pieces that are asked for
-constexpr double kRun = 12;           // a copy of a run
-constexpr double kL2Bytes = 30;       // a cycle
-constexpr double kRest = 0.25;        // of what is less busy that is not hidden
-constexpr double kFewStages = 1.15;   // two stages: what comes waits for what is multiplied
+constexpr double kClock = 1700;      // cycles a microsecond
+constexpr double kLaunch = 5.5;      // us
+constexpr double kBlock = 9000;      // cycles of a block beside its chunks
+constexpr double kStored = 40;       // a sum of each thread, on its way out
+constexpr double kChunk = 250;       // of a chunk, beside what follows
+constexpr double kTensorTime = 1.1;  // of what a multiplication takes at best
+constexpr double kFetch = 30;        // a step of a warpgroup: its issuers,
+constexpr double kRounded = 1.5;     // for 32 words rounded,
+constexpr double kSplit = 4;         // or split
+constexpr double kShift = 6;         // of four warps, 32 words of x that are moved, a load or store
+constexpr double kAsk = 8;           // 32 pieces that are asked for
+constexpr double kRun = 100;         // copies of 32 runs
+constexpr double kL2Bytes = 34;      // a cycle
+constexpr double kRest = 0.2;        // of what is less busy that is not hidden
+constexpr double kFewStages = 1.15;  // two stages: what comes waits for what is multiplied
 constexpr double kMemoryRate = 0.85;  // of the copy rate
 constexpr double kBeside = 0.2;       // of the lesser of work and bytes
 constexpr double kSum = 2.5;          // us, the second pass,
@@ -48,8 +48,9 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
   const Tile tile = kTiles[choice.row];
   const Axis &h = problem.h, &w = problem.w;
   const int64_t size = static_cast<int64_t>(element_size(problem.dtype)), pixels = 4 / size;
-  const auto whole_steps = [](int64_t words) {
-    return static_cast<int32_t>(round_up(ceil_div(words, kWords), kAtOnce));
+  // Strict fp32 takes two at once.
+  const auto whole_steps = [&](int64_t words) {
+    return static_cast<int32_t>(round_up(ceil_div(words, kWords), tile.strict ? kAtOnce : 1));
   };
   p = {};
   p.piece_floats = static_cast<int32_t>(weight_bytes(problem) / 4);
@@ -85,13 +86,23 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
   p.raw_pieces = static_cast<int32_t>(ceil_div(numbers + (whole ? 0 : 16 - size), 16));
   p.raw_pitch = (p.raw_pieces | 1) * 16;
   p.y_at = x_bytes(tile, p.steps);
-  p.raw_at = p.y_at + p.channels * p.y_pitch;
+  p.stage_bytes = static_cast<int32_t>(round_up(int64_t{p.y_at} + p.channels * p.y_pitch, 1024));
+  // Rows follow each other where they are pairs. All chunks, of all channels, start and end at multiples of a piece.
+  if (size == 2 && w.in % pixels == 0) {
+    p.piece = 16;
+    const auto fits = [&](int64_t numbers) { return numbers * size % p.piece == 0; };
+    while (p.piece > 4 &&
+           !(fits(h.in * w.in) && fits(p.chunk_rows * w.in) && fits(p.last_rows * w.in)))
+      p.piece /= 2;
+    if (p.piece < 8) p.piece = 0;
+  }
+  if (p.piece > 0) p.raw_pieces = 0;
   // A thread's second word of the last channel may lie behind it.
-  p.stage_bytes =
-      static_cast<int32_t>(round_up(int64_t{p.raw_at} + tile.width * p.raw_pitch + 16, 1024));
+  if (p.raw_pieces > 0) p.raw_bytes = tile.width * p.raw_pitch + 16;
   p.stages = choice.stages;
   p.split = choice.split;
-  p.by_pieces = FastDivide(p.raw_pieces);
+  p.by_pieces = FastDivide(std::max(p.raw_pieces, 1));
+  p.by_steps = FastDivide(p.steps);
   p.by_words = FastDivide(p.row_words);
   return {};
 }
@@ -106,15 +117,17 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double mma = instructions * tile.width / 2.0 * kTensorTime;
   const double issue =
       steps * kGroups * (kFetch + (size == 2 ? 0 : 16 * (tile.strict ? kSplit : kRounded)));
-  const double moved = steps * step_bytes(tile), y = p.channels * rows * p.run_bytes,
-               raw = double(tile.width) * p.raw_pieces * 16;
-  const double words = steps * kGroups * 4 * 8;  // what consumers fetch, 128 bytes
-  const double shared = words * (1 + 0.25) + instructions * tile.width / 4.0 +
-                        (y + raw + (tile.strict ? 2 : 1) * moved) / 128 +
-                        moved / 128 * (size == 2 ? 2 : 1);
+  const double bytes = steps * step_bytes(tile), y = p.channels * rows * p.run_bytes;
+  // x comes to where it belongs, or as it lies and is moved, a word, or two, at a time.
+  const bool moves = p.piece == 0;
+  const double raw = moves ? double(tile.width) * p.raw_pieces * 16 : bytes;
+  const double loads = size == 2 ? 2 : 1, stores = tile.strict ? 2 : 1;
+  const double fetched = steps * kGroups * 4 * 8;  // 128 bytes each
+  const double shared = fetched * 1.25 + instructions * tile.width / 4.0 + (y + raw) / 128 +
+                        (moves ? bytes / 128 * (loads + stores) : 0);
   const double l2 = (y + raw) / kL2Bytes;
-  const double help = moved / 128 / 4 * kShift * (size == 2 ? 4 : 3) +
-                      raw / 16 / 32 / 4 * kAsk * 4 + p.channels / 32.0 * kRun * 8;
+  const double help = kAsk * raw / (moves ? 16 : p.piece) / 32 + kRun * p.channels / 32.0 +
+                      (moves ? kShift * (loads + stores) * bytes / 128 / 4 : 0);
   const double busiest = std::max({mma, issue, shared, l2, help});
   const double cycles = (kChunk + busiest + kRest * (mma + issue + shared + l2 + help - busiest)) *
                         (p.stages < 3 ? kFewStages : 1);
@@ -130,7 +143,8 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
 }
 
 int stages_on(const Device& device, const Params& p) {
-  return std::min((device.smem_optin - kStagesAt) / p.stage_bytes, kMostStages);
+  return std::min((device.smem_optin - kStagesAt - kRaws * p.raw_bytes) / p.stage_bytes,
+                  kMostStages);
 }
 
 // Every tile that fits, in no order: the same for all devices. `reason` says why there is none.
@@ -185,8 +199,10 @@ Plan plan_of(const Problem& problem, const Device& device, const Choice& choice)
   plan.detail[1] = choice.chunk_rows;
   plan.note = std::to_string(p.channels) + " x " + std::to_string(tile.width) + " channels, " +
               std::to_string(p.chunk_rows) + " rows of " + std::to_string(p.x_w) + " pixels in " +
-              std::to_string(p.steps) + " steps x " + std::to_string(p.stages) + " stages, split " +
-              std::to_string(p.split) + ", " + std::to_string(blocks_of(p)) + " blocks";
+              std::to_string(p.steps) + " steps, x " +
+              (p.piece > 0 ? "by " + std::to_string(p.piece) + " bytes" : "moved") + ", " +
+              std::to_string(p.stages) + " stages, split " + std::to_string(p.split) + ", " +
+              std::to_string(blocks_of(p)) + " blocks";
   return plan;
 }
 

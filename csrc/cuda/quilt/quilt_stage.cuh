@@ -64,9 +64,13 @@ struct Chunk {
   }
 };
 
-// Beside `full`, when dY is there, and `empty`: when x is there as it lies, and as it is multiplied.
-__device__ __forceinline__ uint32_t raw_barrier(const StageRing& ring) {
-  return ring.barriers + kRawAt + ring.index * 8;
+// Beside `full`, when dY is there, and `empty`: when x has come, to a stage or as it lies, and when it is as it is
+// multiplied.
+__device__ __forceinline__ uint32_t come_barrier(const StageRing& ring, int index) {
+  return ring.barriers + kRawAt + index * 8;
+}
+__device__ __forceinline__ uint32_t raw_at(const Params& p, const StageRing& ring, int index) {
+  return ring.stages + p.stages * p.stage_bytes + index * p.raw_bytes;
 }
 __device__ __forceinline__ uint32_t shifted_barrier(const StageRing& ring) {
   return ring.barriers + kShiftedAt + ring.index * 8;
@@ -90,33 +94,70 @@ __device__ __forceinline__ void list_pixels(const Params& p, uint32_t shared) {
   }
 }
 
-// Asks for a chunk; all helpers.
+// Whether x comes as it lies, and is moved.
+template <class T>
+__device__ __forceinline__ bool moves(const Params& p) {
+  return sizeof(T) == 4 || p.piece == 0;
+}
+
+// x of a chunk as it lies, by all helpers.
+template <class T, int ROW>
+__device__ __forceinline__ void bring_raw(const Params& p, const Scope& at, uint32_t raw,
+                                          const Chunk& chunk, int helper) {
+  constexpr int kNumbers = 16 / int(sizeof(T));
+  const int first = chunk.first_x(p, at), plane = p.x_h * p.x_w, rows = p.rows - at.row;
+  for (int i = helper; i < kTiles[ROW].width * p.raw_pieces; i += kHelpers) {
+    const int channel = p.by_pieces.quotient(i), piece = i - channel * p.raw_pieces;
+    const int number = (first + channel * plane & -kNumbers) + piece * kNumbers;
+    const int left = channel < rows ? max(0, min(kNumbers, p.x_numbers - number)) : 0;
+    copy_async_16_part(raw + channel * p.raw_pitch + piece * 16,
+                       static_cast<const T*>(p.x) + (left > 0 ? number : 0), left * int(sizeof(T)));
+  }
+}
+
+// The same to where it belongs, BYTES at once: those of 32 bytes of four channels by lanes that are neighbours.
+template <class T, int ROW, int BYTES>
+__device__ __forceinline__ void bring_x(const Params& p, const Scope& at, uint32_t stage,
+                                        const Chunk& chunk, int helper) {
+  constexpr int kNumbers = BYTES / int(sizeof(T)), kLanes = kStep / BYTES;
+  constexpr int kFours = kTiles[ROW].width / 4, kAtOnceHere = kHelpers / (4 * kLanes);
+  const int first = chunk.first_x(p, at), plane = p.x_h * p.x_w, rows = p.rows - at.row;
+  const int numbers = chunk.rows(p) * p.x_w, piece = helper % kLanes, in_four = helper / kLanes % 4;
+  for (int i = helper / (4 * kLanes); i < kFours * p.steps; i += kAtOnceHere) {
+    const int four = p.by_steps.quotient(i), step = i - four * p.steps;
+    const int channel = four * 4 + in_four, number = (step * kLanes + piece) * kNumbers;
+    const bool there = channel < rows && number < numbers;
+    copy_async<BYTES>(stage + step * step_bytes(kTiles[ROW]) + channel * kStep +
+                          (piece * BYTES ^ (channel & 4) << 2),
+                      static_cast<const T*>(p.x) + (there ? first + channel * plane + number : 0),
+                      there);
+  }
+}
+
+// Asks for a chunk, but for x that is to be moved; all helpers.
 template <class T, int ROW>
 __device__ __forceinline__ void ask(const Params& p, const Scope& at, const StageRing& ring,
                                     const Chunk& chunk, int helper) {
-  constexpr int kSize = sizeof(T);
   const int channels = min(p.channels, p.columns - at.column);
   const uint32_t run = chunk.rows(p) * p.run_bytes;
   if (helper == 0) barrier_expect(ring.full(), channels * run);
   if (helper < channels)
     copy_run(ring.stage() + p.y_at + helper * p.y_pitch,
              static_cast<const T*>(p.y) + chunk.first_y(p, at, helper), run, ring.full());
-  const int first = chunk.first_x(p, at), plane = p.x_h * p.x_w, rows = p.rows - at.row;
-  const uint32_t raw = ring.stage() + p.raw_at;
-  for (int i = helper; i < kTiles[ROW].width * p.raw_pieces; i += kHelpers) {
-    const int channel = p.by_pieces.quotient(i), piece = i - channel * p.raw_pieces;
-    const int number = (first + channel * plane & -(16 / kSize)) + piece * (16 / kSize);
-    const int left = channel < rows ? max(0, min(16 / kSize, p.x_numbers - number)) * kSize : 0;
-    copy_async_16_part(raw + channel * p.raw_pitch + piece * 16,
-                       static_cast<const T*>(p.x) + (left > 0 ? number : 0), left);
+  if (!moves<T>(p)) {
+    if (p.piece == 16) {
+      bring_x<T, ROW, 16>(p, at, ring.stage(), chunk, helper);
+    } else {
+      bring_x<T, ROW, 8>(p, at, ring.stage(), chunk, helper);
+    }
+    copy_async_arrive(come_barrier(ring, ring.index));
   }
-  copy_async_arrive(raw_barrier(ring));
 }
 
 // Pixels of x to where they belong: eight lanes take 32 bytes of a channel, a word each. TF32 is rounded here. All helpers.
 template <class M, int ROW>
 __device__ __forceinline__ void shift(const Params& p, const Scope& at, uint32_t stage,
-                                      const Chunk& chunk, int helper) {
+                                      uint32_t raw, const Chunk& chunk, int helper) {
   using T = typename M::Element;
   constexpr Tile tile = kTiles[ROW];
   constexpr int kSize = sizeof(T), kPixels = 4 / kSize, kRound = tile.width / (kHelpers / kWords);
@@ -132,7 +173,7 @@ __device__ __forceinline__ void shift(const Params& p, const Scope& at, uint32_t
     const int left = row < rows ? p.x_w - column : 0;
     const uint32_t there = left >= kPixels ? ~0u : left > 0 ? 0xffffu : 0u;
     const uint32_t in_row = left > 0 ? (row * p.x_w + column) * kSize : 0;
-    const uint32_t from = stage + p.raw_at + first_channel * p.raw_pitch + in_row;
+    const uint32_t from = raw + first_channel * p.raw_pitch + in_row;
     uint32_t number = first + first_channel * plane;
 #pragma unroll 1
     for (int i = 0; i < kRound; i += kAhead) {
@@ -163,12 +204,14 @@ __device__ __forceinline__ void shift(const Params& p, const Scope& at, uint32_t
 
 // All of a block's chunks, by the helpers. A chunk is moved before another one is asked for, whose stage may be that of
 // the chunk that is multiplied.
+constexpr int kHelpersMeet = 1;  // named barrier
 template <class M, int ROW>
 __device__ __forceinline__ void help(const Params& p, const Scope& at, StageRing& ring) {
   using T = typename M::Element;
   const int helper = threadIdx.x - kConsumers;
   StageRing asked = ring;
-  Chunk next(p, at.begin), here = next;
+  Ring raw;
+  Chunk next(p, at.begin), next_raw = next, here = next;
   int ahead = at.begin;
   const auto ask_next = [&] {
     if (ahead == at.end) return;
@@ -178,12 +221,27 @@ __device__ __forceinline__ void help(const Params& p, const Scope& at, StageRing
     next.advance(p);
     ++ahead;
   };
+  const auto bring_next_raw = [&](int index) {
+    bring_raw<T, ROW>(p, at, raw_at(p, ring, index), next_raw, helper);
+    copy_async_arrive(come_barrier(ring, index));
+    next_raw.advance(p);
+  };
+  for (int i = 0; i < kRaws && moves<T>(p) && at.begin + i < at.end; ++i) bring_next_raw(i);
   for (int i = 1; i < p.stages; ++i) ask_next();
   for (int k = at.begin; k < at.end; ++k, ring.advance(), here.advance(p)) {
-    barrier_wait(raw_barrier(ring), ring.parity);
-    shift<M, ROW>(p, at, ring.stage(), here, helper);
+    if (moves<T>(p)) {
+      barrier_wait(come_barrier(ring, raw.stage), raw.parity);
+      shift<M, ROW>(p, at, ring.stage(), raw_at(p, ring, raw.stage), here, helper);
+    } else {
+      barrier_wait(come_barrier(ring, ring.index), ring.parity);
+    }
     fence_for_wgmma();
     barrier_arrive(shifted_barrier(ring));
+    if (moves<T>(p)) {
+      barrier_among(kHelpersMeet, kHelpers);  // all have moved theirs
+      if (k + kRaws < at.end) bring_next_raw(raw.stage);
+      raw.advance(kRaws);
+    }
     ask_next();
   }
 }
