@@ -50,6 +50,9 @@ OTHER_TARGET_MIB = 3.2
 # four, fan eight, loom six of three types and five of strict fp32; rows had 4 until pixels, three
 # of them; comb has four tiles of two types, three of TF32 and two of strict fp32; strand has
 # eight of three types and six of strict fp32. weight is weight_sum.cu.
+# of them; comb has four tiles of two types, three of TF32 and two of strict fp32; quilt has
+# four tiles of three types and two of strict fp32. weight is
+# weight_sum.cu.
 KERNELS = {
     "direct": 64,
     "hopper": 168,
@@ -62,6 +65,7 @@ KERNELS = {
     "rows": 8,
     "comb": 16,
     "strand": 30,
+    "quilt": 16,
     "depthwise": 200,
     "weight": 4,
 }

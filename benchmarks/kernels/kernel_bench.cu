@@ -44,6 +44,7 @@
 #include "cuda/igemm/igemm_weight_plan.h"
 #include "cuda/loom/loom_plan.h"
 #include "cuda/narrow/narrow_plan.h"
+#include "cuda/quilt/quilt_plan.h"
 #include "cuda/rows/rows_plan.h"
 #include "cuda/slide/slide_plan.h"
 #include "cuda/strand/strand_plan.h"
@@ -169,6 +170,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = cuda::comb::plans(problem, device, reason);
   } else if (name == "strand") {
     plans = cuda::strand::plans(problem, device, reason);
+  } else if (name == "quilt") {
+    plans = cuda::quilt::plans(problem, device, reason);
   } else if (name == "fan") {
     plans = cuda::fan::plans(problem, device, reason);
   } else if (name == "loom") {

@@ -9,6 +9,7 @@
 #include "cuda/igemm/igemm.h"
 #include "cuda/loom/loom.h"
 #include "cuda/narrow/narrow.h"
+#include "cuda/quilt/quilt.h"
 #include "cuda/rows/rows.h"
 #include "cuda/slide/slide.h"
 #include "cuda/strand/strand.h"
@@ -25,6 +26,7 @@ FamilyList families() {
       fan_family,     // sm_90a: TF32 NCHW forward, a pixel fetched once for all phases that read it
       loom_family,  // sm_90a: NCHW forward and grad_input, weights fetched, pixels turned once for all taps
       hopper_family,  // sm_90a's own tensor-core instructions: fp16, bf16, tf32, strict fp32 as 3 x tf32
+      quilt_family,  // sm_90a: NCHW grad_weight of kernels that are their stride, runs of dY as they lie
       comb_family,  // sm_80: NCHW grad_weight of kernel rows and strides of whole fours, taps as columns
       strand_family,  // clusters: grad_input of few outputs and long sums, which clusters share; operands as they lie
       igemm_family,  // tensor cores, sm_80 and up: fp16, bf16, tf32, and strict fp32 as 3 x tf32

@@ -1,0 +1,9 @@
+#include "cuda/quilt/quilt_launch.cuh"
+
+namespace convt2d::cuda::quilt {
+
+void launch_bf16(int row, const Params& params, void* stream) {
+  launch_rows<MmaBF16, 0, kTileCount>(row, params, stream);
+}
+
+}  // namespace convt2d::cuda::quilt

@@ -1,0 +1,96 @@
+// quilt: grad_weight of NCHW tensors whose kernel is its stride, two or four taps in a row of it, without padding.
+//
+//   dW[ci, (co, kh, kw)] = sum over pixels of x[ci, pixel] * dY[co, row of pixel * KH + kh, column of pixel * KW + kw]
+//
+// As a GEMM: rows M = (co, kh, kw), columns N = input channels, reduction K = pixels. wgmma wants its second operand as
+// rows along K: so x is. The first one comes from registers. What some rows of pixels meet in a plane of dY is one run of
+// memory, long, and a multiple of 16 bytes whatever rows of x are: one copy of the copy engine. There, a pixel's taps of
+// a kernel row are neighbours: 4 to 16 bytes that a thread fetches at once, for as many rows of the sum.
+//
+// A warp has `bands`: a kernel row of eight output channels, one of each lane's g. Rows g and g + 8 of its 16 of an
+// instruction are two taps; a warpgroup's two instructions are the four taps of a band, or two bands of two.
+//
+// x     [32 bytes of pixels][input channel][32 B], rows of pixels one behind the other, to whole words, or pairs of 16 bits
+// dY    [output channel][run of memory], a distance apart at which lanes meet no bank twice
+// raw   [input channel][x as it lies, from the multiple of 16 bytes before it]
+//
+// Planes of x start anywhere. Four warps ask for what some rows are of, 16 bytes at a time, and move pixels to where they
+// belong: zeros for what is not there. Where rows, or all rows of a chunk, are whole 8 or 16 bytes, 16-bit numbers come to
+// where they belong at once (`piece`).
+//
+// A chunk of K is some rows of pixels of an image. Blocks that share dW but not the pixels write partial sums, in the
+// order of dW.
+#pragma once
+
+#include <cstdint>
+
+#include "core/types.h"
+#include "cuda/device/index.cuh"
+
+namespace convt2d::cuda::quilt {
+
+// Input channels of a block, and taps of a kernel row. Strict fp32: every number is the sum of two.
+struct Tile {
+  int width, taps;
+  bool strict = false;
+};
+constexpr Tile kTiles[] = {{128, 4}, {64, 4}, {128, 2}, {64, 2}, {64, 4, true}, {64, 2, true}};
+constexpr int kTileCount = 4, kStrictTileCount = 2;  // these come last
+static_assert(kTileCount + kStrictTileCount == sizeof(kTiles) / sizeof(kTiles[0]));
+
+constexpr int kGroups = 2, kConsumers = 128 * kGroups, kHelpers = 128;
+constexpr int kThreads = kConsumers + kHelpers;
+constexpr int kConsumerRegisters = 216, kHelperRegisters = 72;
+constexpr int kInstructions = 2;  // of a warpgroup, of 64 rows of the sum
+constexpr int kStep = 32;         // bytes of pixels of an instruction
+constexpr int kWords = kStep / 4;
+constexpr int kAtOnce = 2;  // steps
+constexpr int kMostSteps = 32, kMostStages = 6;
+constexpr int kRaws = 2;  // chunks of x under way as they lie
+
+// Bands of a block, and of a warp.
+CONVT2D_HOST_DEVICE constexpr int bands(Tile tile) { return 32 / tile.taps; }
+CONVT2D_HOST_DEVICE constexpr int warp_bands(Tile tile) { return 4 / tile.taps; }
+// Output channels lie so far apart, among 128 bytes, that the lanes of half a warp meet no bank twice; of pairs of 16-bit
+// pixels of four taps, every second two lanes fetch the second pixel first.
+CONVT2D_HOST_DEVICE constexpr int pitch_residue(Tile tile) { return tile.taps == 4 ? 64 : 32; }
+
+struct Params {
+  const void *x, *y;
+  void* weight;
+  float* partials;  // else [pieces][ci][co][kh][kw]
+  int32_t piece_floats;
+  int32_t batch, groups, rows, columns;  // of a group: input and output channels
+  int32_t x_h, x_w, x_numbers;           // numbers of x, all
+  int32_t kernel_h, y_row, y_plane;      // numbers of dY
+  int32_t channels;                      // output channels of a block
+  int32_t row_blocks, column_blocks;     // blocks side by side
+  int32_t chunk_rows, last_rows;         // rows of pixels of a chunk, and of an image's last one
+  int32_t image_chunks;
+  int32_t row_words;          // of a row of pixels, in x as it is multiplied
+  int32_t steps, last_steps;  // of a chunk
+  int32_t run_bytes;          // of dY, of a row of pixels
+  int32_t piece;  // bytes of x that come at once to where they belong; 0: by way of `raw`
+  int32_t y_pitch, y_at, stage_bytes;        // bytes; where dY is in a stage
+  int32_t raw_pieces, raw_pitch, raw_bytes;  // bytes of a chunk of x as it lies
+  int32_t stages, split;
+  FastDivide by_pieces, by_words, by_steps;  // raw_pieces, row_words, steps
+};
+
+// Shared memory: for each stage four barriers (for x as it lies, one each of kRaws, or of a stage); where pixels stand in a
+// run, for a chunk and for an image's last one; the stages; x as it lies.
+constexpr int kRawAt = 16 * kMostStages, kShiftedAt = kRawAt + 8 * kMostStages;
+constexpr int kTablesAt = 512, kTableBytes = kMostSteps * kWords * 4;
+constexpr int kStagesAt = kTablesAt + 2 * kTableBytes + 512;
+static_assert(kShiftedAt + 8 * kMostStages <= kTablesAt && kStagesAt % 1024 == 0);
+
+CONVT2D_HOST_DEVICE constexpr int step_bytes(Tile tile) { return tile.width * kStep; }
+// Of x as it is multiplied; strict fp32 has there, behind it, what the tensor core cuts off.
+CONVT2D_HOST_DEVICE constexpr int x_bytes(Tile tile, int steps) {
+  return steps * step_bytes(tile) * (tile.strict ? 2 : 1);
+}
+CONVT2D_HOST_DEVICE int shared_bytes(const Params& p) {
+  return kStagesAt + p.stages * p.stage_bytes + kRaws * p.raw_bytes;
+}
+
+}  // namespace convt2d::cuda::quilt

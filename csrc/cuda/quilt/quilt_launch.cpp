@@ -1,0 +1,29 @@
+// Problem + Plan + Args → Params → the kernel, the sum of its pieces, the bias gradient if wanted.
+#include "cuda/quilt/quilt_launch.h"
+
+#include "cuda/direct/direct.h"
+#include "cuda/quilt/quilt.h"
+#include "cuda/quilt/quilt_plan.h"
+#include "cuda/weight_sum.h"
+
+namespace convt2d::cuda {
+namespace quilt {
+namespace {
+
+void launch(const Problem& problem, const Plan& plan, const Args& args) {
+  const Params params = params_of(problem, plan, args);
+  const auto run = problem.dtype == DType::f16            ? launch_f16
+                   : problem.dtype == DType::bf16         ? launch_bf16
+                   : problem.precision == Precision::tf32 ? launch_tf32
+                                                          : launch_strict;
+  run(plan.row, params, args.stream);
+  if (params.partials) launch_dense_weight_sum(problem, params.split, args);
+  if (problem.has_bias) launch_grad_bias(problem, args);
+}
+
+}  // namespace
+}  // namespace quilt
+
+const Family quilt_family = {"quilt", quilt::plan, quilt::launch};
+
+}  // namespace convt2d::cuda

@@ -1,0 +1,261 @@
+#include "cuda/quilt/quilt_plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/phases.h"
+#include "cuda/cuda_families.h"
+#include "cuda/direct/direct.h"
+#include "cuda/gather_params.h"
+#include "cuda/strict_sums.h"
+#include "cuda/weight_sum.h"
+
+namespace convt2d::cuda::quilt {
+namespace {
+
+// Counted, not measured.
+constexpr double kClock = 1700;      // cycles a microsecond
+constexpr double kLaunch = 5.5;      // us
+constexpr double kBlock = 9000;      // cycles of a block beside its chunks
+constexpr double kStored = 40;       // a sum of each thread, on its way out
+constexpr double kChunk = 250;       // of a chunk, beside what follows
+constexpr double kTensorTime = 1.1;  // of what a multiplication takes at best
+constexpr double kFetch = 30;        // a step of a warpgroup: its issuers,
+constexpr double kRounded = 1.5;     // for 32 words rounded,
+constexpr double kSplit = 4;         // or split
+constexpr double kShift = 6;         // of four warps, 32 words of x that are moved, a load or store
+constexpr double kAsk = 8;           // 32 pieces that are asked for
+constexpr double kRun = 100;         // copies of 32 runs
+constexpr double kL2Bytes = 34;      // a cycle
+constexpr double kRest = 0.2;        // of what is less busy that is not hidden
+constexpr double kFewStages = 1.15;  // two stages: what comes waits for what is multiplied
+constexpr double kMemoryRate = 0.85;  // of the copy rate
+constexpr double kBeside = 0.2;       // of the lesser of work and bytes
+constexpr double kSum = 2.5;          // us, the second pass,
+constexpr double kPartialRate = 1.5;  // and times the copy rate's time
+
+constexpr int64_t kMostRun = 48 << 10;  // bytes: a place in it is 16 bits
+
+struct Choice {
+  int row, chunk_rows, stages, split;
+};
+
+int64_t combinations(const Params& p) { return int64_t{p.groups} * p.row_blocks * p.column_blocks; }
+int64_t chunks_of(const Params& p) { return int64_t{p.batch} * p.image_chunks; }
+
+// Everything but pointers. Returns why it cannot be done, or an empty string.
+std::string shape(const Problem& problem, const Choice& choice, Params& p) {
+  const Tile tile = kTiles[choice.row];
+  const Axis &h = problem.h, &w = problem.w;
+  const int64_t size = static_cast<int64_t>(element_size(problem.dtype)), pixels = 4 / size;
+  // Strict fp32 takes two at once.
+  const auto whole_steps = [&](int64_t words) {
+    return static_cast<int32_t>(round_up(ceil_div(words, kWords), tile.strict ? kAtOnce : 1));
+  };
+  p = {};
+  p.piece_floats = static_cast<int32_t>(weight_bytes(problem) / 4);
+  p.batch = static_cast<int32_t>(problem.batch);
+  p.groups = static_cast<int32_t>(problem.groups);
+  p.rows = static_cast<int32_t>(problem.group_in());
+  p.columns = static_cast<int32_t>(problem.group_out());
+  p.x_h = static_cast<int32_t>(h.in);
+  p.x_w = static_cast<int32_t>(w.in);
+  p.x_numbers = static_cast<int32_t>(problem.batch * problem.in_channels * h.in * w.in);
+  p.kernel_h = static_cast<int32_t>(h.kernel);
+  p.y_row = static_cast<int32_t>(w.out);
+  p.y_plane = static_cast<int32_t>(h.out * w.out);
+  p.channels = 8 * bands(tile) / p.kernel_h;
+  p.row_blocks = static_cast<int32_t>(ceil_div(p.rows, tile.width));
+  p.column_blocks = static_cast<int32_t>(ceil_div(p.columns, p.channels));
+  p.chunk_rows = choice.chunk_rows;
+  p.image_chunks = static_cast<int32_t>(ceil_div(h.in, choice.chunk_rows));
+  p.last_rows = static_cast<int32_t>(h.in - (p.image_chunks - 1) * choice.chunk_rows);
+  p.row_words = static_cast<int32_t>(ceil_div(w.in, pixels));
+  p.steps = whole_steps(int64_t{p.row_words} * p.chunk_rows);
+  p.last_steps = whole_steps(int64_t{p.row_words} * p.last_rows);
+  if (p.steps > kMostSteps) return "rows of " + std::to_string(w.in) + " pixels are too long";
+  const int64_t run = h.kernel * w.out * size;
+  if (run * p.chunk_rows > kMostRun)
+    return "rows of " + std::to_string(w.out) + " numbers of dY are too long";
+  p.run_bytes = static_cast<int32_t>(run);
+  const int32_t residue = pitch_residue(tile);
+  p.y_pitch = static_cast<int32_t>(round_up(run * p.chunk_rows - residue, 128) + residue);
+  // Whole 16 bytes that so many numbers may lie in.
+  const int64_t numbers = int64_t{p.chunk_rows} * w.in * size;
+  const bool whole = h.in * w.in * size % 16 == 0 && numbers % 16 == 0;
+  p.raw_pieces = static_cast<int32_t>(ceil_div(numbers + (whole ? 0 : 16 - size), 16));
+  p.raw_pitch = (p.raw_pieces | 1) * 16;
+  p.y_at = x_bytes(tile, p.steps);
+  p.stage_bytes = static_cast<int32_t>(round_up(int64_t{p.y_at} + p.channels * p.y_pitch, 1024));
+  // Rows follow each other where they are pairs. All chunks, of all channels, start and end at multiples of a piece.
+  if (size == 2 && w.in % pixels == 0) {
+    p.piece = 16;
+    const auto fits = [&](int64_t numbers) { return numbers * size % p.piece == 0; };
+    while (p.piece > 4 &&
+           !(fits(h.in * w.in) && fits(p.chunk_rows * w.in) && fits(p.last_rows * w.in)))
+      p.piece /= 2;
+    if (p.piece < 8) p.piece = 0;
+  }
+  if (p.piece > 0) p.raw_pieces = 0;
+  // A thread's second word of the last channel may lie behind it.
+  if (p.raw_pieces > 0) p.raw_bytes = tile.width * p.raw_pitch + 16;
+  p.stages = choice.stages;
+  p.split = choice.split;
+  p.by_pieces = FastDivide(std::max(p.raw_pieces, 1));
+  p.by_steps = FastDivide(p.steps);
+  p.by_words = FastDivide(p.row_words);
+  return {};
+}
+
+double predict(const Problem& problem, const Device& device, const Params& p, Tile tile) {
+  const double size = static_cast<double>(element_size(problem.dtype));
+  const double products = tile.strict ? 3 : 1;
+  // On average over an image's chunks.
+  const double steps = ((p.image_chunks - 1.0) * p.steps + p.last_steps) / p.image_chunks;
+  const double rows = double(p.x_h) / p.image_chunks;
+  const double instructions = steps * kGroups * kInstructions * products;
+  const double mma = instructions * tile.width / 2.0 * kTensorTime;
+  const double issue =
+      steps * kGroups * (kFetch + (size == 2 ? 0 : 16 * (tile.strict ? kSplit : kRounded)));
+  const double bytes = steps * step_bytes(tile), y = p.channels * rows * p.run_bytes;
+  // x comes to where it belongs, or as it lies and is moved, a word, or two, at a time.
+  const bool moves = p.piece == 0;
+  const double raw = moves ? double(tile.width) * p.raw_pieces * 16 : bytes;
+  const double loads = size == 2 ? 2 : 1, stores = tile.strict ? 2 : 1;
+  const double fetched = steps * kGroups * 4 * 8;  // 128 bytes each
+  const double shared = fetched * 1.25 + instructions * tile.width / 4.0 + (y + raw) / 128 +
+                        (moves ? bytes / 128 * (loads + stores) : 0);
+  const double l2 = (y + raw) / kL2Bytes;
+  const double help = kAsk * raw / (moves ? 16 : p.piece) / 32 + kRun * p.channels / 32.0 +
+                      (moves ? kShift * (loads + stores) * bytes / 128 / 4 : 0);
+  const double busiest = std::max({mma, issue, shared, l2, help});
+  const double cycles = (kChunk + busiest + kRest * (mma + issue + shared + l2 + help - busiest)) *
+                        (p.stages < 3 ? kFewStages : 1);
+  const double blocks = double(combinations(p)) * p.split;
+  const double chunks = std::ceil(double(chunks_of(p)) / p.split);
+  const double busy_us = std::ceil(blocks / device.sm_count) *
+                         (kBlock + kStored * tile.width + chunks * cycles) / kClock;
+  const double partial = static_cast<double>(partial_bytes(problem, p.split));
+  const double memory_us =
+      (tensor_bytes(problem) + partial) / (kMemoryRate * device.copy_bytes_per_us);
+  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us) +
+         (p.split > 1 ? kSum + kPartialRate * partial / device.copy_bytes_per_us : 0);
+}
+
+int stages_on(const Device& device, const Params& p) {
+  return std::min((device.smem_optin - kStagesAt - kRaws * p.raw_bytes) / p.stage_bytes,
+                  kMostStages);
+}
+
+// Every tile that fits, in no order: the same for all devices. `reason` says why there is none.
+std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
+                                          std::string& reason) {
+  std::vector<Candidate<Choice>> found;
+  const int first = is_strict(problem) ? kTileCount : 0;
+  const int end = is_strict(problem) ? kTileCount + kStrictTileCount : kTileCount;
+  int64_t chunks_before = 0;
+  for (int64_t rows = 1; rows <= problem.h.in; ++rows) {
+    const int64_t chunks = ceil_div(problem.h.in, rows);
+    if (chunks == chunks_before) continue;  // of fewer rows
+    chunks_before = chunks;
+    for (int row = first; row < end; ++row) {
+      if (kTiles[row].taps != problem.w.kernel) continue;
+      Choice choice{row, static_cast<int>(rows), 2, 1};
+      Params p;
+      if (std::string why = shape(problem, choice, p); !why.empty()) {
+        if (rows == 1) reason = why;
+        continue;
+      }
+      choice.stages = p.stages = stages_on(device, p);
+      if (p.stages < 2) {
+        if (rows == 1) reason = "a chunk takes " + std::to_string(p.stage_bytes) + " bytes";
+        continue;
+      }
+      const int64_t combos = combinations(p), all = chunks_of(p);
+      if (combos > INT32_MAX || all > INT32_MAX) {
+        reason = "dW or x has too many tiles";
+        continue;
+      }
+      for (int split : splits_worth_trying(problem, combos, all, rows * problem.w.in)) {
+        p.split = choice.split = split;
+        found.push_back({choice, predict(problem, device, p, kTiles[row])});
+      }
+    }
+  }
+  return found;
+}
+
+Plan plan_of(const Problem& problem, const Device& device, const Choice& choice) {
+  const Tile tile = kTiles[choice.row];
+  Params p;
+  shape(problem, choice, p);
+  Plan plan;
+  plan.row = choice.row;
+  plan.split = choice.split;
+  plan.workspace_bytes = partial_bytes(problem, p.split);
+  plan.predicted_us = predict(problem, device, p, tile);
+  add_grad_bias(problem, device, kLaunch, plan);
+  plan.detail[0] = choice.stages;
+  plan.detail[1] = choice.chunk_rows;
+  plan.note = std::to_string(p.channels) + " x " + std::to_string(tile.width) + " channels, " +
+              std::to_string(p.chunk_rows) + " rows of " + std::to_string(p.x_w) + " pixels in " +
+              std::to_string(p.steps) + " steps, x " +
+              (p.piece > 0 ? "by " + std::to_string(p.piece) + " bytes" : "moved") + ", " +
+              std::to_string(p.stages) + " stages, split " + std::to_string(p.split) + ", " +
+              std::to_string(blocks_of(p)) + " blocks";
+  return plan;
+}
+
+std::string refusal(const Problem& problem, const Device& device) {
+  const auto number = [](int64_t value) { return std::to_string(value); };
+  const Axis &h = problem.h, &w = problem.w;
+  if (!device.has_wgmma) return "quilt is for sm_90a";
+  if (problem.direction != Direction::grad_weight) return "quilt is for grad_weight";
+  if (problem.dtype == DType::f64) return "quilt is for fp16, bf16 and fp32";
+  if (problem.x_layout != Layout::nchw || problem.y_layout != Layout::nchw ||
+      problem.w_layout != Layout::nchw)
+    return "quilt is for NCHW";
+  if (w.kernel != 2 && w.kernel != 4) return "rows of " + number(w.kernel) + " taps, not 2 or 4";
+  const Tile tile = kTiles[w.kernel == 4 ? 0 : 2];
+  if (bands(tile) % h.kernel != 0)
+    return number(h.kernel) + " kernel rows do not share out " + number(bands(tile));
+  for (const Axis& axis : {h, w}) {
+    if (axis.stride != axis.kernel || axis.near_pad != 0 || axis.out != axis.in * axis.kernel)
+      return "dY is not patches of " + number(axis.kernel) + " side by side";
+    if (axis.dilation != 1 && axis.kernel > 1)
+      return "taps lie " + number(axis.dilation) + " apart";
+  }
+  const int64_t size = static_cast<int64_t>(element_size(problem.dtype));
+  if (h.kernel * w.out * size % 16 != 0)
+    return "what a row of pixels meets, " + number(h.kernel * w.out * size) +
+           " bytes, is no whole vectors";
+  if (size == 2 && w.kernel == 2 && w.in % 2 != 0)
+    return "rows of " + number(w.in) + " pixels are no pairs";
+  if (problem.wide_index) return "a tensor has more than 2^31 elements";
+  return sums_too_short(problem, kLeastWgmmaTerms);
+}
+
+}  // namespace
+
+int64_t blocks_of(const Params& params) { return combinations(params) * params.split; }
+
+std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
+  return all_plans(problem, device, reason, refusal, on_reference(candidates),
+                   at_hand(device, plan_of));
+}
+
+Decision plan(const Problem& problem, const Device& device) {
+  return best_plan(problem, device, refusal, on_reference(candidates), at_hand(device, plan_of));
+}
+
+Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
+  Params p;
+  shape(problem, {plan.row, plan.detail[1], plan.detail[0], plan.split}, p);
+  p.x = args.x.data;
+  p.y = args.y.data;
+  p.weight = args.w.data;
+  p.partials = p.split > 1 ? static_cast<float*>(args.workspace) : nullptr;
+  return p;
+}
+
+}  // namespace convt2d::cuda::quilt
