@@ -63,6 +63,8 @@ constexpr int kMostSlices = 4;    // of a chunk
 constexpr int kBatch = 4;         // runs of 32 pixels that a warp brings together
 constexpr int kBatches = 3;       // batches of which it has room: all but one are on their way
 constexpr int kBatchBytes = kBatch * 32 * kSliceBytes;
+// Outputs of a channel that a warp lays out at once, where rows of the result start anywhere; bytes, of eight channels.
+constexpr int kLine = 64, kLineBytes = kEight * kLine * 4;
 
 // Phases of a row of the result, and taps of a kernel row that a lane fetches at once: these are of phases by turns.
 struct Tile {
@@ -145,11 +147,12 @@ struct GatherParams {
   int32_t resident;
   int32_t own_rows;        // of a kernel, those of the phase alone
   int32_t weight_barrier;  // bytes, from stage to stage: 0 where all come at once
-  int32_t items_at, weights_at, x_at, turned_at, shared_bytes;
+  int32_t items_at, weights_at, x_at, turned_at, lines_at, shared_bytes;
   int32_t brought;  // patches are, by the warps that turn them
   int32_t forward;
   int32_t strict;
-  int32_t shifted;  // what a lane stores side by side does not start at multiples of itself
+  // What a lane has side by side does not start at multiples of itself: outputs go by way of shared memory.
+  int32_t shifted;
 };
 
 // What the copy engine is told.

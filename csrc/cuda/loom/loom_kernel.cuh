@@ -91,9 +91,9 @@ __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at, 
       fetcher.give_back();
     }
     if (p.shifted)
-      store<T, TILE, true>(p, shared, tile, sum);
+      store_lines<T, TILE>(p, shared, tile, sum);
     else
-      store<T, TILE, false>(p, shared, tile, sum);
+      store<T, TILE>(p, shared, tile, sum);
   }
 }
 

@@ -353,6 +353,7 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
       places.take(int64_t{halves ? p.tables * p.table_items : p.items} * (p.lines ? 8 : 4), 16);
   p.weights_at = places.take(p.all_weights, 128);
   p.x_at = places.take(int64_t{p.x_stages} * p.x_bytes, 128);
+  p.lines_at = places.take(p.shifted ? kConsumers / 32 * kLineBytes : 0, 128);
   p.turned_at = places.take(int64_t{p.turned_stages} * p.turned_bytes, 128);
   // Of the last slice: what instructions read, and that again if halves followed each other (compute-sanitizer thinks so).
   const int read = units_read(p, tile) * 16;
