@@ -87,9 +87,11 @@ struct Fetcher {
     to.pixel = pixel + now.pixel;
     uint32_t near = weights + now.weights;
     if constexpr (kTiles[TILE].phases > 1 && kTiles[TILE].taps == 1) {
-      to.phase = now.weights >> kPhaseShift;
+      to.phase = now.weights >> kPhaseShift & 1;
       near = weights + (now.weights & 0xffff);
     }
+    // Zeros, which a branch would have nvcc 13.0 wait for (C7515).
+    if (now.weights & kNoTap) near = shared + p.zeros_at;
     if constexpr (sizeof(T) == 2)
       fetch_operand(p, near, to.word);
     else

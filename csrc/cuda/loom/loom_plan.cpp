@@ -63,7 +63,8 @@ constexpr double kTorn = 300;    // bytes, where tiles meet in a row of y that i
 struct Choice {
   int row;  // of kTiles
   int tile_n, tile_h, tile_w;
-  int sets, layout, own_rows, row_phases;
+  int sets;  // of 64 channels, or 0: 32 channels of two phases of rows
+  int layout, own_rows, row_phases;
   int slices, x_stages, turned_stages, weight_stages;  // of weights: 0 if they stay
   int walkers[kMostGroups];
 };
@@ -136,7 +137,7 @@ std::string set_weights(Tile tile, GatherParams& p) {
     p.slice_pitch = slice * p.number_pitch;
     p.warp_pitch = row_at(16);
     p.two_warps_pitch = row_at(32);
-    p.weight_bytes = row_at(sets * kRows);
+    p.weight_bytes = row_at(p.tile_channels);
   } else {
     p.box_bytes = p.pitch * 4 * p.tile_channels;
     p.row_pitch = p.pitch * 4;
@@ -150,6 +151,7 @@ std::string set_weights(Tile tile, GatherParams& p) {
   p.far_number = apart > 1 ? p.number_pitch : slice / 2 * p.number_pitch;
   p.number_pitch *= apart;
   p.set_pitch = sets > 1 ? 2 * p.two_warps_pitch : 0;
+  if (p.halved) p.two_warps_pitch = 0;
   p.all_weights = p.weight_stages * p.weight_bytes;
   return {};
 }
@@ -199,7 +201,8 @@ std::string set_steps(const Problem& problem, Tile tile, GatherParams& p) {
     p.first_step[row] = steps;
     for (int i = group.first; i < group.first + group.count; ++i) {
       const AxisStep& h = p.h.step[i];
-      if (h.rank[slot] < 0) continue;
+      // Halves of a group go together.
+      if (h.rank[slot] < 0 && !p.halved) continue;
       // Of the weights of a lane.
       const int first = p.own_rows ? h.rank[slot] * p.box_bytes
                                    : (group.first_tap[slot] + h.rank[slot] * p.h.tap_step) * width *
@@ -208,15 +211,18 @@ std::string set_steps(const Problem& problem, Tile tile, GatherParams& p) {
       for (int j = 0; j < width; j += tile.taps) {
         if (places[j].phase < 0) continue;
         const int phase = tile.taps == 1 ? places[j].phase : 0;
+        if (steps == kMostSteps) return "two phases of rows have too many taps";
         p.step[steps++] = {
             static_cast<uint32_t>(unit + places[j].unit),
-            static_cast<uint32_t>((first + j * p.element_bytes) | phase << kPhaseShift)};
+            (h.rank[slot] < 0 ? kNoTap : static_cast<uint32_t>(first + j * p.element_bytes)) |
+                static_cast<uint32_t>(phase) << kPhaseShift};
       }
     }
   }
   p.first_step[p.h.groups * p.row_phases] = steps;
   for (int row = 0; p.row_phases > 1 && row < p.h.groups * p.row_phases; ++row)
-    if (p.first_step[row] == p.first_step[row + 1]) return "a phase of rows has no taps";
+    if (p.h.group[row / p.row_phases].taps[row % p.row_phases] == 0)
+      return "a phase of rows has no taps";
   return {};
 }
 
@@ -276,7 +282,8 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   set_tiles(problem, choice, p);
   std::copy(std::begin(choice.walkers), std::end(choice.walkers), p.walkers);
   p.taps = static_cast<int32_t>(problem.h.kernel * problem.w.kernel);
-  p.tile_channels = kRows * choice.sets;
+  p.halved = choice.sets == 0;
+  p.tile_channels = p.halved ? kRows / 2 : kRows * choice.sets;
   p.column_tiles = static_cast<int32_t>(ceil_div(p.columns, p.tile_channels));
   p.layout = choice.layout;
   p.slices = choice.slices;
@@ -333,7 +340,7 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.turned_slice = (tile.strict ? 4 : 2) * p.half_bytes;
   p.turned_bytes = p.turned_slice * p.slices;
   p.column_pitch = p.layout == kRuns ? kEight * 16 : p.plane_w * 16;
-  if (choice.sets == 1 && p.row_phases == 1)
+  if (p.halved || (choice.sets == 1 && p.row_phases == 1))
     p.beside = p.layout == kBeside ? kEight * 16 : positions(tile) / kEight * p.column_pitch;
 
   p.resident = choice.weight_stages == 0;
@@ -353,6 +360,8 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
       places.take(int64_t{halves ? p.tables * p.table_items : p.items} * (p.lines ? 8 : 4), 16);
   p.weights_at = places.take(p.all_weights, 128);
   p.x_at = places.take(int64_t{p.x_stages} * p.x_bytes, 128);
+  p.zeros = p.halved ? (p.far_row + p.far_number + 4 * p.number_pitch) / 4 + kMostFetched : 0;
+  p.zeros_at = places.take(int64_t{p.zeros} * 4, 16);
   p.lines_at = places.take(p.shifted ? kConsumers / 32 * kLineBytes : 0, 128);
   p.turned_at = places.take(int64_t{p.turned_stages} * p.turned_bytes, 128);
   // Of the last slice: what instructions read, and that again if halves followed each other (compute-sanitizer thinks so).
@@ -476,7 +485,9 @@ void add_tiles(const Problem& problem, const Device& device, Tile tile, Choice c
   choice.tile_h = choice.tile_w = kEight;
   if (!shape(problem, choice, p).empty()) return;
   const int64_t extent_h = position_extent(p.h), extent_w = position_extent(p.w);
-  const int all = positions(tile) * (choice.sets == 1 && choice.row_phases == 1 ? kGroups : 1);
+  const bool other_positions =
+      choice.sets == 0 || (choice.sets == 1 && choice.row_phases == 1);
+  const int all = positions(tile) * (other_positions ? kGroups : 1);
   std::vector<int> widths;
   if (choice.layout == kRuns) {
     for (int pieces = 1; pieces <= 12; ++pieces) {
@@ -525,9 +536,12 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
     const Tile tile = kTiles[row];
     if (tile.phases != phases_w || tile.strict != is_strict(problem)) continue;
     std::vector<Choice> tiles;
-    for (const auto& [sets, row_phases] : {std::pair{1, 1}, {2, 1}, {1, 2}})
+    for (const auto& [sets, row_phases] : {std::pair{1, 1}, {2, 1}, {1, 2}, {0, 2}})
       for (const int layout : {kRuns, kStacked, kBeside})
-        if (sets * row_phases == 1 || ((sets == 1 || columns > kRows) && layout != kBeside))
+        if (sets == 0 ? (columns + kRows / 2 - 1) / (kRows / 2) % 2 == 1
+                      : columns * 2 > kRows &&
+                            (sets * row_phases == 1 ||
+                             ((sets == 1 || columns > kRows) && layout != kBeside)))
           add_tiles(problem, device, tile,
                     {row, 1, 1, 1, sets, layout, 0, row_phases, 1, 1, 2, 2, {}}, tiles);
     for (Choice choice : tiles)
@@ -645,7 +659,8 @@ std::string refusal(const Problem& problem, const Device& device) {
            number(problem.w.kernel);
   if (!forward && std::max(problem.h.stride, problem.w.stride) > 4)
     return "a stride of " + number(std::max(problem.h.stride, problem.w.stride)) + " is above 4";
-  if ((forward ? problem.group_out() : problem.group_in()) * 2 <= kRows)
+  const int64_t columns = forward ? problem.group_out() : problem.group_in();
+  if (columns * 2 <= kRows && (columns * 4 < kRows || phases_of(problem, problem.h) % 2 != 0))
     return "channels of the result fill less than half of a tile";
   if (!chunks_in_groups(problem, 1))
     return number(problem.group_in()) + " channels of a group are not whole slices of " +

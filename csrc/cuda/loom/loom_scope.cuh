@@ -19,11 +19,11 @@ __device__ __forceinline__ int first_column(const GatherParams& p, TileOrigin or
 
 // Whether both groups have the same positions, and different channels or phases.
 __device__ __forceinline__ bool same_positions(const GatherParams& p) {
-  return p.tile_channels > kRows || p.row_phases > 1;
+  return p.tile_channels > kRows || (p.row_phases > 1 && !p.halved);
 }
-// Which of the phases of rows of the block is this warpgroup's.
+// Which of the phases of rows of the block is this warp's.
 __device__ __forceinline__ int row_phase(const GatherParams& p) {
-  return p.row_phases > 1 ? threadIdx.x / 128 : 0;
+  return p.row_phases == 1 ? 0 : p.halved ? threadIdx.x / 64 % 2 : threadIdx.x / 128;
 }
 
 // Where a pixel of a patch is in a half, in units of 16 bytes.

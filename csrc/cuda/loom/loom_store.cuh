@@ -13,7 +13,7 @@ using Sums = float[kTiles[TILE].phases][positions(kTiles[TILE]) / 2];
 __device__ __forceinline__ int channel_of_lane(const GatherParams& p, const Scope& at) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   return at.column_tile * p.tile_channels + (p.tile_channels > kRows ? warp / 4 * kRows : 0) +
-         warp % 4 * 16 + lane / 4;
+         warp % (p.halved ? 2 : 4) * 16 + lane / 4;
 }
 // Where a tile's positions of a lane are, two neighbours of every eight.
 template <int TILE>
