@@ -121,7 +121,8 @@ struct GatherParams {
   int32_t walkers[kMostGroups];
   int32_t slices, chunks;  // of a chunk; chunks of K
   int32_t row_phases;  // of a block, of rows of the result: if two, each warpgroup has one of them,
-  int32_t halved;      // or half of its warps, which find zeros, where a phase has no tap, in so many words
+  int32_t
+      halved;  // or half of its warps, which find zeros, where a phase has no tap, in so many words
   int32_t zeros;
   int32_t first_step[kMostGroups + 1];  // of phases of rows
   Step step[kMostSteps];

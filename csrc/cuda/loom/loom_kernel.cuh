@@ -112,7 +112,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     build_items(p, shared);
   else
     build_octets(p, at, shared);
-  for (int i = threadIdx.x; i < p.zeros; i += kThreads) store_shared_4(shared + p.zeros_at + i * 4, 0);
+  for (int i = threadIdx.x; i < p.zeros; i += kThreads)
+    store_shared_4(shared + p.zeros_at + i * 4, 0);
   const auto init = [](const StageRing& ring, int full, int empty) {
     if (threadIdx.x >= ring.count) return;
     barrier_init(ring.barriers + threadIdx.x * 16, full);

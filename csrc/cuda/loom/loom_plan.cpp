@@ -43,7 +43,11 @@ constexpr double kStart = 1500;        // of a block: until the first products a
 // Strict fp32, counted: instructions to split the weights of a tap and for two more products; to split 32 pixels of a slice;
 // cycles of a batch in which its warpgroup multiplies nothing.
 constexpr double kSplit = 22, kTurnedSplit = 28, kAlone = 300;
-constexpr double kStored = 22;    // instructions of a warp for a pair of positions of a channel
+constexpr double kStored = 22;  // instructions of a warp for a pair of positions of a channel
+constexpr double kLineWord =
+    9;  // the same for 32 outputs that go by way of shared memory (2026-11-24, counted)
+constexpr double kTileOfLines =
+    2000;  // cycles of such a tile in 16 bits or strict fp32, above these: a guess
 constexpr double kHidden = 0.5;   // of stores, behind the multiplications of the other group
 constexpr double kL2Bytes = 24;   // a cycle, of a multiprocessor
 constexpr double kShort = 4;      // for rows of 16 bytes (2026-11-23)
@@ -57,8 +61,10 @@ constexpr double kTwoStages = 1.1;    // of weights, over three, with two phases
 constexpr double kMemoryRate = 0.85;  // of the copy rate
 constexpr double kByPhases =
     0.6;  // of that, where rows of the result are of several blocks (2026-11-23)
-constexpr double kLesser = 0.1;  // of the lesser of work and bytes
-constexpr double kTorn = 300;    // bytes, where tiles meet in a row of y that is no whole sectors
+constexpr double kLinesByPhases = 0.8;  // the same where rows go to memory in whole lines: a guess
+constexpr double kLesser = 0.1;         // of the lesser of work and bytes
+constexpr double kTorn = 300;     // bytes, where tiles meet in a row of y that is no whole sectors
+constexpr double kTornLine = 64;  // the same where rows go to memory in whole lines
 
 struct Choice {
   int row;  // of kTiles
@@ -437,13 +443,15 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
                                        : kHalvesStepped;
   const double slice = std::max(computed * counted, waits * stepped) * waiting * over;
   const double pairs = kGroups * 4 * width / kEight * 2;
-  const double store = pairs * kStored * (p.shifted ? 2 : 1) / kInstructions;
-  const double more = tile.strict ? (!p.forward         ? kStrictTileInput
-                                     : tile.phases == 2 ? kStrictTileTwo
-                                                        : kStrictTile)
-                      : halves    ? kTileOfHalves
-                                  : 0;
-  return p.chunks * (p.slices * slice + kChunk) + (1 - kHidden) * store + more;
+  const double store = p.shifted ? pairs * 2 * tile.phases * kLineWord / kInstructions
+                                 : (1 - kHidden) * pairs * kStored / kInstructions;
+  const double more = p.shifted && p.forward ? (tile.strict || halves ? kTileOfLines : 0)
+                      : tile.strict          ? (!p.forward         ? kStrictTileInput
+                                                : tile.phases == 2 ? kStrictTileTwo
+                                                                   : kStrictTile)
+                      : halves               ? kTileOfHalves
+                                             : 0;
+  return p.chunks * (p.slices * slice + kChunk) + store + more;
 }
 
 // With the best numbers of blocks, which it leaves in the parameters.
@@ -460,13 +468,14 @@ double predict(const Problem& problem, const Device& device, Tile tile, GatherPa
     all += block * p.walkers[g] * combos;
   }
   const double busy_us = std::max(longest, all / device.sm_count) / kClock;
-  const double rate = kMemoryRate * (p.h.groups > 1 ? kByPhases : 1);
+  const double rate = kMemoryRate * (p.h.groups == 1 ? 1 : p.shifted ? kLinesByPhases : kByPhases);
   double memory_us = tensor_bytes(problem) / (rate * device.copy_bytes_per_us);
   const double rows = double(problem.batch) * p.columns * p.groups * p.h.destination_extent;
   const int sector = 32 / p.element_bytes;
   const bool whole = p.w.destination_extent % sector == 0 &&
                      (p.tiles_w == 1 || p.tile_w * tile.phases % sector == 0);
-  double torn_us = whole ? 0 : kTorn * rows * p.tiles_w / device.copy_bytes_per_us;
+  double torn_us =
+      whole ? 0 : (p.shifted ? kTornLine : kTorn) * rows * p.tiles_w / device.copy_bytes_per_us;
   // Three products leave time for those bytes as well.
   if (tile.strict) memory_us += std::exchange(torn_us, 0);
   return kLaunch + std::max(busy_us, memory_us) + kLesser * std::min(busy_us, memory_us) + torn_us;
@@ -485,8 +494,7 @@ void add_tiles(const Problem& problem, const Device& device, Tile tile, Choice c
   choice.tile_h = choice.tile_w = kEight;
   if (!shape(problem, choice, p).empty()) return;
   const int64_t extent_h = position_extent(p.h), extent_w = position_extent(p.w);
-  const bool other_positions =
-      choice.sets == 0 || (choice.sets == 1 && choice.row_phases == 1);
+  const bool other_positions = choice.sets == 0 || (choice.sets == 1 && choice.row_phases == 1);
   const int all = positions(tile) * (other_positions ? kGroups : 1);
   std::vector<int> widths;
   if (choice.layout == kRuns) {
@@ -538,10 +546,10 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
     std::vector<Choice> tiles;
     for (const auto& [sets, row_phases] : {std::pair{1, 1}, {2, 1}, {1, 2}, {0, 2}})
       for (const int layout : {kRuns, kStacked, kBeside})
-        if (sets == 0 ? (columns + kRows / 2 - 1) / (kRows / 2) % 2 == 1
-                      : columns * 2 > kRows &&
-                            (sets * row_phases == 1 ||
-                             ((sets == 1 || columns > kRows) && layout != kBeside)))
+        if (sets == 0
+                ? (columns + kRows / 2 - 1) / (kRows / 2) % 2 == 1
+                : columns * 2 > kRows && (sets * row_phases == 1 ||
+                                          ((sets == 1 || columns > kRows) && layout != kBeside)))
           add_tiles(problem, device, tile,
                     {row, 1, 1, 1, sets, layout, 0, row_phases, 1, 1, 2, 2, {}}, tiles);
     for (Choice choice : tiles)

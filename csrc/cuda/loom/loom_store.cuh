@@ -125,8 +125,7 @@ __device__ __forceinline__ void store(const GatherParams& p, uint32_t shared, in
     const TileOrigin here = position_of(origin, first);
     const int y = here.h * p.h.destination_step + first_y, x = here.w * kPhases;
     const bool there = first >= 0 && here.n < p.batch && y < p.h.destination_extent;
-    const int count =
-        min(there ? p.w.destination_extent - x : 0, last >= 0 ? kCount : kPhases);
+    const int count = min(there ? p.w.destination_extent - x : 0, last >= 0 ? kCount : kPhases);
     const int index = here.n * p.destination_stride[0] + y * p.destination_stride[2] + x;
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
@@ -172,8 +171,7 @@ __device__ __forceinline__ void store_lines(const GatherParams& p, uint32_t shar
     // Sums of phases by turns may begin with the second.
     from[i] = lines + ((lane ^ i * kOfEight) ^ (kPhases > 1 && tile.taps > 1 ? p.swapped : 0)) * 4;
   }
-  const uint32_t table =
-      shared + kPositions + (warp / 4 * positions(tile) + lane / kPhases) * 4;
+  const uint32_t table = shared + kPositions + (warp / 4 * positions(tile) + lane / kPhases) * 4;
   T* const plane = static_cast<T*>(p.destination) +
                    (at.group * p.columns + first_channel) * p.destination_stride[1];
   float nan[kLoads] = {};
@@ -183,11 +181,9 @@ __device__ __forceinline__ void store_lines(const GatherParams& p, uint32_t shar
     bool there[kLoads];
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
-      const int packed =
-          load_shared_4(table + (part * kLine + i * 32) / kPhases * 4);
+      const int packed = load_shared_4(table + (part * kLine + i * 32) / kPhases * 4);
       const TileOrigin here = position_of(origin, packed);
-      const int y = here.h * p.h.destination_step + first_y,
-                x = here.w * kPhases + lane % kPhases;
+      const int y = here.h * p.h.destination_step + first_y, x = here.w * kPhases + lane % kPhases;
       there[i] = packed >= 0 && here.n < p.batch && y < p.h.destination_extent &&
                  x < p.w.destination_extent;
       offset[i] = here.n * p.destination_stride[0] + y * p.destination_stride[2] + x;
