@@ -34,11 +34,15 @@
 namespace emulate {
 
 struct Index {
-  unsigned x;
+  unsigned x, y;
 };
 extern Index thread_index, block_index, block_dim;
 
 void give_way();
+// Of a cluster, whose blocks differ in their index y: a thread's number, and the barrier of all.
+unsigned fiber();
+void cluster_arrive();
+void cluster_wait();
 // Barriers by name; of a warp; and those in shared memory, by address.
 bool meet(int name, int threads, bool good);
 void join(int name, int threads);
@@ -56,6 +60,8 @@ void barrier_copied(uint32_t address, uint32_t bytes);
 void barrier_wait(uint32_t address, uint32_t parity);
 // `bytes` of shared memory at an address; ends the program if the block has no such memory.
 unsigned char* shared(uint32_t address, uint32_t bytes);
+// The same of that block of the cluster.
+unsigned char* shared_of_rank(unsigned rank, uint32_t address, uint32_t bytes);
 uint32_t shared_address(const void* pointer);
 
 template <class To, class From>

@@ -1,4 +1,5 @@
-// A block of CUDA threads as fibers of one CPU thread: warps run in a random order and at uneven speeds.
+// A block of CUDA threads, or a cluster of blocks, as fibers of one CPU thread: warps run in a random order and at uneven
+// speeds.
 // Included by the one source of a program.
 #pragma once
 
@@ -15,16 +16,17 @@ namespace emulate {
 
 Index thread_index, block_index, block_dim;
 
-// Of the emulated block, as its kernel declares it: set once.
+// Of the emulated block, as its kernel declares it: set once. Other blocks of a cluster have memory of their own, so their
+// kernels get at it by addresses alone.
 unsigned char* smem;
 constexpr uint32_t kSharedBytes = 232 << 10;
-constexpr int kMostThreads = 640;
 
 namespace {
 
 struct Fiber {
   ucontext_t context;
   bool done = false;
+  long cluster_generation = 0;
   std::vector<char> stack = std::vector<char>(96 << 10);
 };
 struct Meeting {  // of two generations, since the quick may meet again before the slow have left
@@ -42,11 +44,16 @@ struct Barrier {
   long phase = 0, bytes = 0;  // to come
 };
 
-std::vector<Fiber> fibers(kMostThreads);
+// Of all blocks of the cluster, one after the other.
+std::vector<Fiber> fibers;
+std::vector<Warp> warps;
+std::vector<int> threads_left;                   // by rank
+std::vector<std::vector<unsigned char>> others;  // shared memory, by rank - 1
+
 ucontext_t scheduler;
-std::map<int, Meeting> meetings;
-std::map<uint32_t, Barrier> barriers;
-Warp warps[kMostThreads / 32];
+std::map<int, Meeting> meetings;  // by name, 64 a rank
+constexpr int kClusterMeeting = -1;
+std::map<uint32_t, Barrier> barriers;  // by address and rank
 uint32_t shared_bytes;
 long progress;  // counts what somebody may wait for
 std::mt19937 random;
@@ -67,21 +74,28 @@ namespace {
 
 void fiber_main() {
   kernel();
-  fibers[thread_index.x].done = true;
+  fibers[fiber()].done = true;
+  --threads_left[block_index.y];
   ++progress;
   give_way();
 }
 
-// Runs one block to its end, or until nobody can go on.
-void run_block(uint32_t block) {
+// Runs one block, or one cluster, to its end, or until nobody can go on.
+void run_block(uint32_t block, unsigned ranks) {
+  const unsigned threads = ranks * block_dim.x;
   block_index.x = block;
   meetings.clear();
   barriers.clear();
-  for (Warp& warp : warps) warp = Warp();
+  if (fibers.size() < threads) fibers.resize(threads);
+  warps.assign(threads / 32, Warp());
+  threads_left.assign(ranks, int(block_dim.x));
+  others.resize(ranks - 1);
   // NaN shows what is read before it was written; but kernels sum again what came out NaN, which would hide it, so every
   // other block finds numbers.
-  std::memset(smem, random() % 2 ? 0xff : 0x53, kSharedBytes);
-  for (unsigned i = 0; i < block_dim.x; ++i) {
+  const unsigned char filled = random() % 2 ? 0xff : 0x53;
+  std::memset(smem, filled, kSharedBytes);
+  for (auto& memory : others) memory.assign(kSharedBytes, filled);
+  for (unsigned i = 0; i < threads; ++i) {
     Fiber& fiber = fibers[i];
     fiber.done = false;
     getcontext(&fiber.context);
@@ -90,10 +104,13 @@ void run_block(uint32_t block) {
     fiber.context.uc_link = &scheduler;
     makecontext(&fiber.context, fiber_main, 0);
   }
-  std::vector<int> order(block_dim.x / 32);
+  std::vector<int> order(threads / 32);
   for (size_t i = 0; i < order.size(); ++i) order[i] = int(i);
-  int left = int(block_dim.x), lazy = 0;
-  for (long idle = 0; left > 0;) {
+  const auto anyone = [] {
+    return std::any_of(threads_left.begin(), threads_left.end(), [](int left) { return left > 0; });
+  };
+  int lazy = 0;
+  for (long idle = 0; anyone();) {
     const long before = progress;
     const int slow = int(random() % 4);  // 1: the first half (hopper's consumers), 2: the second
     // Now and then one warp falls behind all others, those of its warpgroup too.
@@ -102,12 +119,12 @@ void run_block(uint32_t block) {
     for (int warp : order) {
       if (slow == (warp < int(order.size()) / 2 ? 1 : 2) && random() % 4 != 0) continue;
       if (warp == lazy && random() % 128 != 0) continue;
-      for (int lane = 0; lane < 32; ++lane) {
-        Fiber& fiber = fibers[warp * 32 + lane];
-        if (fiber.done) continue;
-        thread_index.x = warp * 32 + lane;
-        swapcontext(&scheduler, &fiber.context);
-        left -= fiber.done;
+      for (unsigned lane = 0; lane < 32; ++lane) {
+        const unsigned number = warp * 32 + lane;
+        if (fibers[number].done) continue;
+        thread_index.x = number % block_dim.x;
+        block_index.y = number / block_dim.x;
+        swapcontext(&scheduler, &fibers[number].context);
       }
     }
     idle = progress == before ? idle + 1 : 0;
@@ -117,30 +134,46 @@ void run_block(uint32_t block) {
 
 }  // namespace
 
-void give_way() {
-  const unsigned thread = thread_index.x;
-  swapcontext(&fibers[thread].context, &scheduler);
-}
+unsigned fiber() { return block_index.y * block_dim.x + thread_index.x; }
 
-// Those who join a meeting do not wait for it.
-void join(int name, int threads) {
-  Meeting& meeting = meetings[name];
+void give_way() { swapcontext(&fibers[fiber()].context, &scheduler); }
+
+namespace {
+
+Meeting& meeting_of_block(int name) { return meetings[block_index.y * 64 + name]; }
+
+void join(Meeting& meeting, int threads) {
   if (++meeting.here < threads) return;
   meeting.verdict[meeting.generation & 1] = meeting.good;
   meeting.good = true, meeting.here = 0, ++meeting.generation, ++progress;
 }
 
+}  // namespace
+
+// Those who join a meeting do not wait for it.
+void join(int name, int threads) { join(meeting_of_block(name), threads); }
+
 bool meet(int name, int threads, bool good) {
-  Meeting& meeting = meetings[name];
+  Meeting& meeting = meeting_of_block(name);
   const long generation = meeting.generation;
   meeting.good &= good;
-  join(name, threads);
+  join(meeting, threads);
   while (meeting.generation == generation) give_way();
   return meeting.verdict[generation & 1];
 }
 
+void cluster_arrive() {
+  Meeting& meeting = meetings[kClusterMeeting];
+  fibers[fiber()].cluster_generation = meeting.generation;
+  join(meeting, int(warps.size()) * 32);
+}
+void cluster_wait() {
+  const Meeting& meeting = meetings[kClusterMeeting];
+  while (meeting.generation == fibers[fiber()].cluster_generation) give_way();
+}
+
 const uint32_t (*show(const uint32_t* words, int count)) [kWords] {
-  Warp& warp = warps[thread_index.x / 32];
+  Warp& warp = warps[fiber() / 32];
   const long generation = warp.generation;
   std::copy(words, words + count, warp.value[generation & 1][thread_index.x % 32]);
   if (++warp.here == 32) {
@@ -162,35 +195,48 @@ bool all_of_warp(bool good) {
   return std::all_of(values, values + 32, [](const uint32_t* value) { return *value != 0; });
 }
 
-void barrier_init(uint32_t address, uint32_t count) { barriers[address] = {count}; }
+namespace {
+
+constexpr uint32_t kMostShared = 1 << 20;
+uint32_t of_this_block(uint32_t address) { return block_index.y * kMostShared + address; }
+
+}  // namespace
+
+void barrier_init(uint32_t address, uint32_t count) { barriers[of_this_block(address)] = {count}; }
 void barrier_arrive(uint32_t address) { barrier_expect(address, 0); }
 void barrier_expect(uint32_t address, uint32_t bytes) {
-  Barrier& barrier = barriers[address];
+  Barrier& barrier = barriers[of_this_block(address)];
   barrier.bytes += bytes;
   ++barrier.here;
   barrier_copied(address, 0);
 }
 void barrier_copied(uint32_t address, uint32_t bytes) {
-  Barrier& barrier = barriers[address];
+  Barrier& barrier = barriers[of_this_block(address)];
   barrier.bytes -= bytes;
   if (barrier.here == barrier.count && barrier.bytes == 0)
     barrier.here = 0, ++barrier.phase, ++progress;
 }
 void barrier_wait(uint32_t address, uint32_t parity) {
-  while ((barriers[address].phase & 1) == parity) give_way();
+  while ((barriers[of_this_block(address)].phase & 1) == parity) give_way();
 }
 
-// A grid's blocks, one after the other.
-void run_grid(int64_t blocks, int threads, uint32_t bytes, std::function<void()> of_thread) {
+// A grid's blocks, one after the other; or clusters of `ranks` of them along y, whose blocks run together.
+void run_grid(int64_t blocks, int threads, uint32_t bytes, std::function<void()> of_thread,
+              int ranks = 1) {
   kernel = std::move(of_thread);
   block_dim.x = threads;
   shared_bytes = bytes;
-  for (int64_t block = 0; block < blocks; ++block) run_block(uint32_t(block));
+  for (int64_t block = 0; block < blocks; ++block) run_block(uint32_t(block), unsigned(ranks));
 }
 
-unsigned char* shared(uint32_t address, uint32_t bytes) {
+unsigned char* shared_of_rank(unsigned rank, uint32_t address, uint32_t bytes) {
   if (address + bytes > shared_bytes) fail("beyond shared memory");
-  return smem + address;
+  if (rank > others.size()) fail("no such rank");
+  if (threads_left[rank] == 0) fail("that block has left");
+  return (rank ? others[rank - 1].data() : smem) + address;
+}
+unsigned char* shared(uint32_t address, uint32_t bytes) {
+  return shared_of_rank(block_index.y, address, bytes);
 }
 uint32_t shared_address(const void* pointer) {
   return uint32_t(static_cast<const unsigned char*>(pointer) - smem);

@@ -72,6 +72,7 @@ struct Choice {
   int sets;  // of 64 channels, or 0: 32 channels of two phases of rows
   int layout, own_rows, row_phases;
   int slices, x_stages, turned_stages, weight_stages;  // of weights: 0 if they stay
+  int ranks;
   int walkers[kMostGroups];
 };
 
@@ -132,6 +133,8 @@ std::string set_weights(Tile tile, GatherParams& p) {
     }
     if (!p.forward) break;
   }
+  p.boxes = p.forward ? p.tile_channels / p.box_rows : p.slices;
+  if (p.ranks > 1 && p.boxes % 2 != 0) return "boxes of weights are no pairs";
   if (p.forward) {
     p.box_bytes = p.pitch * 4 * slice * p.slices;
     p.row_pitch = tap_bytes;
@@ -279,6 +282,7 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   set_extents(problem, p);
   p.element_bytes = static_cast<int32_t>(element_size(problem.dtype));
   p.row_phases = choice.row_phases;
+  p.ranks = choice.ranks;
   if (std::string reason = set_axes(problem, p.row_phases, tile.phases, p); !reason.empty())
     return reason;
   if (phases_of(problem, problem.h) % p.row_phases != 0) return "phases of rows are not pairs";
@@ -353,6 +357,8 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.weight_stages = p.resident ? p.chunks : choice.weight_stages;
   if (p.weight_stages > kMostWeights) return "weights that stay are too many chunks";
   p.own_rows = choice.own_rows;
+  if (p.ranks > 1 && (p.resident || p.own_rows || p.brought))
+    return "blocks do not ask for weights together";
   if (p.own_rows && p.row_phases > 1) return "kernel rows are of several phases";
   if (p.own_rows &&
       (halves || tile.taps != 4 || problem.w.kernel != 4 || p.h.groups == 1 || !p.forward))
@@ -427,7 +433,7 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
   const double wide = std::min<double>(p.copied_w, p.w.source_extent) / p.copied_w,
                high = std::min<double>(p.load_h, p.h.source_extent) / p.load_h;
   const double patch = x_bytes * wide * high / kL2Bytes;
-  const double brought = patch + weight_bytes * (p.own_rows ? kShort : 1) / kL2Bytes;
+  const double brought = patch + weight_bytes * (p.own_rows ? kShort : 1) / p.ranks / kL2Bytes;
   // Where a patch is turned before the next one is asked for.
   const double alone =
       p.brought || p.x_stages > 1 ? 0 : kUnderWay / p.slices + turned + (halves ? patch : 0);
@@ -458,14 +464,16 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
 double predict(const Problem& problem, const Device& device, Tile tile, GatherParams& p) {
   std::vector<double> cycles;
   for (int g = 0; g < p.h.groups; ++g) cycles.push_back(tile_cycles(problem, p, tile, g));
-  set_walkers(device, cycles, p);
+  Device clusters = device;
+  clusters.sm_count /= p.ranks;
+  set_walkers(clusters, cycles, p);
   const double combos = double(combinations(p)) / p.h.groups;
   double longest = 0, all = 0;
   for (int g = 0; g < p.h.groups; ++g) {
     const double once = kStart + (p.resident ? double(p.all_weights) / kL2Bytes : 0);
-    const double block = once + ceil_div(tiles_of(p), p.walkers[g]) * cycles[g];
+    const double block = once + ceil_div(tiles_of(p), p.walkers[g] * p.ranks) * cycles[g];
     longest = std::max(longest, block);
-    all += block * p.walkers[g] * combos;
+    all += block * p.walkers[g] * p.ranks * combos;
   }
   const double busy_us = std::max(longest, all / device.sm_count) / kClock;
   const double rate = kMemoryRate * (p.h.groups == 1 ? 1 : p.shifted ? kLinesByPhases : kByPhases);
@@ -532,6 +540,11 @@ void add_tiles(const Problem& problem, const Device& device, Tile tile, Choice c
   }
 }
 
+// Of weights and of turned patches; blocks that ask for the former together.
+struct Stages {
+  int weights, turned, ranks;
+};
+
 std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
                                           std::string& reason) {
   std::vector<Candidate<Choice>> found;
@@ -551,7 +564,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                 : columns * 2 > kRows && (sets * row_phases == 1 ||
                                           ((sets == 1 || columns > kRows) && layout != kBeside)))
           add_tiles(problem, device, tile,
-                    {row, 1, 1, 1, sets, layout, 0, row_phases, 1, 1, 2, 2, {}}, tiles);
+                    {row, 1, 1, 1, sets, layout, 0, row_phases, 1, 1, 2, 2, 1, {}}, tiles);
     for (Choice choice : tiles)
       for (const int slices : {1, 2, kMostSlices}) {
         if (!chunks_in_groups(problem, slices)) continue;
@@ -560,11 +573,14 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                 (problem.direction == Direction::fwd ? problem.group_in() : problem.group_out()))
           continue;
         choice.slices = slices;
-        for (const auto& [weights, turned] : {std::pair{0, 2}, {0, 3}, {2, 2}, {3, 2}, {3, 3}})
+        for (const auto& [weights, turned, ranks] :
+             {Stages{0, 2, 1}, {0, 3, 1}, {2, 2, 1}, {3, 2, 1}, {3, 3, 1}, {3, 2, 2}, {3, 3, 2}})
           for (const int own_rows : {0, 1}) {
             if (own_rows && tile.taps != 4) continue;
+            if (ranks > device.most_ranks) continue;
             choice.own_rows = own_rows;
             choice.weight_stages = weights;
+            choice.ranks = ranks;
             choice.turned_stages = turned;
             choice.x_stages = 1;
             GatherParams p;
@@ -600,7 +616,7 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   plan.predicted_us = candidate.predicted_us;
   const int detail[] = {
       c.tile_n,        c.tile_h,
-      c.tile_w,        c.row_phases * 32 + c.own_rows * 16 + c.sets * 4 + c.layout,
+      c.tile_w,        c.ranks * 128 + c.row_phases * 32 + c.own_rows * 16 + c.sets * 4 + c.layout,
       c.slices,        c.x_stages,
       c.turned_stages, c.weight_stages};
   std::copy(std::begin(c.walkers), std::end(c.walkers),
@@ -614,7 +630,8 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
               " x " + std::to_string(c.x_stages) + " and " + std::to_string(c.turned_stages) +
               " stages, weights " +
               (c.weight_stages ? std::to_string(c.weight_stages) + " stages" : "resident") +
-              (c.own_rows ? " of own rows, " : ", ") + std::to_string(blocks_of(p)) + " blocks";
+              (c.own_rows ? " of own rows, " : ", ") + std::to_string(blocks_of(p)) +
+              (c.ranks > 1 ? " pairs of blocks" : " blocks");
   return plan;
 }
 
@@ -627,11 +644,12 @@ Choice choice_of(const Plan& plan) {
           d[3] / 4 % 4,
           d[3] % 4,
           d[3] / 16 % 2,
-          d[3] / 32,
+          d[3] / 32 % 4,
           d[4],
           d[5],
           d[6],
           d[7],
+          d[3] / 128,
           {d[8], d[9], d[10], d[11]}};
 }
 
