@@ -153,7 +153,8 @@ struct GatherParams {
   // number of K; to the row eight further on, and to the second half of K; of a slice. Rows of a box, in forward.
   int32_t set_pitch, two_warps_pitch, warp_pitch, row_pitch, number_pitch, far_row, far_number,
       slice_pitch;
-  int32_t taps, pitch, box_step, box_rows, boxes, box_bytes, weight_stages, weight_bytes, all_weights;
+  int32_t taps, pitch, box_step, box_rows, boxes, box_bytes, weight_stages, weight_bytes,
+      all_weights;
   int32_t resident;
   int32_t own_rows;        // of a kernel, those of the phase alone
   int32_t weight_barrier;  // bytes, from stage to stage: 0 where all come at once
@@ -161,8 +162,7 @@ struct GatherParams {
   int32_t brought;  // patches are, by the warps that turn them
   int32_t forward;
   int32_t strict;
-  // What a lane has side by side does not start at multiples of itself: outputs go by way of shared memory.
-  int32_t shifted;
+  int32_t lined;  // outputs go to memory by way of shared memory
 };
 
 // What the copy engine is told.

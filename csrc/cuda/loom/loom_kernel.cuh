@@ -90,7 +90,7 @@ __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at, 
       fetcher.leave();
       fetcher.give_back();
     }
-    if (p.shifted)
+    if (p.lined)
       store_lines<T, TILE>(p, shared, tile, sum);
     else
       store<T, TILE>(p, shared, tile, sum);

@@ -72,7 +72,7 @@ struct Choice {
   int sets;  // of 64 channels, or 0: 32 channels of two phases of rows
   int layout, own_rows, row_phases;
   int slices, x_stages, turned_stages, weight_stages;  // of weights: 0 if they stay
-  int ranks;
+  int ranks, lined;
   int walkers[kMostGroups];
 };
 
@@ -273,6 +273,11 @@ void widen_patch(GatherParams& p) {
         p.copied_h = rows + more_rows, p.copied_w = (eights + more_eights) * kEight;
 }
 
+// Whether what a lane has side by side does not start at multiples of itself.
+bool starts_anywhere(const GatherParams& p, Tile tile) {
+  return p.w.destination_extent % (2 * tile.phases) != 0 || (p.tile_w % 2 != 0 && p.tiles_w > 1);
+}
+
 // Everything that follows from the problem and the choice, pointers aside; or why there is nothing.
 std::string shape(const Problem& problem, const Choice& choice, GatherParams& p) {
   const Tile tile = kTiles[choice.row];
@@ -365,8 +370,7 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
     return "kernel rows are not of 16 bytes, or are all of one phase";
   if (std::string reason = set_weights(tile, p); !reason.empty()) return reason;
   if (std::string reason = set_steps(problem, tile, p); !reason.empty()) return reason;
-  p.shifted =
-      p.w.destination_extent % (2 * tile.phases) != 0 || (p.tile_w % 2 != 0 && p.tiles_w > 1);
+  p.lined = choice.lined || starts_anywhere(p, tile);
   SharedPlaces places{kHeader};
   p.items_at =
       places.take(int64_t{halves ? p.tables * p.table_items : p.items} * (p.lines ? 8 : 4), 16);
@@ -374,7 +378,7 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.x_at = places.take(int64_t{p.x_stages} * p.x_bytes, 128);
   p.zeros = p.halved ? (p.far_row + p.far_number + 4 * p.number_pitch) / 4 + kMostFetched : 0;
   p.zeros_at = places.take(int64_t{p.zeros} * 4, 16);
-  p.lines_at = places.take(p.shifted ? kConsumers / 32 * kLineBytes : 0, 128);
+  p.lines_at = places.take(p.lined ? kConsumers / 32 * kLineBytes : 0, 128);
   p.turned_at = places.take(int64_t{p.turned_stages} * p.turned_bytes, 128);
   // Of the last slice: what instructions read, and that again if halves followed each other (compute-sanitizer thinks so).
   const int read = units_read(p, tile) * 16;
@@ -449,14 +453,16 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
                                        : kHalvesStepped;
   const double slice = std::max(computed * counted, waits * stepped) * waiting * over;
   const double pairs = kGroups * 4 * width / kEight * 2;
-  const double store = p.shifted ? pairs * 2 * tile.phases * kLineWord / kInstructions
-                                 : (1 - kHidden) * pairs * kStored / kInstructions;
-  const double more = p.shifted && p.forward ? (tile.strict || halves ? kTileOfLines : 0)
-                      : tile.strict          ? (!p.forward         ? kStrictTileInput
-                                                : tile.phases == 2 ? kStrictTileTwo
-                                                                   : kStrictTile)
-                      : halves               ? kTileOfHalves
-                                             : 0;
+  const bool anywhere = starts_anywhere(p, tile);
+  const double store = (anywhere ? 1 : 1 - kHidden) *
+                       (p.lined ? pairs * 2 * tile.phases * kLineWord : pairs * kStored) /
+                       kInstructions;
+  const double more = anywhere && p.forward ? (tile.strict || halves ? kTileOfLines : 0)
+                      : tile.strict         ? (!p.forward         ? kStrictTileInput
+                                               : tile.phases == 2 ? kStrictTileTwo
+                                                                  : kStrictTile)
+                      : halves              ? kTileOfHalves
+                                            : 0;
   return p.chunks * (p.slices * slice + kChunk) + store + more;
 }
 
@@ -476,14 +482,17 @@ double predict(const Problem& problem, const Device& device, Tile tile, GatherPa
     all += block * p.walkers[g] * p.ranks * combos;
   }
   const double busy_us = std::max(longest, all / device.sm_count) / kClock;
-  const double rate = kMemoryRate * (p.h.groups == 1 ? 1 : p.shifted ? kLinesByPhases : kByPhases);
+  const double rate = kMemoryRate * (p.h.groups == 1            ? 1
+                                     : starts_anywhere(p, tile) ? kLinesByPhases
+                                                                : kByPhases);
   double memory_us = tensor_bytes(problem) / (rate * device.copy_bytes_per_us);
   const double rows = double(problem.batch) * p.columns * p.groups * p.h.destination_extent;
   const int sector = 32 / p.element_bytes;
   const bool whole = p.w.destination_extent % sector == 0 &&
                      (p.tiles_w == 1 || p.tile_w * tile.phases % sector == 0);
-  double torn_us =
-      whole ? 0 : (p.shifted ? kTornLine : kTorn) * rows * p.tiles_w / device.copy_bytes_per_us;
+  double torn_us = whole ? 0
+                         : (starts_anywhere(p, tile) ? kTornLine : kTorn) * rows * p.tiles_w /
+                               device.copy_bytes_per_us;
   // Three products leave time for those bytes as well.
   if (tile.strict) memory_us += std::exchange(torn_us, 0);
   return kLaunch + std::max(busy_us, memory_us) + kLesser * std::min(busy_us, memory_us) + torn_us;
@@ -564,7 +573,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                 : columns * 2 > kRows && (sets * row_phases == 1 ||
                                           ((sets == 1 || columns > kRows) && layout != kBeside)))
           add_tiles(problem, device, tile,
-                    {row, 1, 1, 1, sets, layout, 0, row_phases, 1, 1, 2, 2, 1, {}}, tiles);
+                    {row, 1, 1, 1, sets, layout, 0, row_phases, 1, 1, 2, 2, 1, 0, {}}, tiles);
     for (Choice choice : tiles)
       for (const int slices : {1, 2, kMostSlices}) {
         if (!chunks_in_groups(problem, slices)) continue;
@@ -582,25 +591,30 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
             choice.weight_stages = weights;
             choice.ranks = ranks;
             choice.turned_stages = turned;
-            choice.x_stages = 1;
-            GatherParams p;
-            if (std::string why = shape(problem, choice, p); !why.empty()) {
-              reason = why;
-              continue;
+            // Lines, and what lanes have, where both are possible.
+            for (const int lined : {1, 0}) {
+              choice.lined = lined;
+              choice.x_stages = 1;
+              GatherParams p;
+              if (std::string why = shape(problem, choice, p); !why.empty()) {
+                reason = why;
+                break;
+              }
+              if (p.lined != lined) break;
+              if (p.shared_bytes > device.smem_optin) {
+                if (found.empty())
+                  reason =
+                      "a tile needs " + std::to_string(p.shared_bytes) + " bytes of shared memory";
+                continue;
+              }
+              if (!p.brought)
+                choice.x_stages =
+                    std::min(kMostRing, 1 + (device.smem_optin - p.shared_bytes) / p.x_bytes);
+              shape(problem, choice, p);
+              const double predicted = predict(problem, device, tile, p);
+              std::copy(std::begin(p.walkers), std::end(p.walkers), choice.walkers);
+              found.push_back({choice, predicted});
             }
-            if (p.shared_bytes > device.smem_optin) {
-              if (found.empty())
-                reason =
-                    "a tile needs " + std::to_string(p.shared_bytes) + " bytes of shared memory";
-              continue;
-            }
-            if (!p.brought)
-              choice.x_stages =
-                  std::min(kMostRing, 1 + (device.smem_optin - p.shared_bytes) / p.x_bytes);
-            shape(problem, choice, p);
-            const double predicted = predict(problem, device, tile, p);
-            std::copy(std::begin(p.walkers), std::end(p.walkers), choice.walkers);
-            found.push_back({choice, predicted});
           }
       }
   }
@@ -615,10 +629,14 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   plan.row = c.row;
   plan.predicted_us = candidate.predicted_us;
   const int detail[] = {
-      c.tile_n,        c.tile_h,
-      c.tile_w,        c.ranks * 128 + c.row_phases * 32 + c.own_rows * 16 + c.sets * 4 + c.layout,
-      c.slices,        c.x_stages,
-      c.turned_stages, c.weight_stages};
+      c.tile_n,
+      c.tile_h,
+      c.tile_w,
+      c.lined * 512 + c.ranks * 128 + c.row_phases * 32 + c.own_rows * 16 + c.sets * 4 + c.layout,
+      c.slices,
+      c.x_stages,
+      c.turned_stages,
+      c.weight_stages};
   std::copy(std::begin(c.walkers), std::end(c.walkers),
             std::copy(std::begin(detail), std::end(detail), plan.detail));
   const char* const layouts[] = {"runs", "columns", "columns beside each other"};
@@ -631,26 +649,15 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
               " stages, weights " +
               (c.weight_stages ? std::to_string(c.weight_stages) + " stages" : "resident") +
               (c.own_rows ? " of own rows, " : ", ") + std::to_string(blocks_of(p)) +
-              (c.ranks > 1 ? " pairs of blocks" : " blocks");
+              (c.ranks > 1 ? " pairs of blocks" : " blocks") + (p.lined ? ", lines" : "");
   return plan;
 }
 
 Choice choice_of(const Plan& plan) {
   const int32_t* d = plan.detail;
-  return {plan.row,
-          d[0],
-          d[1],
-          d[2],
-          d[3] / 4 % 4,
-          d[3] % 4,
-          d[3] / 16 % 2,
-          d[3] / 32 % 4,
-          d[4],
-          d[5],
-          d[6],
-          d[7],
-          d[3] / 128,
-          {d[8], d[9], d[10], d[11]}};
+  return {plan.row, d[0],          d[1],           d[2],       d[3] / 4 % 4,
+          d[3] % 4, d[3] / 16 % 2, d[3] / 32 % 4,  d[4],       d[5],
+          d[6],     d[7],          d[3] / 128 % 4, d[3] / 512, {d[8], d[9], d[10], d[11]}};
 }
 
 std::string refusal(const Problem& problem, const Device& device) {
