@@ -102,6 +102,29 @@ __device__ __forceinline__ void store_half_if(int key, void* to, unsigned short 
       "h"(a), "r"(key));
 }
 
+// Stores what lies in memory as `bits` if `index < left`, and then gives sum + 0 * value: NaN from then on if the value is
+// not finite.
+__device__ __forceinline__ float store_and_note_if(int index, int left, void* to, uint32_t bits,
+                                                   float value, float sum) {
+  asm volatile(
+      "{ .reg .pred there; setp.lt.s32 there, %3, %4;\n\t"
+      "@there st.global.b32 [%1], %2;\n\t"
+      "@there fma.rn.f32 %0, %5, 0f00000000, %0; }"
+      : "+f"(sum)
+      : "l"(to), "r"(bits), "r"(index), "r"(left), "f"(value));
+  return sum;
+}
+__device__ __forceinline__ float store_and_note_if(int index, int left, void* to,
+                                                   unsigned short bits, float value, float sum) {
+  asm volatile(
+      "{ .reg .pred there; setp.lt.s32 there, %3, %4;\n\t"
+      "@there st.global.b16 [%1], %2;\n\t"
+      "@there fma.rn.f32 %0, %5, 0f00000000, %0; }"
+      : "+f"(sum)
+      : "l"(to), "h"(bits), "r"(index), "r"(left), "f"(value));
+  return sum;
+}
+
 // sum + 0 * value if `key` is not negative: NaN from then on if the value is not finite.
 __device__ __forceinline__ float add_zero_times_if(int key, float value, float sum) {
   asm("{ .reg .pred there; setp.ge.s32 there, %2, 0;\n\t"

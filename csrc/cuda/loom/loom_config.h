@@ -26,8 +26,13 @@
 // of one phase or of two by turns, so columns are half as many.
 //
 // Two warpgroups multiply: two sets of 64 channels for the same positions, or two sets of positions for the same channels,
-// or two phases of rows of the same positions and channels, which share operands and write rows that are neighbours.
+// or two phases of rows of the same positions and channels, which share operands and write rows that are neighbours. Of up
+// to 32 channels the rows of an instruction are those of two phases of rows (`halved`), each in two warps of a group; where
+// only one of them has a tap the others multiply zeros.
 // Of four other warps one asks the copy engine for both operands, three turn patches, and bring them where it cannot.
+//
+// Two blocks of the same channels and other tiles may be a cluster (`ranks`): each asks for half of the weights that come in
+// turn, for both, which go through them together.
 //
 // Columns of an instruction are eights of neighbouring pixels, equally far apart. In runs they follow each other, from row
 // to row of a patch, and what they cover beyond a row of the tile is not stored; or each is a row of a tile that is 8 wide,
@@ -63,6 +68,8 @@ constexpr int kMostSlices = 4;    // of a chunk
 constexpr int kBatch = 4;         // runs of 32 pixels that a warp brings together
 constexpr int kBatches = 3;       // batches of which it has room: all but one are on their way
 constexpr int kBatchBytes = kBatch * 32 * kSliceBytes;
+// Outputs of a channel that a warp lays out at once, where rows of the result start anywhere; bytes, of eight channels.
+constexpr int kLine = 64, kLineBytes = kEight * kLine * 4;
 
 // Phases of a row of the result, and taps of a kernel row that a lane fetches at once: these are of phases by turns.
 struct Tile {
@@ -91,11 +98,12 @@ CONVT2D_HOST_DEVICE constexpr int batch_steps(Tile tile) {
 enum Columns : int32_t { kRuns, kStacked, kBeside };
 
 // A tap, or the first of so many of a kernel row: where its pixels are, in units of 16 bytes from a position's; where its
-// weights are, in bytes from a lane's, and above that its phase, if it is one tap.
+// weights are, in bytes from a lane's, and above that its phase, if it is one tap; kNoTap: zeros.
 struct Step {
   uint32_t pixel, weights;
 };
 constexpr int kPhaseShift = 16;
+constexpr uint32_t kNoTap = 1u << 31;
 
 // Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.
 struct GatherParams {
@@ -114,8 +122,12 @@ struct GatherParams {
   int32_t layout;
   // Blocks for each combination of group and column tile, by the group of phases.
   int32_t walkers[kMostGroups];
+  int32_t ranks;           // blocks of a cluster, of which these are numbers then
   int32_t slices, chunks;  // of a chunk; chunks of K
-  int32_t row_phases;  // of a block, of rows of the result: if two, each warpgroup has one of them
+  int32_t row_phases;  // of a block, of rows of the result: if two, each warpgroup has one of them,
+  int32_t
+      halved;  // or half of its warps, which find zeros, where a phase has no tap, in so many words
+  int32_t zeros;
   int32_t first_step[kMostGroups + 1];  // of phases of rows
   Step step[kMostSteps];
   uint32_t column[kMostFetched];  // from the pixels of a step to those of its taps
@@ -141,15 +153,16 @@ struct GatherParams {
   // number of K; to the row eight further on, and to the second half of K; of a slice. Rows of a box, in forward.
   int32_t set_pitch, two_warps_pitch, warp_pitch, row_pitch, number_pitch, far_row, far_number,
       slice_pitch;
-  int32_t taps, pitch, box_step, box_rows, box_bytes, weight_stages, weight_bytes, all_weights;
+  int32_t taps, pitch, box_step, box_rows, boxes, box_bytes, weight_stages, weight_bytes,
+      all_weights;
   int32_t resident;
   int32_t own_rows;        // of a kernel, those of the phase alone
   int32_t weight_barrier;  // bytes, from stage to stage: 0 where all come at once
-  int32_t items_at, weights_at, x_at, turned_at, shared_bytes;
+  int32_t items_at, weights_at, x_at, turned_at, lines_at, zeros_at, shared_bytes;
   int32_t brought;  // patches are, by the warps that turn them
   int32_t forward;
   int32_t strict;
-  int32_t shifted;  // what a lane stores side by side does not start at multiples of itself
+  int32_t lined;  // outputs go to memory by way of shared memory
 };
 
 // What the copy engine is told.

@@ -3,6 +3,7 @@
 
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/barrier.cuh"
+#include "cuda/device/cluster.cuh"
 #include "cuda/device/stage_ring.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/loom/loom_halves.cuh"
@@ -50,7 +51,11 @@ struct Fetcher {
   __device__ __forceinline__ void give_back() {
     if (threadIdx.x % 32 == 0 && left_turned) {
       barrier_arrive(shared + kTurnedBarriers + left_turned * 16 - 8);
-      if (!p.resident) barrier_arrive(shared + kWeightBarriers + left_weights * 16 + 8);
+      if (!p.resident) {
+        const uint32_t empty = shared + kWeightBarriers + left_weights * 16 + 8;
+        barrier_arrive(empty);
+        if (p.ranks > 1) barrier_arrive_there(place_of_rank(empty, blockIdx.y ^ 1));
+      }
     }
     left_turned = 0;
   }
@@ -87,9 +92,11 @@ struct Fetcher {
     to.pixel = pixel + now.pixel;
     uint32_t near = weights + now.weights;
     if constexpr (kTiles[TILE].phases > 1 && kTiles[TILE].taps == 1) {
-      to.phase = now.weights >> kPhaseShift;
+      to.phase = now.weights >> kPhaseShift & 1;
       near = weights + (now.weights & 0xffff);
     }
+    // Zeros, which a branch would have nvcc 13.0 wait for (C7515).
+    if (now.weights & kNoTap) near = shared + p.zeros_at;
     if constexpr (sizeof(T) == 2)
       fetch_operand(p, near, to.word);
     else

@@ -78,8 +78,8 @@ __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at, 
   else
     fetcher.operand += group * p.beside >> 4;
   fetcher.left_turned = 0;
-  const int tiles = p.tiles_n * p.tiles_h * p.tiles_w;
-  for (int tile = at.walker; tile < tiles; tile += p.walkers[at.group_h]) {
+  const Walk walk = walk_of(p, at);
+  for (int tile = walk.first; tile < walk.end; tile += walk.step) {
     Sums<TILE> sum;
     clear(sum);
     if (fetcher.end > fetcher.first) {
@@ -90,11 +90,17 @@ __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at, 
       fetcher.leave();
       fetcher.give_back();
     }
-    if (p.shifted)
-      store<T, TILE, true>(p, shared, tile, sum);
+    if (p.lined)
+      store_lines<T, TILE>(p, shared, tile, sum);
     else
-      store<T, TILE, false>(p, shared, tile, sum);
+      store<T, TILE>(p, shared, tile, sum);
   }
+}
+
+__device__ __forceinline__ void meet_cluster() {
+  __syncwarp();
+  cluster_arrive();
+  cluster_wait();
 }
 
 template <class T, int TILE>
@@ -104,7 +110,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 #ifdef CONVT2D_HAS_WGMMA
   extern __shared__ __align__(1024) unsigned char smem[];
   const uint32_t shared = shared_address(smem);
-  const Scope at = walker_scope_of(p);
+  const Scope at = scope_of(p);
   Rings rings = rings_of(p, shared);
   if (threadIdx.x == 0) make_known(at, shared + kScope);
   build_positions<TILE>(p, shared);
@@ -112,6 +118,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     build_items(p, shared);
   else
     build_octets(p, at, shared);
+  for (int i = threadIdx.x; i < p.zeros; i += kThreads)
+    store_shared_4(shared + p.zeros_at + i * 4, 0);
   const auto init = [](const StageRing& ring, int full, int empty) {
     if (threadIdx.x >= ring.count) return;
     barrier_init(ring.barriers + threadIdx.x * 16, full);
@@ -119,9 +127,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   };
   init(rings.x, 1, kTurners);
   init(rings.turned, kTurners, kConsumers / 32);
-  init(rings.weights, 1, kConsumers / 32);
+  init(rings.weights, 1, kConsumers / 32 * p.ranks);
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
+  if (p.ranks > 1) meet_cluster();
   if (threadIdx.x >= kConsumers) {
     fewer_registers<kProducerRegisters>();
     if (p.first_step[at.group_h * p.row_phases] == p.first_step[(at.group_h + 1) * p.row_phases]) {
@@ -140,6 +149,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     more_registers<kConsumerRegisters>();
     consume<T, TILE>(p, at, shared);
   }
+  // Nobody leaves while the other may write here.
+  if (p.ranks > 1) meet_cluster();
 #endif
 }
 

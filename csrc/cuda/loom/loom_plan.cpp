@@ -43,7 +43,11 @@ constexpr double kStart = 1500;        // of a block: until the first products a
 // Strict fp32, counted: instructions to split the weights of a tap and for two more products; to split 32 pixels of a slice;
 // cycles of a batch in which its warpgroup multiplies nothing.
 constexpr double kSplit = 22, kTurnedSplit = 28, kAlone = 300;
-constexpr double kStored = 22;    // instructions of a warp for a pair of positions of a channel
+constexpr double kStored = 22;  // instructions of a warp for a pair of positions of a channel
+constexpr double kLineWord =
+    9;  // the same for 32 outputs that go by way of shared memory (2026-11-24, counted)
+constexpr double kTileOfLines =
+    2000;  // cycles of such a tile in 16 bits or strict fp32, above these: a guess
 constexpr double kHidden = 0.5;   // of stores, behind the multiplications of the other group
 constexpr double kL2Bytes = 24;   // a cycle, of a multiprocessor
 constexpr double kShort = 4;      // for rows of 16 bytes (2026-11-23)
@@ -57,14 +61,18 @@ constexpr double kTwoStages = 1.1;    // of weights, over three, with two phases
 constexpr double kMemoryRate = 0.85;  // of the copy rate
 constexpr double kByPhases =
     0.6;  // of that, where rows of the result are of several blocks (2026-11-23)
-constexpr double kLesser = 0.1;  // of the lesser of work and bytes
-constexpr double kTorn = 300;    // bytes, where tiles meet in a row of y that is no whole sectors
+constexpr double kLinesByPhases = 0.8;  // the same where rows go to memory in whole lines: a guess
+constexpr double kLesser = 0.1;         // of the lesser of work and bytes
+constexpr double kTorn = 300;     // bytes, where tiles meet in a row of y that is no whole sectors
+constexpr double kTornLine = 64;  // the same where rows go to memory in whole lines
 
 struct Choice {
   int row;  // of kTiles
   int tile_n, tile_h, tile_w;
-  int sets, layout, own_rows, row_phases;
+  int sets;  // of 64 channels, or 0: 32 channels of two phases of rows
+  int layout, own_rows, row_phases;
   int slices, x_stages, turned_stages, weight_stages;  // of weights: 0 if they stay
+  int ranks, lined;
   int walkers[kMostGroups];
 };
 
@@ -126,6 +134,8 @@ std::string set_weights(Tile tile, GatherParams& p) {
     }
     if (!p.forward) break;
   }
+  p.boxes = p.forward ? p.tile_channels / p.box_rows : p.slices;
+  if (p.ranks > 1 && p.boxes % 2 != 0) return "boxes of weights are no pairs";
   if (p.forward) {
     p.box_bytes = p.pitch * 4 * slice * p.slices;
     p.row_pitch = tap_bytes;
@@ -137,7 +147,7 @@ std::string set_weights(Tile tile, GatherParams& p) {
     p.slice_pitch = slice * p.number_pitch;
     p.warp_pitch = row_at(16);
     p.two_warps_pitch = row_at(32);
-    p.weight_bytes = row_at(sets * kRows);
+    p.weight_bytes = row_at(p.tile_channels);
   } else {
     p.box_bytes = p.pitch * 4 * p.tile_channels;
     p.row_pitch = p.pitch * 4;
@@ -151,6 +161,7 @@ std::string set_weights(Tile tile, GatherParams& p) {
   p.far_number = apart > 1 ? p.number_pitch : slice / 2 * p.number_pitch;
   p.number_pitch *= apart;
   p.set_pitch = sets > 1 ? 2 * p.two_warps_pitch : 0;
+  if (p.halved) p.two_warps_pitch = 0;
   p.all_weights = p.weight_stages * p.weight_bytes;
   return {};
 }
@@ -200,7 +211,8 @@ std::string set_steps(const Problem& problem, Tile tile, GatherParams& p) {
     p.first_step[row] = steps;
     for (int i = group.first; i < group.first + group.count; ++i) {
       const AxisStep& h = p.h.step[i];
-      if (h.rank[slot] < 0) continue;
+      // Halves of a group go together.
+      if (h.rank[slot] < 0 && !p.halved) continue;
       // Of the weights of a lane.
       const int first = p.own_rows ? h.rank[slot] * p.box_bytes
                                    : (group.first_tap[slot] + h.rank[slot] * p.h.tap_step) * width *
@@ -209,15 +221,18 @@ std::string set_steps(const Problem& problem, Tile tile, GatherParams& p) {
       for (int j = 0; j < width; j += tile.taps) {
         if (places[j].phase < 0) continue;
         const int phase = tile.taps == 1 ? places[j].phase : 0;
+        if (steps == kMostSteps) return "two phases of rows have too many taps";
         p.step[steps++] = {
             static_cast<uint32_t>(unit + places[j].unit),
-            static_cast<uint32_t>((first + j * p.element_bytes) | phase << kPhaseShift)};
+            (h.rank[slot] < 0 ? kNoTap : static_cast<uint32_t>(first + j * p.element_bytes)) |
+                static_cast<uint32_t>(phase) << kPhaseShift};
       }
     }
   }
   p.first_step[p.h.groups * p.row_phases] = steps;
   for (int row = 0; p.row_phases > 1 && row < p.h.groups * p.row_phases; ++row)
-    if (p.first_step[row] == p.first_step[row + 1]) return "a phase of rows has no taps";
+    if (p.h.group[row / p.row_phases].taps[row % p.row_phases] == 0)
+      return "a phase of rows has no taps";
   return {};
 }
 
@@ -259,6 +274,11 @@ void widen_patch(GatherParams& p) {
         p.copied_h = rows + more_rows, p.copied_w = (eights + more_eights) * kEight;
 }
 
+// Whether what a lane has side by side does not start at multiples of itself.
+bool starts_anywhere(const GatherParams& p, Tile tile) {
+  return p.w.destination_extent % (2 * tile.phases) != 0 || (p.tile_w % 2 != 0 && p.tiles_w > 1);
+}
+
 // Everything that follows from the problem and the choice, pointers aside; or why there is nothing.
 std::string shape(const Problem& problem, const Choice& choice, GatherParams& p) {
   const Tile tile = kTiles[choice.row];
@@ -268,6 +288,7 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   set_extents(problem, p);
   p.element_bytes = static_cast<int32_t>(element_size(problem.dtype));
   p.row_phases = choice.row_phases;
+  p.ranks = choice.ranks;
   if (std::string reason = set_axes(problem, p.row_phases, tile.phases, p); !reason.empty())
     return reason;
   if (phases_of(problem, problem.h) % p.row_phases != 0) return "phases of rows are not pairs";
@@ -277,7 +298,8 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   set_tiles(problem, choice, p);
   std::copy(std::begin(choice.walkers), std::end(choice.walkers), p.walkers);
   p.taps = static_cast<int32_t>(problem.h.kernel * problem.w.kernel);
-  p.tile_channels = kRows * choice.sets;
+  p.halved = choice.sets == 0;
+  p.tile_channels = p.halved ? kRows / 2 : kRows * choice.sets;
   p.column_tiles = static_cast<int32_t>(ceil_div(p.columns, p.tile_channels));
   p.layout = choice.layout;
   p.slices = choice.slices;
@@ -334,26 +356,30 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.turned_slice = (tile.strict ? 4 : 2) * p.half_bytes;
   p.turned_bytes = p.turned_slice * p.slices;
   p.column_pitch = p.layout == kRuns ? kEight * 16 : p.plane_w * 16;
-  if (choice.sets == 1 && p.row_phases == 1)
+  if (p.halved || (choice.sets == 1 && p.row_phases == 1))
     p.beside = p.layout == kBeside ? kEight * 16 : positions(tile) / kEight * p.column_pitch;
 
   p.resident = choice.weight_stages == 0;
   p.weight_stages = p.resident ? p.chunks : choice.weight_stages;
   if (p.weight_stages > kMostWeights) return "weights that stay are too many chunks";
   p.own_rows = choice.own_rows;
+  if (p.ranks > 1 && (p.resident || p.own_rows || p.brought))
+    return "blocks do not ask for weights together";
   if (p.own_rows && p.row_phases > 1) return "kernel rows are of several phases";
   if (p.own_rows &&
       (halves || tile.taps != 4 || problem.w.kernel != 4 || p.h.groups == 1 || !p.forward))
     return "kernel rows are not of 16 bytes, or are all of one phase";
   if (std::string reason = set_weights(tile, p); !reason.empty()) return reason;
   if (std::string reason = set_steps(problem, tile, p); !reason.empty()) return reason;
-  p.shifted =
-      p.w.destination_extent % (2 * tile.phases) != 0 || (p.tile_w % 2 != 0 && p.tiles_w > 1);
+  p.lined = choice.lined || starts_anywhere(p, tile);
   SharedPlaces places{kHeader};
   p.items_at =
       places.take(int64_t{halves ? p.tables * p.table_items : p.items} * (p.lines ? 8 : 4), 16);
   p.weights_at = places.take(p.all_weights, 128);
   p.x_at = places.take(int64_t{p.x_stages} * p.x_bytes, 128);
+  p.zeros = p.halved ? (p.far_row + p.far_number + 4 * p.number_pitch) / 4 + kMostFetched : 0;
+  p.zeros_at = places.take(int64_t{p.zeros} * 4, 16);
+  p.lines_at = places.take(p.lined ? kConsumers / 32 * kLineBytes : 0, 128);
   p.turned_at = places.take(int64_t{p.turned_stages} * p.turned_bytes, 128);
   // Of the last slice: what instructions read, and that again if halves followed each other (compute-sanitizer thinks so).
   const int read = units_read(p, tile) * 16;
@@ -412,7 +438,7 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
   const double wide = std::min<double>(p.copied_w, p.w.source_extent) / p.copied_w,
                high = std::min<double>(p.load_h, p.h.source_extent) / p.load_h;
   const double patch = x_bytes * wide * high / kL2Bytes;
-  const double brought = patch + weight_bytes * (p.own_rows ? kShort : 1) / kL2Bytes;
+  const double brought = patch + weight_bytes * (p.own_rows ? kShort : 1) / p.ranks / kL2Bytes;
   // Where a patch is turned before the next one is asked for.
   const double alone =
       p.brought || p.x_stages > 1 ? 0 : kUnderWay / p.slices + turned + (halves ? patch : 0);
@@ -428,36 +454,46 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
                                        : kHalvesStepped;
   const double slice = std::max(computed * counted, waits * stepped) * waiting * over;
   const double pairs = kGroups * 4 * width / kEight * 2;
-  const double store = pairs * kStored * (p.shifted ? 2 : 1) / kInstructions;
-  const double more = tile.strict ? (!p.forward         ? kStrictTileInput
-                                     : tile.phases == 2 ? kStrictTileTwo
-                                                        : kStrictTile)
-                      : halves    ? kTileOfHalves
-                                  : 0;
-  return p.chunks * (p.slices * slice + kChunk) + (1 - kHidden) * store + more;
+  const bool anywhere = starts_anywhere(p, tile);
+  const double store = (anywhere ? 1 : 1 - kHidden) *
+                       (p.lined ? pairs * 2 * tile.phases * kLineWord : pairs * kStored) /
+                       kInstructions;
+  const double more = anywhere && p.forward ? (tile.strict || halves ? kTileOfLines : 0)
+                      : tile.strict         ? (!p.forward         ? kStrictTileInput
+                                               : tile.phases == 2 ? kStrictTileTwo
+                                                                  : kStrictTile)
+                      : halves              ? kTileOfHalves
+                                            : 0;
+  return p.chunks * (p.slices * slice + kChunk) + store + more;
 }
 
 // With the best numbers of blocks, which it leaves in the parameters.
 double predict(const Problem& problem, const Device& device, Tile tile, GatherParams& p) {
   std::vector<double> cycles;
   for (int g = 0; g < p.h.groups; ++g) cycles.push_back(tile_cycles(problem, p, tile, g));
-  set_walkers(device, cycles, p);
+  Device clusters = device;
+  clusters.sm_count /= p.ranks;
+  set_walkers(clusters, cycles, p);
   const double combos = double(combinations(p)) / p.h.groups;
   double longest = 0, all = 0;
   for (int g = 0; g < p.h.groups; ++g) {
     const double once = kStart + (p.resident ? double(p.all_weights) / kL2Bytes : 0);
-    const double block = once + ceil_div(tiles_of(p), p.walkers[g]) * cycles[g];
+    const double block = once + ceil_div(tiles_of(p), p.walkers[g] * p.ranks) * cycles[g];
     longest = std::max(longest, block);
-    all += block * p.walkers[g] * combos;
+    all += block * p.walkers[g] * p.ranks * combos;
   }
   const double busy_us = std::max(longest, all / device.sm_count) / kClock;
-  const double rate = kMemoryRate * (p.h.groups > 1 ? kByPhases : 1);
+  const double rate = kMemoryRate * (p.h.groups == 1            ? 1
+                                     : starts_anywhere(p, tile) ? kLinesByPhases
+                                                                : kByPhases);
   double memory_us = tensor_bytes(problem) / (rate * device.copy_bytes_per_us);
   const double rows = double(problem.batch) * p.columns * p.groups * p.h.destination_extent;
   const int sector = 32 / p.element_bytes;
   const bool whole = p.w.destination_extent % sector == 0 &&
                      (p.tiles_w == 1 || p.tile_w * tile.phases % sector == 0);
-  double torn_us = whole ? 0 : kTorn * rows * p.tiles_w / device.copy_bytes_per_us;
+  double torn_us = whole ? 0
+                         : (starts_anywhere(p, tile) ? kTornLine : kTorn) * rows * p.tiles_w /
+                               device.copy_bytes_per_us;
   // Three products leave time for those bytes as well.
   if (tile.strict) memory_us += std::exchange(torn_us, 0);
   return kLaunch + std::max(busy_us, memory_us) + kLesser * std::min(busy_us, memory_us) + torn_us;
@@ -476,7 +512,8 @@ void add_tiles(const Problem& problem, const Device& device, Tile tile, Choice c
   choice.tile_h = choice.tile_w = kEight;
   if (!shape(problem, choice, p).empty()) return;
   const int64_t extent_h = position_extent(p.h), extent_w = position_extent(p.w);
-  const int all = positions(tile) * (choice.sets == 1 && choice.row_phases == 1 ? kGroups : 1);
+  const bool other_positions = choice.sets == 0 || (choice.sets == 1 && choice.row_phases == 1);
+  const int all = positions(tile) * (other_positions ? kGroups : 1);
   std::vector<int> widths;
   if (choice.layout == kRuns) {
     for (int pieces = 1; pieces <= 12; ++pieces) {
@@ -513,6 +550,11 @@ void add_tiles(const Problem& problem, const Device& device, Tile tile, Choice c
   }
 }
 
+// Of weights and of turned patches; blocks that ask for the former together.
+struct Stages {
+  int weights, turned, ranks;
+};
+
 std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
                                           std::string& reason) {
   std::vector<Candidate<Choice>> found;
@@ -525,11 +567,14 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
     const Tile tile = kTiles[row];
     if (tile.phases != phases_w || tile.strict != is_strict(problem)) continue;
     std::vector<Choice> tiles;
-    for (const auto& [sets, row_phases] : {std::pair{1, 1}, {2, 1}, {1, 2}})
+    for (const auto& [sets, row_phases] : {std::pair{1, 1}, {2, 1}, {1, 2}, {0, 2}})
       for (const int layout : {kRuns, kStacked, kBeside})
-        if (sets * row_phases == 1 || ((sets == 1 || columns > kRows) && layout != kBeside))
+        if (sets == 0
+                ? (columns + kRows / 2 - 1) / (kRows / 2) % 2 == 1
+                : columns * 2 > kRows && (sets * row_phases == 1 ||
+                                          ((sets == 1 || columns > kRows) && layout != kBeside)))
           add_tiles(problem, device, tile,
-                    {row, 1, 1, 1, sets, layout, 0, row_phases, 1, 1, 2, 2, {}}, tiles);
+                    {row, 1, 1, 1, sets, layout, 0, row_phases, 1, 1, 2, 2, 1, 0, {}}, tiles);
     for (Choice choice : tiles)
       for (const int slices : {1, 2, kMostSlices}) {
         if (!chunks_in_groups(problem, slices)) continue;
@@ -538,31 +583,39 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                 (problem.direction == Direction::fwd ? problem.group_in() : problem.group_out()))
           continue;
         choice.slices = slices;
-        for (const auto& [weights, turned] : {std::pair{0, 2}, {0, 3}, {2, 2}, {3, 2}, {3, 3}})
+        for (const auto& [weights, turned, ranks] :
+             {Stages{0, 2, 1}, {0, 3, 1}, {2, 2, 1}, {3, 2, 1}, {3, 3, 1}, {3, 2, 2}, {3, 3, 2}})
           for (const int own_rows : {0, 1}) {
             if (own_rows && tile.taps != 4) continue;
+            if (ranks > device.most_ranks) continue;
             choice.own_rows = own_rows;
             choice.weight_stages = weights;
+            choice.ranks = ranks;
             choice.turned_stages = turned;
-            choice.x_stages = 1;
-            GatherParams p;
-            if (std::string why = shape(problem, choice, p); !why.empty()) {
-              reason = why;
-              continue;
+            // Lines, and what lanes have, where both are possible.
+            for (const int lined : {1, 0}) {
+              choice.lined = lined;
+              choice.x_stages = 1;
+              GatherParams p;
+              if (std::string why = shape(problem, choice, p); !why.empty()) {
+                reason = why;
+                break;
+              }
+              if (p.lined != lined) break;
+              if (p.shared_bytes > device.smem_optin) {
+                if (found.empty())
+                  reason =
+                      "a tile needs " + std::to_string(p.shared_bytes) + " bytes of shared memory";
+                continue;
+              }
+              if (!p.brought)
+                choice.x_stages =
+                    std::min(kMostRing, 1 + (device.smem_optin - p.shared_bytes) / p.x_bytes);
+              shape(problem, choice, p);
+              const double predicted = predict(problem, device, tile, p);
+              std::copy(std::begin(p.walkers), std::end(p.walkers), choice.walkers);
+              found.push_back({choice, predicted});
             }
-            if (p.shared_bytes > device.smem_optin) {
-              if (found.empty())
-                reason =
-                    "a tile needs " + std::to_string(p.shared_bytes) + " bytes of shared memory";
-              continue;
-            }
-            if (!p.brought)
-              choice.x_stages =
-                  std::min(kMostRing, 1 + (device.smem_optin - p.shared_bytes) / p.x_bytes);
-            shape(problem, choice, p);
-            const double predicted = predict(problem, device, tile, p);
-            std::copy(std::begin(p.walkers), std::end(p.walkers), choice.walkers);
-            found.push_back({choice, predicted});
           }
       }
   }
@@ -577,10 +630,14 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   plan.row = c.row;
   plan.predicted_us = candidate.predicted_us;
   const int detail[] = {
-      c.tile_n,        c.tile_h,
-      c.tile_w,        c.row_phases * 32 + c.own_rows * 16 + c.sets * 4 + c.layout,
-      c.slices,        c.x_stages,
-      c.turned_stages, c.weight_stages};
+      c.tile_n,
+      c.tile_h,
+      c.tile_w,
+      c.lined * 512 + c.ranks * 128 + c.row_phases * 32 + c.own_rows * 16 + c.sets * 4 + c.layout,
+      c.slices,
+      c.x_stages,
+      c.turned_stages,
+      c.weight_stages};
   std::copy(std::begin(c.walkers), std::end(c.walkers),
             std::copy(std::begin(detail), std::end(detail), plan.detail));
   const char* const layouts[] = {"runs", "columns", "columns beside each other"};
@@ -592,25 +649,16 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
               " x " + std::to_string(c.x_stages) + " and " + std::to_string(c.turned_stages) +
               " stages, weights " +
               (c.weight_stages ? std::to_string(c.weight_stages) + " stages" : "resident") +
-              (c.own_rows ? " of own rows, " : ", ") + std::to_string(blocks_of(p)) + " blocks";
+              (c.own_rows ? " of own rows, " : ", ") + std::to_string(blocks_of(p)) +
+              (c.ranks > 1 ? " pairs of blocks" : " blocks") + (p.lined ? ", lines" : "");
   return plan;
 }
 
 Choice choice_of(const Plan& plan) {
   const int32_t* d = plan.detail;
-  return {plan.row,
-          d[0],
-          d[1],
-          d[2],
-          d[3] / 4 % 4,
-          d[3] % 4,
-          d[3] / 16 % 2,
-          d[3] / 32,
-          d[4],
-          d[5],
-          d[6],
-          d[7],
-          {d[8], d[9], d[10], d[11]}};
+  return {plan.row, d[0],          d[1],           d[2],       d[3] / 4 % 4,
+          d[3] % 4, d[3] / 16 % 2, d[3] / 32 % 4,  d[4],       d[5],
+          d[6],     d[7],          d[3] / 128 % 4, d[3] / 512, {d[8], d[9], d[10], d[11]}};
 }
 
 std::string refusal(const Problem& problem, const Device& device) {
@@ -645,7 +693,8 @@ std::string refusal(const Problem& problem, const Device& device) {
            number(problem.w.kernel);
   if (!forward && std::max(problem.h.stride, problem.w.stride) > 4)
     return "a stride of " + number(std::max(problem.h.stride, problem.w.stride)) + " is above 4";
-  if ((forward ? problem.group_out() : problem.group_in()) * 2 <= kRows)
+  const int64_t columns = forward ? problem.group_out() : problem.group_in();
+  if (columns * 2 <= kRows && (columns * 4 < kRows || phases_of(problem, problem.h) % 2 != 0))
     return "channels of the result fill less than half of a tile";
   if (!chunks_in_groups(problem, 1))
     return number(problem.group_in()) + " channels of a group are not whole slices of " +

@@ -13,7 +13,7 @@ using Sums = float[kTiles[TILE].phases][positions(kTiles[TILE]) / 2];
 __device__ __forceinline__ int channel_of_lane(const GatherParams& p, const Scope& at) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   return at.column_tile * p.tile_channels + (p.tile_channels > kRows ? warp / 4 * kRows : 0) +
-         warp % 4 * 16 + lane / 4;
+         warp % (p.halved ? 2 : 4) * 16 + lane / 4;
 }
 // Where a tile's positions of a lane are, two neighbours of every eight.
 template <int TILE>
@@ -49,6 +49,23 @@ __device__ __noinline__ void repair(const GatherParams& p, const Scope& at, uint
   }
 }
 
+template <class T>
+__device__ __forceinline__ void biases_of_lane(const GatherParams& p, const Scope& at, int channel,
+                                               float (&bias)[2]) {
+#pragma unroll
+  for (int row = 0; row < 2; ++row)
+    bias[row] = p.bias && channel + row * 8 < p.columns
+                    ? load(static_cast<const T*>(p.bias) + at.group * p.columns + channel + row * 8)
+                    : 0;
+}
+template <class T>
+__device__ __forceinline__ auto bits_of(float value) {
+  if constexpr (sizeof(T) == 4)
+    return __float_as_uint(value);
+  else
+    return static_cast<unsigned short>(pack<T>(value, 0));
+}
+
 // COUNT neighbours at a multiple of their size, or one, if `key` is not negative.
 template <class T, int COUNT>
 __device__ __forceinline__ void store_together_if(int key, T* to, const float* value) {
@@ -64,9 +81,9 @@ __device__ __forceinline__ void store_together_if(int key, T* to, const float* v
 template <class T>
 __device__ __forceinline__ void store_one_if(int key, T* to, float value) {
   if constexpr (sizeof(T) == 4)
-    store_words_if<1>(key, to, __float_as_uint(value), 0, 0, 0);
+    store_words_if<1>(key, to, bits_of<T>(value), 0, 0, 0);
   else
-    store_half_if(key, to, static_cast<unsigned short>(pack<T>(value, 0)));
+    store_half_if(key, to, bits_of<T>(value));
 }
 
 // So many of a run of neighbours in a row of the result as there are, where those of a lane start at multiples of COUNT.
@@ -78,33 +95,8 @@ __device__ __forceinline__ void store_run(T* to, const float (&value)[COUNT], in
     for (int i = 0; i < COUNT - 1; ++i) store_one_if(count - 1 - i, to + i, value[i]);
 }
 
-// The same where they start anywhere: a lane stores those from the first multiple of COUNT on, with the first ones of the
-// next lane, of which there are `next`. `taken`: the lane before may store the first ones of this one.
-template <class T, int COUNT>
-__device__ __forceinline__ void store_shifted(T* to, const float (&value)[COUNT],
-                                              const float (&more)[COUNT - 1], int count, int next,
-                                              bool taken) {
-  const int lead = -(reinterpret_cast<uintptr_t>(to) / sizeof(T)) & (COUNT - 1);
-  const bool joined = count == COUNT && next >= lead, headed = taken && count >= lead;
-  float all[2 * COUNT - 1];
-#pragma unroll
-  for (int i = 0; i < 2 * COUNT - 1; ++i)
-    all[i] = i < COUNT ? value[i % COUNT] : more[i < COUNT ? 0 : i - COUNT];
-#pragma unroll
-  for (int by = 1; by < COUNT; by *= 2)
-#pragma unroll
-    for (int i = 0; i < 2 * COUNT - 1 - by; ++i) all[i] = lead & by ? all[i + by] : all[i];
-  store_together_if<T, COUNT>(joined ? 0 : -1, to + lead, all);
-  if (joined && (headed || lead == 0)) return;
-#pragma unroll
-  for (int i = 0; i < COUNT; ++i) {
-    const bool mine = i < count && !(i < lead ? headed : joined);
-    store_one_if(mine ? 0 : -1, to + i, value[i]);
-  }
-}
-
-// Two neighbouring positions of every eight are a lane's.
-template <class T, int TILE, bool SHIFTED>
+// Two neighbouring positions of every eight are a lane's, whose outputs start at multiples of as many.
+template <class T, int TILE>
 __device__ __forceinline__ void store(const GatherParams& p, uint32_t shared, int number,
                                       const Sums<TILE>& sum) {
   constexpr int kPhases = kTiles[TILE].phases, kCount = 2 * kPhases,
@@ -113,14 +105,11 @@ __device__ __forceinline__ void store(const GatherParams& p, uint32_t shared, in
   const Scope at = known_scope(shared + kScope);
   const TileOrigin origin = tile_origin(p, number);
   const int channel = channel_of_lane(p, at),
-            first_y = p.h.group[at.group_h].first_phase + row_phase(p), quarter = threadIdx.x % 4;
+            first_y = p.h.group[at.group_h].first_phase + row_phase(p);
   T* const plane =
       static_cast<T*>(p.destination) + (at.group * p.columns + channel) * p.destination_stride[1];
-  float bias[2] = {};
-#pragma unroll
-  for (int row = 0; row < 2; ++row)
-    if (p.bias && channel + row * 8 < p.columns)
-      bias[row] = load(static_cast<const T*>(p.bias) + at.group * p.columns + channel + row * 8);
+  float bias[2];
+  biases_of_lane<T>(p, at, channel, bias);
   float nan = 0;
   const auto value_of = [&](int eight, int row, int k) {
     float value = sum[k % kPhases][4 * eight + 2 * row + k / kPhases];
@@ -136,20 +125,8 @@ __device__ __forceinline__ void store(const GatherParams& p, uint32_t shared, in
     const TileOrigin here = position_of(origin, first);
     const int y = here.h * p.h.destination_step + first_y, x = here.w * kPhases;
     const bool there = first >= 0 && here.n < p.batch && y < p.h.destination_extent;
-    const int left = there ? p.w.destination_extent - x : 0,
-              count = min(left, last >= 0 ? kCount : kPhases);
+    const int count = min(there ? p.w.destination_extent - x : 0, last >= 0 ? kCount : kPhases);
     const int index = here.n * p.destination_stride[0] + y * p.destination_stride[2] + x;
-    // What the lanes beside this one have of the same row.
-    int next = 0;
-    bool taken = false;
-    if constexpr (SHIFTED) {
-      uint32_t before = 0, after[2] = {};
-      if (eight > 0 || quarter > 0) before = load_shared_4(table - 4);
-      if (eight < kEights - 1 || quarter < 3) load_shared_8(table + 8, after);
-      taken = first > 0 && int(before) == first - 1;
-      if (last >= 0 && int(after[0]) == last + 1)
-        next = min(left - kCount, int(after[1]) >= 0 ? kCount : kPhases);
-    }
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
       T* const to = plane + index + row * 8 * p.destination_stride[1];
@@ -158,23 +135,92 @@ __device__ __forceinline__ void store(const GatherParams& p, uint32_t shared, in
 #pragma unroll
       for (int k = 0; k < kCount; ++k) value[k] = value_of(eight, row, k), all += value[k];
       nan = add_zero_times_if(wanted ? count - 1 : -1, all, nan);
-      if constexpr (SHIFTED) {
-        float more[kCount - 1];
+      store_run<T>(to, value, wanted ? count : 0);
+    }
+  }
+  if (__any_sync(0xffffffff, nan != nan)) {
+    __syncwarp();
+    repair<T, TILE>(p, at, shared, origin);
+  }
+}
+
+// Where rows of the result start anywhere: a warp lays kLine outputs of each of eight channels out as they lie in memory, and
+// then lanes store neighbours, of one channel after the other. Eights of positions change places where channels would meet in
+// a bank.
+template <class T, int TILE>
+__device__ __forceinline__ void store_lines(const GatherParams& p, uint32_t shared, int number,
+                                            const Sums<TILE>& sum) {
+  constexpr Tile tile = kTiles[TILE];
+  constexpr int kPhases = tile.phases, kCount = 2 * kPhases, kOfEight = kEight * kPhases,
+                kEights = kLine / kOfEight, kParts = positions(tile) * kPhases / kLine,
+                kPlaces = 32 / kOfEight, kLoads = kLine / 32;
+  const Scope at = known_scope(shared + kScope);
+  const TileOrigin origin = tile_origin(p, number);
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, channel = channel_of_lane(p, at),
+            first_channel = channel - lane / 4,
+            first_y = p.h.group[at.group_h].first_phase + row_phase(p);
+  if (first_channel >= p.columns) return;
+  float bias[2];
+  biases_of_lane<T>(p, at, channel, bias);
+  const uint32_t lines = shared + p.lines_at + warp * kLineBytes;
+  uint32_t to[kPlaces], from[kPlaces];
 #pragma unroll
-        for (int k = 0; k < kCount - 1; ++k) {
-          const float shown = quarter == 0 && eight < kEights - 1
-                                  ? value_of((eight + 1) % kEights, row, k)
-                                  : value[k];
-          more[k] = __shfl_sync(0xffffffff, shown, threadIdx.x % 32 / 4 * 4 + (quarter + 1) % 4);
-        }
-        store_shifted<T>(to, value, more, wanted ? count : 0, wanted ? next : 0, taken);
-      } else {
-        store_run<T>(to, value, wanted ? count : 0);
+  for (int i = 0; i < kPlaces; ++i) {
+    to[i] = lines + lane / 4 * (kLine * 4) + (i ^ lane / 4 % kPlaces) * (kOfEight * 4) +
+            lane % 4 * (kCount * 4);
+    // Sums of phases by turns may begin with the second.
+    from[i] = lines + ((lane ^ i * kOfEight) ^ (kPhases > 1 && tile.taps > 1 ? p.swapped : 0)) * 4;
+  }
+  const uint32_t table = shared + kPositions + (warp / 4 * positions(tile) + lane / kPhases) * 4;
+  T* const plane = static_cast<T*>(p.destination) +
+                   (at.group * p.columns + first_channel) * p.destination_stride[1];
+  float nan[kLoads] = {};
+#pragma unroll
+  for (int part = 0; part < kParts; ++part) {
+    int offset[kLoads];
+    bool there[kLoads];
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const int packed = load_shared_4(table + (part * kLine + i * 32) / kPhases * 4);
+      const TileOrigin here = position_of(origin, packed);
+      const int y = here.h * p.h.destination_step + first_y, x = here.w * kPhases + lane % kPhases;
+      there[i] = packed >= 0 && here.n < p.batch && y < p.h.destination_extent &&
+                 x < p.w.destination_extent;
+      offset[i] = here.n * p.destination_stride[0] + y * p.destination_stride[2] + x;
+    }
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      __syncwarp();
+#pragma unroll
+      for (int i = 0; i < kEights; ++i) {
+        uint32_t word[kCount];
+#pragma unroll
+        for (int k = 0; k < kCount; ++k)
+          word[k] = __float_as_uint(
+              sum[k % kPhases][4 * (part * kEights + i) + 2 * row + k / kPhases] + bias[row]);
+        store_shared(to[i % kPlaces] + i / kPlaces * 128, word);
+      }
+      __syncwarp();
+      const int channels = p.columns - first_channel - row * kEight;
+#pragma unroll
+      for (int i = 0; i < kLoads; ++i) {
+        T* element = plane + offset[i] + row * kEight * p.destination_stride[1];
+        const int left = there[i] ? channels : 0;
+        float value[kEight];
+#pragma unroll
+        for (int c = 0; c < kEight; ++c)
+          value[c] = load_shared<float>(from[c % kPlaces] + c * (kLine * 4) + i * 128);
+#pragma unroll
+        for (int c = 0; c < kEight; ++c, element += p.destination_stride[1])
+          nan[i] = store_and_note_if(c, left, element, bits_of<T>(value[c]), value[c], nan[i]);
       }
     }
   }
+  float all = 0;
+#pragma unroll
+  for (int i = 0; i < kLoads; ++i) all += nan[i];
   // A lane repairs what it summed, which another may have stored.
-  if (__any_sync(0xffffffff, nan != nan)) {
+  if (__any_sync(0xffffffff, all != all)) {
     __syncwarp();
     repair<T, TILE>(p, at, shared, origin);
   }

@@ -36,6 +36,13 @@ inline void store_words(void* to, uint32_t a, uint32_t b, uint32_t c, uint32_t d
 inline void store_half_if(int key, void* to, unsigned short a) {
   if (key >= 0) std::memcpy(to, &a, 2);
 }
+template <class Bits>
+float store_and_note_if(int index, int left, void* to, Bits bits, float value, float sum) {
+  if (index >= left) return sum;
+  if (reinterpret_cast<uintptr_t>(to) % sizeof bits != 0) std::abort();
+  std::memcpy(to, &bits, sizeof bits);
+  return std::fma(value, 0.f, sum);
+}
 inline float add_zero_times_if(int key, float value, float sum) {
   return key < 0 ? sum : std::fma(value, 0.f, sum);
 }
