@@ -56,6 +56,7 @@ KERNELS = {
     "fold": 18,
     "slide": 20,
     "narrow": 16,
+    "spread": 12,
     "fan": 10,
     "loom": 25,
     "igemm": 64,
