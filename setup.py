@@ -37,7 +37,8 @@ CUDA_ROOMS = {
     "cuda/comb": "comb_plan.cpp comb_launch.cpp comb_f16.cu comb_bf16.cu comb_tf32.cu "
     "comb_f32x3.cu",
     "cuda/narrow": "narrow_plan.cpp narrow_launch.cpp narrow_kernel.cu narrow_kernel_words.cu",
-    "cuda/spread": "spread_plan.cpp spread_launch.cpp spread_kernel.cu spread_kernel_words.cu",
+    "cuda/spread": "spread_plan.cpp spread_input_plan.cpp spread_launch.cpp spread_kernel.cu "
+    "spread_kernel_words.cu spread_input.cu",
     "cuda/fan": "fan_plan.cpp fan_launch.cpp fan_kernel.cu",
     "cuda/loom": "loom_plan.cpp loom_launch.cpp loom_kernel.cu loom_kernel_f16.cu "
     "loom_kernel_bf16.cu loom_kernel_strict.cu",

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <iterator>
 
+#include "core/matrix.h"
 #include "core/phases.h"
 #include "cuda/gather_params.h"
+#include "cuda/spread/spread_input.h"
 #include "cuda/strict_sums.h"
 #include "cuda/tensor_map.h"
 
@@ -15,10 +17,10 @@ namespace {
 constexpr double kClock = 1700;  // cycles a microsecond
 
 // What things cost, in cycles where nothing else is said: counted by hand, nothing measured yet.
-constexpr double kLaunch = 9.5;       // us
-constexpr double kStart = 1500;       // of a tile: until its first chunk is there
+constexpr double kLaunch = 11;        // us
+constexpr double kStart = 2000;       // of a tile: until its first chunk is there
 constexpr double kChunk = 120;        // of a chunk: barriers
-constexpr double kTensor = 1.2;       // times what an instruction takes: shared memory is as busy
+constexpr double kTensor = 1.25;      // times what an instruction takes: shared memory is as busy
 constexpr double kLatency = 900;      // of a batch that a thread has under way
 constexpr double kNumbers = 3.0;      // times that, where weights come number by number
 constexpr double kTask = 35;          // of a column and channel of a warp that is collected
@@ -192,11 +194,11 @@ std::string refusal(const Problem& problem, const Device& device) {
   const auto number = [](int64_t value) { return std::to_string(value); };
   const Axis &h = problem.h, &w = problem.w;
   if (!device.has_wgmma) return "no wgmma (sm_90a)";
-  if (problem.direction != Direction::fwd) return "spread is for forward";
   if (problem.dtype == DType::f64 || is_strict(problem)) return "spread is for fp16, bf16 and TF32";
   if (problem.x_layout != Layout::nhwc || problem.y_layout != Layout::nhwc)
     return "spread is for NHWC";
   if (problem.w_layout == Layout::strided) return "spread takes no strided weights";
+  if (is_matrix(problem)) return "a product of matrices";
   if (problem.groups > 1) return "spread takes one group, not " + number(problem.groups);
   if (h.near_pad < 0 || w.near_pad < 0) return "spread takes no negative padding";
   if (h.dilation != 1 || w.dilation != 1) return "spread takes no dilation";
@@ -223,10 +225,12 @@ std::string refusal(const Problem& problem, const Device& device) {
 }  // namespace
 
 std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
+  if (problem.direction != Direction::fwd) return input_plans(problem, device, reason);
   return all_plans(problem, device, reason, refusal, candidates, plan_of);
 }
 
 Decision plan(const Problem& problem, const Device& device) {
+  if (problem.direction != Direction::fwd) return input_plan(problem, device);
   return best_plan(problem, device, refusal, candidates, plan_of);
 }
 
