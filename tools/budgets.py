@@ -47,7 +47,7 @@ OTHER_TARGET_MIB = 3.2
 # planes are short, one, and had a tile for small problems, two, and blocks that are two of a
 # multiprocessor, six; fold had 8 until it multiplied words, five of them, and 12 until planes of no
 # whole vectors, six. slide has seven tiles of two types and three of turned rows, narrow four of
-# four, fan eight, loom six of three types and five of strict fp32; rows had 4 until pixels, three
+# four, fan eight, spread three of three types and two of three for grad_input, loom six of three types and five of strict fp32; rows had 4 until pixels, three
 # of them; comb has four tiles of two types, three of TF32 and two of strict fp32. weight is
 # weight_sum.cu.
 KERNELS = {
@@ -56,7 +56,7 @@ KERNELS = {
     "fold": 18,
     "slide": 20,
     "narrow": 16,
-    "spread": 12,
+    "spread": 16,
     "fan": 10,
     "loom": 25,
     "igemm": 64,

@@ -51,8 +51,10 @@ bool check_input(const Case& one, int most) {
   std::string reason;
   std::vector<Plan> plans = spread::input_plans(trial.problem, invented_device("h200"), reason);
   for (Plan& plan : plans) {
-    int32_t &stages = plan.detail[0], &walkers = plan.detail[1];
+    int32_t &stages = plan.detail[1], &walkers = plan.detail[2];
     stages = std::min(stages, 2 + int(emulate::random() % 5));
+    const spread::InputParams params = spread::input_params_of(trial.problem, plan, trial.args);
+    plan.detail[0] -= emulate::random() % (params.slots - params.panels + 1);
     walkers = std::min(walkers, 1 + int(emulate::random() % 3));
   }
   return trial.passes(trial.some(plans, most, reason), [&](const Plan& plan) {

@@ -19,11 +19,11 @@ namespace convt2d::cuda::spread {
 template <class T>
 constexpr bool is_word_of_input = sizeof(T) == 4;
 
-__device__ __forceinline__ uint32_t panel_full(uint32_t shared, int panel) {
-  return shared + kPanelsFullAt + panel * 16;
-}
-__device__ __forceinline__ uint32_t panel_empty(uint32_t shared, int panel) {
-  return panel_full(shared, panel) + 8;
+// The ring of panels; its barriers are those of all of them.
+template <int ROW>
+__device__ __forceinline__ StageRing panels_of(const InputParams& p, uint32_t shared) {
+  return {shared + kPanelsFullAt, shared + p.panels_at, p.slots,
+          tile_pixels(kInputTiles[ROW]) * kLine};
 }
 
 __device__ __forceinline__ void bring_columns(const InputParams& p, const CUtensorMap& map,
@@ -59,12 +59,13 @@ __device__ __forceinline__ Start start_of(const InputParams& p, int pixel) {
 // A lane has 4 bytes of K of a panel: one number or two, each with the kernel row it belongs to.
 template <class T, int ROW>
 __device__ __forceinline__ void write_panels(const InputParams& p, uint32_t shared) {
-  constexpr int kNumbers = 4 / sizeof(T), kPixels = tile_pixels(kInputTiles[ROW]), kEights = 2;
+  constexpr int kNumbers = 4 / sizeof(T), kPixels = tile_pixels(kInputTiles[ROW]);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 - kConsumers / 32 - 1;
-  uint32_t parity = 0;
-  for (int tile = blockIdx.x; tile < p.tiles; tile += p.walkers, parity ^= 1)
+  const T* const source = static_cast<const T*>(p.source);
+  StageRing ring = panels_of<ROW>(p, shared);
+  for (int tile = blockIdx.x; tile < p.tiles; tile += p.walkers)
 #pragma unroll 1
-    for (int panel = 0; panel < p.panels; ++panel) {
+    for (int panel = 0; panel < p.panels; ++panel, ring.advance()) {
       int row[kNumbers], number[kNumbers], element[kNumbers];
 #pragma unroll
       for (int i = 0; i < kNumbers; ++i) {
@@ -73,52 +74,53 @@ __device__ __forceinline__ void write_panels(const InputParams& p, uint32_t shar
         number[i] = k - kh * p.kernel_row;
         element[i] = kh * p.dilation_h * p.y_row + number[i];
       }
-      const uint32_t to = shared + p.panels_at + panel * kPixels * kLine;
-      barrier_wait(panel_empty(shared, panel), parity ^ 1);
+      const uint32_t to = ring.stage() + lane % 4 * 4;
+      bool ready = false;
 #pragma unroll 1
-      for (int first = warp; first < kPixels / 8; first += kEights * kWriters) {
-        uint32_t word[kEights][8];
+      for (int first = warp; first < kPixels / 4; first += kFours * kWriters) {
+        uint32_t word[kFours][4], high[kFours][4];
 #pragma unroll
-        for (int e = 0; e < kEights; ++e) {
-          const int eight = first + e * kWriters;
+        for (int e = 0; e < kFours; ++e) {
+          const int four = first + e * kWriters;
           const Start mine =
-              start_of(p, eight < kPixels / 8 ? tile * kPixels + eight * 8 + lane % 8 : p.pixels);
+              start_of(p, four < kPixels / 4 ? tile * kPixels + four * 4 + lane % 4 : p.pixels);
 #pragma unroll
-          for (int j = 0; j < 8; ++j) {
+          for (int j = 0; j < 4; ++j) {
             const Start at{__shfl_sync(0xffffffff, mine.row, j),
                            __shfl_sync(0xffffffff, mine.number, j),
                            __shfl_sync(0xffffffff, mine.element, j)};
-            // What is beside dY is no index below this.
-            const auto left = [&](int i) {
-              return unsigned(at.row + row[i]) < unsigned(p.y_h) &&
-                             unsigned(at.number + number[i]) < unsigned(p.y_row)
-                         ? 1
-                         : 0;
+            const auto there = [&](int i) {
+              return int(unsigned(at.row + row[i]) < unsigned(p.y_h) &&
+                         unsigned(at.number + number[i]) < unsigned(p.y_row));
             };
-            const T* const source = static_cast<const T*>(p.source);
-            if constexpr (kNumbers == 1) {
-              word[e][j] = load_if<4>(source + (at.element + element[0]), 0, left(0));
-            } else if (p.in_words) {
-              word[e][j] = load_if<4>(source + (at.element + element[0]), 0, left(0));
+            if (kNumbers == 1 || p.in_words) {
+              word[e][j] = load_if<4>(source + (at.element + element[0]), 0, there(0));
+              high[e][j] = 0;
             } else {
-              word[e][j] = load_if<2>(source + (at.element + element[0]), 0, left(0)) |
-                           load_if<2>(source + (at.element + element[1]), 0, left(1)) << 16;
+              word[e][j] = load_if<2>(source + (at.element + element[0]), 0, there(0));
+              high[e][j] =
+                  load_if<2>(source + (at.element + element[kNumbers - 1]), 0, there(kNumbers - 1));
             }
           }
         }
+        if (!ready) barrier_wait(ring.empty(), ring.parity ^ 1);
+        ready = true;
 #pragma unroll
-        for (int e = 0; e < kEights; ++e) {
-          const int eight = first + e * kWriters;
-          if (eight >= kPixels / 8) continue;
+        for (int e = 0; e < kFours; ++e) {
+          const int four = first + e * kWriters;
+          if (four >= kPixels / 4) continue;
 #pragma unroll
-          for (int j = 0; j < 8; ++j)
-            store_shared_4(to + (eight * 8 + j) * kLine + ((lane / 4 ^ j) << 4) + lane % 4 * 4,
-                           is_word_of_input<T> ? MmaTF32::round(word[e][j]) : word[e][j]);
+          for (int j = 0; j < 4; ++j) {
+            const int pixel = four * 4 + j;
+            store_shared_4(
+                to + pixel * kLine + ((lane / 4 ^ pixel % 8) << 4),
+                is_word_of_input<T> ? MmaTF32::round(word[e][j]) : word[e][j] | high[e][j] << 16);
+          }
         }
       }
       fence_for_wgmma();
       __syncwarp();
-      if (lane == 0) barrier_arrive(panel_full(shared, panel));
+      if (lane == 0) barrier_arrive(ring.full());
     }
 }
 
@@ -138,27 +140,27 @@ __device__ __forceinline__ void multiply_panel(uint64_t x, uint64_t w, InputSums
   wgmma_commit();
 }
 
-// The sums of a warpgroup's pixels and a block of channels. `parity`: of the panels' turn.
+// The sums of a warpgroup's pixels and a block of channels. `panels` is at the tile's first.
 template <class T, int ROW>
-__device__ __forceinline__ void multiply_block(const InputParams& p, uint32_t shared, int group,
-                                               int block, uint32_t parity, StageRing& ring,
+__device__ __forceinline__ void multiply_block(const InputParams& p, int group, int block,
+                                               StageRing panels, StageRing& ring,
                                                InputSums<ROW>& sum) {
   constexpr InputTile tile = kInputTiles[ROW];
   const uint64_t layout = swizzled_layout(kLine, 8 * kLine);
   const bool first = block == 0, last = block == p.column_blocks - 1;
-  uint32_t from = shared + p.panels_at + group * tile.blocks * kRows * kLine, previous = 0;
-  const auto release = [&](int panel) {
+  uint32_t previous = 0, previous_panel = 0;
+  const auto release = [&] {
     if (threadIdx.x % 32 != 0) return;
     barrier_arrive(previous);
-    if (last) barrier_arrive(panel_empty(shared, panel));
+    if (last) barrier_arrive(previous_panel);
   };
   clear(sum);
 #pragma unroll 1
-  for (int panel = 0; panel < p.panels;
-       ++panel, ring.advance(), from += tile_pixels(tile) * kLine) {
-    if (first) barrier_wait(panel_full(shared, panel), parity);
+  for (int panel = 0; panel < p.panels; ++panel, ring.advance(), panels.advance()) {
+    if (first) barrier_wait(panels.full(), panels.parity);
     barrier_wait(ring.full(), ring.parity);
-    const uint64_t x = operand(layout, from), w = operand(layout, ring.stage());
+    const uint64_t x = operand(layout, panels.stage() + group * tile.blocks * kRows * kLine),
+                   w = operand(layout, ring.stage());
     const int slices = panel == p.panels - 1 ? p.last_slices : kSlices;
     if (slices == kSlices) {
       multiply_panel<T, ROW, kSlices>(x, w, sum);
@@ -171,12 +173,13 @@ __device__ __forceinline__ void multiply_block(const InputParams& p, uint32_t sh
     }
     if (panel > 0) {
       wgmma_wait<1>();
-      release(panel - 1);
+      release();
     }
     previous = ring.empty();
+    previous_panel = panels.empty();
   }
   wgmma_wait<0>();
-  release(p.panels - 1);
+  release();
 #pragma unroll
   for (int b = 0; b < tile.blocks; ++b) finished(sum[b]);
 }
@@ -291,9 +294,10 @@ __global__ void __launch_bounds__(kThreads, 1)
     barrier_init(ring.barriers + threadIdx.x * 16, 1);
     barrier_init(ring.barriers + threadIdx.x * 16 + 8, kConsumers / 32);
   }
-  if (threadIdx.x < p.panels) {
-    barrier_init(panel_full(shared, threadIdx.x), kWriters);
-    barrier_init(panel_empty(shared, threadIdx.x), kConsumers / 32);
+  StageRing panels = panels_of<ROW>(p, shared);
+  if (threadIdx.x < p.slots) {
+    barrier_init(panels.barriers + threadIdx.x * 16, kWriters);
+    barrier_init(panels.barriers + threadIdx.x * 16 + 8, kConsumers / 32);
   }
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
@@ -308,14 +312,16 @@ __global__ void __launch_bounds__(kThreads, 1)
     more_registers<kConsumerRegisters>();
     // From one lane, so that the compiler sees that a warp goes one way.
     const int group = __shfl_sync(0xffffffff, int(threadIdx.x) / 128, 0);
-    uint32_t parity = 0;
-    for (int tile = blockIdx.x; tile < p.tiles; tile += p.walkers, parity ^= 1)
+    for (int tile = blockIdx.x; tile < p.tiles; tile += p.walkers) {
 #pragma unroll 1
       for (int block = 0; block < p.column_blocks; ++block) {
         InputSums<ROW> sum;
-        multiply_block<T, ROW>(p, shared, group, block, parity, ring, sum);
+        multiply_block<T, ROW>(p, group, block, panels, ring, sum);
         store_input<T, ROW>(p, tile, group, block, sum);
       }
+      panels.index += p.panels;
+      if (panels.index >= panels.count) panels.index -= panels.count, panels.parity ^= 1;
+    }
   }
 #endif
 }

@@ -5,11 +5,12 @@
 //
 //   dx[pixel][ci] = sum over (kh, kw, co) of dy[pixel * stride + kh][(pixel * stride, kw, co)] * w[ci][(kh, kw, co)]
 //
-//   pixels     of a tile, all of K, in panels: [panel of 128 B of K][pixel][128 B], swizzled; seven warps write them out
+//   pixels     of a tile, all of K, in a ring of panels: [panel of 128 B of K][pixel][128 B], swizzled; seven warps write
+//              them out
 //   weights    a ring of panels of 128 channels, which the copy engine brings as they lie
 //
-// A tile is a run of pixels, whatever rows and images they are in. Its panels stay while blocks of 128 channels go by; a
-// panel is written anew when the last of these has read it.
+// A tile is a run of pixels, whatever rows and images they are in. Its panels stay while blocks of 128 channels go by; those
+// of the next tile are written where there is room, or when the last of these blocks has read one.
 #pragma once
 
 #include <cuda.h>
@@ -35,7 +36,8 @@ constexpr int kInputTileCount = sizeof(kInputTiles) / sizeof(kInputTiles[0]);
 constexpr int kInputWidth = 128;  // channels of an instruction
 constexpr int kInputStage = kInputWidth * kLine;
 constexpr int kWriters = kBringers - 1;  // the other warp asks the copy engine
-constexpr int kMostPanels = 12, kMostInputStages = 6;
+constexpr int kMostPanels = 12, kMostSlots = 16, kMostInputStages = 6;
+constexpr int kFours = 5;  // times four pixels that a thread has under way
 
 CONVT2D_HOST_DEVICE constexpr int tile_pixels(InputTile tile) {
   return kGroups * tile.blocks * kRows;
@@ -69,11 +71,11 @@ struct InputParams {
   int32_t column_blocks;
   InputOrder order;
   int32_t tiles, walkers, stages;
+  int32_t slots;  // of panels
   int32_t panels_at, stages_at, shared_bytes;
 };
 
-constexpr int kPanelsFullAt = kMostInputStages * 16,
-              kInputHeader = kPanelsFullAt + kMostPanels * 16;
+constexpr int kPanelsFullAt = kMostInputStages * 16, kInputHeader = kPanelsFullAt + kMostSlots * 16;
 
 std::vector<Plan> input_plans(const Problem& problem, const Device& device, std::string& reason);
 Decision input_plan(const Problem& problem, const Device& device);

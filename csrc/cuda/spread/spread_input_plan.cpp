@@ -14,20 +14,22 @@ namespace {
 constexpr double kClock = 1700;  // cycles a microsecond
 
 // What things cost, in cycles where nothing else is said: counted by hand, nothing measured yet.
-constexpr double kLaunch = 10;        // us
+constexpr double kLaunch = 12;        // us
 constexpr double kStart = 2000;       // of a tile: until its first panel is there
 constexpr double kPanel = 80;         // of a panel and block of channels: barriers
 constexpr double kTensor = 1.25;      // times what an instruction takes
 constexpr double kStore = 700;        // of 64 pixels and a block of channels
+constexpr double kShort = 600;        // of a block of channels, if less than four stages bring it
 constexpr double kBatch = 700;        // of the pixels that a warp has under way
-constexpr double kPixel = 28;         // of a pixel of a panel and warp
+constexpr double kPixel = 12;         // of a pixel of a panel and warp
+constexpr double kNumber = 12;        // more, of each load of it
 constexpr double kL2Bytes = 30;       // a cycle
 constexpr double kMemoryRate = 0.75;  // of the copy rate
 constexpr double kBeside = 0.25;      // of the lesser of work and bytes
 
 struct Choice {
   int row;  // of kInputTiles
-  int stages, walkers;
+  int slots, stages, walkers;
 };
 
 // Everything that follows from the problem and the choice, pointers aside. The refusal has seen to limits.
@@ -61,8 +63,9 @@ void shape(const Problem& problem, const Choice& choice, InputParams& p) {
   p.tiles = static_cast<int32_t>(ceil_div(p.pixels, tile_pixels(tile)));
   p.walkers = std::min(choice.walkers, p.tiles);
   p.stages = choice.stages;
+  p.slots = choice.slots;
   SharedPlaces places{kInputHeader};
-  p.panels_at = places.take(int64_t{p.panels} * tile_pixels(tile) * kLine, 1024);
+  p.panels_at = places.take(int64_t{p.slots} * tile_pixels(tile) * kLine, 1024);
   p.stages_at = places.take(int64_t{p.stages} * kInputStage, 1024);
   p.shared_bytes = static_cast<int32_t>(places.end);
 }
@@ -72,14 +75,17 @@ double predict(const Problem& problem, const Device& device, const InputParams& 
   const double blocks = kGroups * tile.blocks;
   const double tensor_core =
       p.column_blocks * (kTensor * slices * blocks * kInputWidth / 2 + p.panels * kPanel);
-  const double store = p.column_blocks * tile.blocks * kStore;
-  const double eights = std::ceil(tile_pixels(tile) / 8.0 / kWriters);
-  const double write = p.panels * (std::ceil(eights / 2) * kBatch + eights * 8 * kPixel);
+  const double store =
+      p.column_blocks * tile.blocks * kStore + p.column_blocks * (p.stages < 4 ? kShort : 0);
+  const double fours = std::ceil(tile_pixels(tile) / 4.0 / kWriters);
+  const double numbers = p.number_bytes == 2 && !p.in_words ? 2 : 1;
+  const double write =
+      p.panels * (std::ceil(fours / kFours) * kBatch + fours * 4 * (kPixel + kNumber * numbers));
   const double bring = double(p.column_blocks) * p.panels * kInputStage / kL2Bytes;
-  // A panel is written while those behind it are read for the last time.
-  const double ahead = tensor_core / p.column_blocks;
-  const double tile_cycles =
-      std::max({tensor_core + store + std::max(0., write - ahead) + kStart, bring, write});
+  // A panel is written while those behind it are read for the last time, and earlier if there is room.
+  const double room = double(p.slots - p.panels) / p.panels;
+  const double waits = std::max(0., write * (1 - room) - tensor_core / p.column_blocks);
+  const double tile_cycles = std::max({tensor_core + store + waits, bring, write}) + kStart;
   const double busy_us = std::ceil(double(p.tiles) / p.walkers) * tile_cycles / kClock;
   const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us) *
                            (p.order == kDealtOut ? 1
@@ -92,17 +98,22 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                                           std::string& reason) {
   std::vector<Candidate<Choice>> found;
   for (int row = 0; row < kInputTileCount; ++row) {
-    Choice choice = {row, 2, device.sm_count};
+    Choice choice = {row, 0, 2, device.sm_count};
     InputParams p;
     shape(problem, choice, p);
-    if (p.panels > kMostPanels || p.shared_bytes > device.smem_optin) {
-      reason = std::to_string(p.depth) + " products of a sum are too many for shared memory";
-      continue;
+    const int panel = tile_pixels(kInputTiles[row]) * kLine;
+    for (int stages = 2; stages <= kMostInputStages; ++stages) {
+      const int room = (device.smem_optin - 2048 - stages * kInputStage) / panel;
+      if (p.panels > room) {
+        if (stages == 2)
+          reason = std::to_string(p.depth) + " products of a sum are too many for shared memory";
+        break;
+      }
+      choice.stages = stages;
+      choice.slots = std::min({room, 2 * p.panels, kMostSlots});
+      shape(problem, choice, p);
+      found.push_back({choice, predict(problem, device, p, kInputTiles[row])});
     }
-    choice.stages =
-        std::min(kMostInputStages, 2 + (device.smem_optin - p.shared_bytes) / kInputStage);
-    shape(problem, choice, p);
-    found.push_back({choice, predict(problem, device, p, kInputTiles[row])});
   }
   return found;
 }
@@ -114,14 +125,14 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   Plan plan;
   plan.row = c.row;
   plan.predicted_us = candidate.predicted_us;
-  const int detail[] = {c.stages, c.walkers};
+  const int detail[] = {c.slots, c.stages, c.walkers};
   std::copy(std::begin(detail), std::end(detail), plan.detail);
   plan.note = std::to_string(tile_pixels(kInputTiles[c.row])) + " pixels x " +
               std::to_string(p.column_blocks) + " blocks of channels" +
               (p.order == kDealtOut ? " dealt" : "") + ", K " + std::to_string(p.depth) + " in " +
-              std::to_string(p.panels) + " panels" + (p.in_words ? " of words" : "") + ", " +
-              std::to_string(p.stages) + " stages, " + std::to_string(p.tiles) + " tiles of " +
-              std::to_string(p.walkers) + " blocks";
+              std::to_string(p.panels) + " of " + std::to_string(p.slots) + " panels" +
+              (p.in_words ? " of words" : "") + ", " + std::to_string(p.stages) + " stages, " +
+              std::to_string(p.tiles) + " tiles of " + std::to_string(p.walkers) + " blocks";
   return plan;
 }
 
@@ -157,7 +168,7 @@ Decision input_plan(const Problem& problem, const Device& device) {
 
 InputParams input_params_of(const Problem& problem, const Plan& plan, const Args& args) {
   InputParams p;
-  shape(problem, {plan.row, plan.detail[0], plan.detail[1]}, p);
+  shape(problem, {plan.row, plan.detail[0], plan.detail[1], plan.detail[2]}, p);
   set_tensors(problem, args, p);
   return p;
 }
