@@ -49,7 +49,7 @@ struct Start {
   int row, number, element;
 };
 __device__ __forceinline__ Start start_of(const InputParams& p, int pixel) {
-  if (pixel >= p.pixels) return {-(1 << 24), 0, 0};
+  if (pixel >= p.pixels) return {-(1 << 30), 0, 0};  // and no kernel row makes it one
   const int n = p.by_plane.quotient(pixel), inside = pixel - n * p.x_h * p.x_w;
   const int h = p.by_row.quotient(inside), w = inside - h * p.x_w;
   const int row = h * p.stride_h - p.pad_h, number = w * p.step - p.lead;
