@@ -284,9 +284,9 @@ CONVT2D_WGMMA(__half, "k16", ".f32.f16.f16", 136, 68, ", 0, 0", false, "68", "69
 CONVT2D_WGMMA(__nv_bfloat16, "k16", ".f32.bf16.bf16", 136, 68, ", 0, 0", false, "68", "69")
 
 // A quarter of a multiple of 32 columns more than that.
-#define CONVT2D_WGMMA_ODD_WIDTHS(TYPE, SHAPE, NAME, TAIL, TURNED)      \
-  CONVT2D_WGMMA(TYPE, SHAPE, NAME, 72, 36, TAIL, TURNED, "36", "37")   \
-  CONVT2D_WGMMA(TYPE, SHAPE, NAME, 104, 52, TAIL, TURNED, "52", "53")  \
+#define CONVT2D_WGMMA_ODD_WIDTHS(TYPE, SHAPE, NAME, TAIL, TURNED)     \
+  CONVT2D_WGMMA(TYPE, SHAPE, NAME, 72, 36, TAIL, TURNED, "36", "37")  \
+  CONVT2D_WGMMA(TYPE, SHAPE, NAME, 104, 52, TAIL, TURNED, "52", "53") \
   CONVT2D_WGMMA(TYPE, SHAPE, NAME, 136, 68, TAIL, TURNED, "68", "69")
 CONVT2D_WGMMA_ODD_WIDTHS(__half, "k16", ".f32.f16.f16", ", 0, 1", true)
 CONVT2D_WGMMA_ODD_WIDTHS(__nv_bfloat16, "k16", ".f32.bf16.bf16", ", 0, 1", true)
