@@ -162,6 +162,11 @@ emulators:
 	benchmarks/kernels/emulate_narrow.sh fp16 nchw 1 1 narrow_k9; \
 	build/kernels/emulate_narrow benchmarks/kernels/cases.txt tf32 nhwc 1 1 narrow_; \
 	build/kernels/emulate_narrow benchmarks/kernels/cases.txt fp32 nchw 1 1 narrow_k4; \
+	benchmarks/kernels/emulate_spread.sh fp16 fwd 1 1 spread_; \
+	build/kernels/emulate_spread benchmarks/kernels/cases.txt tf32 fwd 1 1 spread_; \
+	build/kernels/emulate_spread benchmarks/kernels/cases.txt fp16 grad_input 1 1 reap_; \
+	build/kernels/emulate_spread benchmarks/kernels/cases.txt tf32 grad_input 1 1 reap_; \
+	build/kernels/emulate_spread benchmarks/kernels/cases.txt bf16 grad_input 1 1 reap_o; \
 	benchmarks/kernels/emulate_fan.sh 1 1 fan_k; \
 	build/kernels/emulate_fan benchmarks/kernels/cases.txt 1 1 fan_few; \
 	benchmarks/kernels/emulate_loom.sh tf32 1 1 loom_k; \

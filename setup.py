@@ -38,6 +38,8 @@ CUDA_ROOMS = {
     "comb_f32x3.cu",
     "cuda/quilt": "quilt_plan.cpp quilt_launch.cpp quilt_f16.cu quilt_bf16.cu quilt_f32.cu",
     "cuda/narrow": "narrow_plan.cpp narrow_launch.cpp narrow_kernel.cu narrow_kernel_words.cu",
+    "cuda/spread": "spread_plan.cpp spread_input_plan.cpp spread_launch.cpp spread_kernel.cu "
+    "spread_kernel_words.cu spread_input.cu",
     "cuda/fan": "fan_plan.cpp fan_launch.cpp fan_kernel.cu",
     "cuda/loom": "loom_plan.cpp loom_launch.cpp loom_kernel.cu loom_kernel_f16.cu "
     "loom_kernel_bf16.cu loom_kernel_strict.cu",

@@ -52,6 +52,8 @@ OTHER_TARGET_MIB = 3.2
 # eight of three types and six of strict fp32. weight is weight_sum.cu.
 # of them; comb has four tiles of two types, three of TF32 and two of strict fp32; quilt has
 # four tiles of three types and two of strict fp32. weight is
+# four, fan eight, spread three of three types and two of three for grad_input, loom six of three types and five of strict fp32; rows had 4 until pixels, three
+# of them; comb has four tiles of two types, three of TF32 and two of strict fp32. weight is
 # weight_sum.cu.
 KERNELS = {
     "direct": 64,
@@ -59,6 +61,7 @@ KERNELS = {
     "fold": 18,
     "slide": 20,
     "narrow": 16,
+    "spread": 16,
     "fan": 10,
     "loom": 25,
     "igemm": 64,

@@ -48,6 +48,7 @@
 #include "cuda/rows/rows_plan.h"
 #include "cuda/slide/slide_plan.h"
 #include "cuda/strand/strand_plan.h"
+#include "cuda/spread/spread_plan.h"
 #include "layers.h"
 
 namespace {
@@ -166,6 +167,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = cuda::slide::plans(problem, device, reason);
   } else if (name == "narrow") {
     plans = cuda::narrow::plans(problem, device, reason);
+  } else if (name == "spread") {
+    plans = cuda::spread::plans(problem, device, reason);
   } else if (name == "comb") {
     plans = cuda::comb::plans(problem, device, reason);
   } else if (name == "strand") {

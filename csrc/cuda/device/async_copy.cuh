@@ -124,6 +124,9 @@ __device__ __forceinline__ void store_shared_4(uint32_t shared, uint32_t word) {
 __device__ __forceinline__ void store_shared_sum(uint32_t shared, float sum) {
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(shared), "f"(sum) : "memory");
 }
+__device__ __forceinline__ void store_shared_sums(uint32_t shared, float a, float b) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(shared), "f"(a), "f"(b) : "memory");
+}
 
 __device__ __forceinline__ void store_shared_16(uint32_t shared, const uint32_t (&word)[4]) {
   asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(shared), "r"(word[0]), "r"(word[1]),

@@ -29,6 +29,21 @@ __device__ __forceinline__ uint32_t load_if(const void* from, int index, int lef
   return word;
 }
 
+// 16 bytes, at a multiple of them, likewise.
+__device__ __forceinline__ void load_16_if(const void* from, int index, int left,
+                                           uint32_t (&word)[4]) {
+  asm volatile(
+      "{ .reg .pred there;\n\t"
+      "setp.lt.s32 there, %5, %6;\n\t"
+      "mov.b32 %0, 0;\n\t"
+      "mov.b32 %1, 0;\n\t"
+      "mov.b32 %2, 0;\n\t"
+      "mov.b32 %3, 0;\n\t"
+      "@there ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4]; }"
+      : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+      : "l"(from), "r"(index), "r"(left));
+}
+
 // 2, 4, 8 or 16 bytes; the 256 around them come to L2.
 template <int BYTES, int WORDS>
 __device__ __forceinline__ void load_words(const void* from, uint32_t (&word)[WORDS]) {

@@ -139,10 +139,16 @@ struct WgmmaPartial;
   CONVT2D_NAMES_16                                               \
   ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27" \
   ", %28, %29, %30, %31"
+#define CONVT2D_NAMES_36 \
+  CONVT2D_NAMES_32       \
+  ", %32, %33, %34, %35"
 #define CONVT2D_NAMES_48                                         \
   CONVT2D_NAMES_32                                               \
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43" \
   ", %44, %45, %46, %47"
+#define CONVT2D_NAMES_52 \
+  CONVT2D_NAMES_48       \
+  ", %48, %49, %50, %51"
 #define CONVT2D_NAMES_64                                         \
   CONVT2D_NAMES_32                                               \
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43" \
@@ -166,7 +172,9 @@ struct WgmmaPartial;
 #define CONVT2D_SUMS_12(i) CONVT2D_SUMS_8(i), CONVT2D_SUMS_4(i + 8)
 #define CONVT2D_SUMS_16(i) CONVT2D_SUMS_8(i), CONVT2D_SUMS_8(i + 8)
 #define CONVT2D_SUMS_32(i) CONVT2D_SUMS_16(i), CONVT2D_SUMS_16(i + 16)
+#define CONVT2D_SUMS_36(i) CONVT2D_SUMS_32(i), CONVT2D_SUMS_4(i + 32)
 #define CONVT2D_SUMS_48(i) CONVT2D_SUMS_32(i), CONVT2D_SUMS_16(i + 32)
+#define CONVT2D_SUMS_52(i) CONVT2D_SUMS_48(i), CONVT2D_SUMS_4(i + 48)
 #define CONVT2D_SUMS_64(i) CONVT2D_SUMS_32(i), CONVT2D_SUMS_32(i + 32)
 #define CONVT2D_SUMS_68(i) CONVT2D_SUMS_64(i), CONVT2D_SUMS_4(i + 64)
 #define CONVT2D_SUMS_96(i) CONVT2D_SUMS_64(i), CONVT2D_SUMS_32(i + 64)
@@ -274,6 +282,16 @@ CONVT2D_WGMMA_WIDTHS(__nv_bfloat16, "k16", ".f32.bf16.bf16", ", 0, 1", true)
 CONVT2D_WGMMA_WIDTHS(float, "k8", ".f32.tf32.tf32", "", false)
 CONVT2D_WGMMA(__half, "k16", ".f32.f16.f16", 136, 68, ", 0, 0", false, "68", "69")
 CONVT2D_WGMMA(__nv_bfloat16, "k16", ".f32.bf16.bf16", 136, 68, ", 0, 0", false, "68", "69")
+
+// A quarter of a multiple of 32 columns more than that.
+#define CONVT2D_WGMMA_ODD_WIDTHS(TYPE, SHAPE, NAME, TAIL, TURNED)     \
+  CONVT2D_WGMMA(TYPE, SHAPE, NAME, 72, 36, TAIL, TURNED, "36", "37")  \
+  CONVT2D_WGMMA(TYPE, SHAPE, NAME, 104, 52, TAIL, TURNED, "52", "53") \
+  CONVT2D_WGMMA(TYPE, SHAPE, NAME, 136, 68, TAIL, TURNED, "68", "69")
+CONVT2D_WGMMA_ODD_WIDTHS(__half, "k16", ".f32.f16.f16", ", 0, 1", true)
+CONVT2D_WGMMA_ODD_WIDTHS(__nv_bfloat16, "k16", ".f32.bf16.bf16", ", 0, 1", true)
+CONVT2D_WGMMA_ODD_WIDTHS(float, "k8", ".f32.tf32.tf32", "", false)
+#undef CONVT2D_WGMMA_ODD_WIDTHS
 
 #define CONVT2D_WGMMA_TURNED_WIDTHS(TYPE, NAME)                            \
   CONVT2D_WGMMA_TURNED(TYPE, NAME, 16, 8, "8", "9", "10", "11", "12")      \

@@ -35,6 +35,11 @@ inline void store_shared_4(uint32_t address, uint32_t word) {
 inline void store_shared_sum(uint32_t address, float sum) {
   std::memcpy(shared_number(address, 4), &sum, 4);
 }
+inline void store_shared_sums(uint32_t address, float a, float b) {
+  if (address % 8 != 0) std::abort();
+  store_shared_sum(address, a);
+  store_shared_sum(address + 4, b);
+}
 // What a thread has under way arrives when it waits for it, and no earlier. The first `there` bytes are from memory, the
 // others zeros.
 struct AsyncCopy {

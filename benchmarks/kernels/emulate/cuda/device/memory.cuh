@@ -11,6 +11,12 @@ uint32_t load_if(const void* from, int index, int left) {
   if (index < left) std::memcpy(&word, from, BYTES);
   return word;
 }
+inline void load_16_if(const void* from, int index, int left, uint32_t (&word)[4]) {
+  std::memset(word, 0, 16);
+  if (index >= left) return;
+  if (reinterpret_cast<uintptr_t>(from) % 16 != 0) std::abort();
+  std::memcpy(word, from, 16);
+}
 template <int BYTES, int WORDS>
 void load_words(const void* from, uint32_t (&word)[WORDS]) {
   if (reinterpret_cast<uintptr_t>(from) % BYTES != 0) std::abort();

@@ -89,6 +89,12 @@ template <class T>
 void read_column(uint64_t descriptor, int n, float* out) {
   const uint32_t start = (descriptor & 0x3fff) << 4, block = (descriptor >> 16 & 0x3fff) << 4,
                  group = (descriptor >> 32 & 0x3fff) << 4, row = 256 >> (descriptor >> 62);
+  if (!(descriptor >> 62)) {  // no swizzle: eight numbers in 16 bytes
+    for (int k = 0; k < 16; ++k)
+      *out++ = element<T>(
+          emulate::shared(start + n / 8 * group + k / 8 * block + k % 8 * 16, 16) + n % 8 * 2);
+    return;
+  }
   const uint32_t in_row = n * sizeof(T) % row, blocks = n * sizeof(T) / row;
   for (int k = 0; k < 16; ++k) {
     uint32_t address = start + blocks * block + k / 8 * group + k % 8 * row + in_row;

@@ -1,0 +1,83 @@
+// spread: what one block computes, and the numbers it is told.
+//
+// Channels-last forward as a GEMM whose rows are pixels and whose columns are what becomes of a pixel,
+//
+//   products[pixel][(phase, kw, co)] = sum over shift, ci of x[row - shift][pixel][ci] * w[ci][shift * stride + phase][kw][co]
+//
+// so that columns are full whatever the number of output channels is. As in narrow, rows of the destination are counted from
+// before its padding: `row` stands for the outputs row * stride to row * stride + stride - 1, its phases. Kernel rows add up
+// where they are multiplied: a shift is an address. Kernel columns are added up by way of shared memory
+// (spread_collect.cuh), and outputs go to memory in its order, channels of neighbouring pixels side by side.
+//
+//   x          of a chunk of channels: [row][pixel][128 B], swizzled
+//   weights    of the same: 16 bits [eight columns][channel][16 B], turned by the tensor core; words [four channels][column][16 B]
+//   products   of a warpgroup: [pixel, with zeros between rows][column]
+//
+// Rows of all images are one sequence, with rows of zeros between images, so that a tile of small images is as full as any.
+// A block of columns has some of the output channels.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "core/types.h"
+#include "cuda/device/index.cuh"
+
+namespace convt2d::cuda::spread {
+
+// Columns, a quarter of a multiple of 32 banks more than that: neighbours of a warp's store lie in different ones.
+struct Tile {
+  int width;
+};
+constexpr Tile kTiles[] = {{72}, {104}, {136}};
+constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
+
+// Two warpgroups multiply, each kBlocks x 64 pixels; eight warps bring, of which one thread asks the copy engine.
+constexpr int kGroups = 2, kBlocks = 2, kConsumers = 128 * kGroups;
+constexpr int kBringers = 8, kThreads = kConsumers + 32 * kBringers;
+constexpr int kConsumerRegisters = 176, kProducerRegisters = 80;
+
+constexpr int kRows = 64;   // pixels of an instruction
+constexpr int kLine = 128;  // bytes of a chunk's channels
+constexpr int kSlices = 4;  // instructions of it
+constexpr int kMostStages = 4, kMostShifts = 4, kMostTaps = 16, kMostPhases = 8, kMostMargin = 16;
+constexpr int kBatch = 9;          // times 16 bytes of weights that a thread has under way
+constexpr int kNumberBatch = 3;    // the same, number by number
+constexpr int kPixelBatch = 3;     // times eight pixels that it has
+constexpr int kOffsetBits = 24;    // of a weight, in the table of columns; its channel is above
+constexpr int kMostChannels = 64;  // of a block of columns
+
+CONVT2D_HOST_DEVICE constexpr int line_numbers(int bytes) { return kLine / bytes; }
+
+// Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.
+struct Params {
+  void* destination;
+  const void* bias;
+  const void* weight;
+  const void* source;
+  int32_t weight_group, weight_reduce, weight_column, weight_h, weight_w;  // strides
+  int32_t batch, groups, reduce, columns;
+  int32_t x_h, x_w, y_h, y_w;
+  int32_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h;
+  int32_t number_bytes;
+  int32_t copied;                         // x, by the copy engine
+  int32_t weight_vectors;                 // eight columns of 16 bits are 16 bytes, or none
+  int32_t block_channels, column_blocks;  // output channels of a block of columns
+  int32_t shifts;                         // kernel rows of a phase
+  int32_t run, run_shift;                 // pixels of a row, 2^run_shift
+  int32_t block_rows, tile_rows;          // rows of an instruction, and of a tile
+  int32_t image_rows, rows;               // from an image to the next; of all
+  int32_t margin;                         // zeros before, between and behind rows
+  int32_t step, sweeps;                   // pixels from a stretch of a row to the next; stretches
+  int32_t end_position;
+  FastDivide by_image_rows, by_channels, by_stride_w;
+  int32_t chunks, last_slices;  // of channels; instructions of the last one
+  int32_t items, walkers;
+  int32_t stages, stage_bytes, x_bytes, products_bytes;  // products: of a warpgroup
+  int32_t table_at, stages_at, products_at, shared_bytes;
+};
+
+constexpr int kHeader = kMostStages * 16;
+
+}  // namespace convt2d::cuda::spread

@@ -1,0 +1,256 @@
+#include "cuda/spread/spread_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "core/matrix.h"
+#include "core/phases.h"
+#include "cuda/gather_params.h"
+#include "cuda/spread/spread_input.h"
+#include "cuda/strict_sums.h"
+#include "cuda/tensor_map.h"
+
+namespace convt2d::cuda::spread {
+namespace {
+
+constexpr double kClock = 1700;  // cycles a microsecond
+
+// What things cost, in cycles where nothing else is said: counted by hand, nothing measured yet.
+constexpr double kLaunch = 12.5;      // us
+constexpr double kStart = 2500;       // of a tile: until its first chunk is there
+constexpr double kChunk = 120;        // of a chunk: barriers
+constexpr double kTensor = 1.25;      // times what an instruction takes: shared memory is as busy
+constexpr double kLatency = 900;      // of a batch that a thread has under way
+constexpr double kNumbers = 3.0;      // times that, where weights come number by number
+constexpr double kTask = 35;          // of a column and channel of a warp that is collected
+constexpr double kOutput = 18;        // of a row of the destination there
+constexpr double kTap = 4;            // of a product there
+constexpr double kProducts = 5;       // of four columns of products that are stored
+constexpr double kL2Bytes = 30;       // a cycle
+constexpr double kMemoryRate = 0.75;  // of the copy rate
+constexpr double kBeside = 0.25;      // of the lesser of work and bytes
+
+struct Choice {
+  int row;  // of kTiles
+  int block_channels, run, stages, walkers;
+};
+
+int64_t reach_of(const Axis& axis) { return (axis.kernel - 1) / axis.stride; }
+// One past the last position of the destination.
+int64_t end_of(const Axis& axis) { return (axis.near_pad + axis.out - 1) / axis.stride + 1; }
+// Columns of an output channel.
+int64_t channel_columns(const Problem& problem) { return problem.h.stride * problem.w.kernel; }
+
+bool whole_vectors(const Problem& problem, int64_t numbers) {
+  return numbers * element_size(problem.dtype) % 16 == 0;
+}
+
+// Whether eight columns of 16 bits are 16 bytes of memory, or none.
+bool weights_are_vectors(const Problem& problem, const Params& p) {
+  if (p.number_bytes != 2 || problem.w_layout != Layout::nhwc) return false;
+  if (p.column_blocks > 1) return p.block_channels % 8 == 0 && p.columns % 8 == 0;
+  const int64_t row = int64_t{p.kernel_w} * p.columns;
+  return p.kernel_h * row % 8 == 0 && p.stride_h * row % 8 == 0;
+}
+
+// Everything that follows from the problem and the choice, pointers aside. The refusal has seen to limits.
+void shape(const Problem& problem, const Choice& choice, Params& p) {
+  const Tile tile = kTiles[choice.row];
+  const Axis &h = problem.h, &w = problem.w;
+  p = {};
+  set_extents(problem, p);
+  p.x_h = static_cast<int32_t>(h.in);
+  p.x_w = static_cast<int32_t>(w.in);
+  set_geometry(problem, p);
+  p.number_bytes = static_cast<int32_t>(element_size(problem.dtype));
+  p.copied = whole_vectors(problem, p.reduce);
+  p.block_channels = choice.block_channels;
+  p.column_blocks = static_cast<int32_t>(ceil_div(p.columns, p.block_channels));
+  p.weight_vectors = weights_are_vectors(problem, p);
+  p.shifts = static_cast<int32_t>(reach_of(h)) + 1;
+
+  p.run = choice.run;
+  while (1 << p.run_shift < p.run) ++p.run_shift;
+  p.block_rows = kRows / p.run;
+  p.tile_rows = kGroups * kBlocks * p.block_rows;
+  p.end_position = static_cast<int32_t>(end_of(w));
+  const int32_t reach_w = static_cast<int32_t>(reach_of(w));
+  p.margin = std::max(reach_w, p.end_position - p.x_w);
+  p.step = p.run - reach_w;
+  const int32_t pixels = std::min(p.x_w, p.end_position);
+  p.sweeps = static_cast<int32_t>(ceil_div(std::max(pixels - p.run, 0), p.step)) + 1;
+  p.image_rows = static_cast<int32_t>(std::max(h.in + reach_of(h), end_of(h)));
+  p.rows = p.batch * p.image_rows;
+  p.by_image_rows = FastDivide(p.image_rows);
+  p.by_channels = FastDivide(p.block_channels);
+  p.by_stride_w = FastDivide(p.stride_w);
+
+  const int32_t numbers = line_numbers(p.number_bytes), slice = numbers / kSlices;
+  p.chunks = static_cast<int32_t>(ceil_div(p.reduce, numbers));
+  p.last_slices = static_cast<int32_t>(ceil_div(p.reduce - (p.chunks - 1) * numbers, slice));
+  p.items = static_cast<int32_t>(ceil_div(p.rows, p.tile_rows)) * p.sweeps * p.column_blocks;
+  p.walkers = std::min(choice.walkers, p.items);
+
+  p.stages = choice.stages;
+  p.x_bytes = (p.tile_rows + p.shifts - 1) * p.run * kLine;
+  const int32_t weights = p.shifts * tile.width * kLine;
+  p.stage_bytes = static_cast<int32_t>(round_up(p.x_bytes + weights, 1024));
+  p.products_bytes = (p.block_rows * (p.run + p.margin) + p.margin) * tile.width * 4;
+  SharedPlaces places{kHeader};
+  p.table_at = places.take(int64_t{p.shifts} * tile.width * 4, 16);
+  p.products_at = places.take(int64_t{kGroups} * p.products_bytes, 16);
+  p.stages_at = places.take(int64_t{p.stages} * p.stage_bytes, 1024);
+  p.shared_bytes = static_cast<int32_t>(places.end);
+}
+
+double predict(const Problem& problem, const Device& device, const Params& p, Tile tile) {
+  const double width = tile.width;
+  const double instruction = std::max(width / 2, 16 + width / 4);
+  const double tensor_core = kTensor * p.shifts * kSlices * kGroups * kBlocks * instruction;
+  const double batches =
+      std::ceil(p.shifts * width / 32 / kBatch) *
+          (p.number_bytes == 2 && !p.weight_vectors ? kNumbers : 1) +
+      (p.copied ? 0
+                : std::ceil(p.x_bytes / (8.0 * kLine) / kBringers /
+                            (p.reduce * p.number_bytes % 4 == 0 ? kPixelBatch : 1)));
+  const double chunk =
+      kChunk + std::max({tensor_core, kLatency * batches, p.stage_bytes / kL2Bytes});
+  const double wide = std::min(p.run, p.end_position) * p.stride_w * p.block_channels;
+  const double tasks = std::ceil(wide / 128);
+  // Both warpgroups do, as a rule at once.
+  const double collect =
+      kGroups * kBlocks *
+      (kProducts * width / 4 +
+       tasks * (kTask + p.block_rows * p.stride_h *
+                            (kOutput + kTap * std::ceil(double(p.kernel_w) / p.stride_w))));
+  const double chunks = p.chunks - 1 + p.last_slices / double(kSlices);
+  const double rounds = std::ceil(double(p.items) / p.walkers);
+  const double busy_us = rounds * (kStart + chunks * chunk + collect) / kClock;
+  const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
+  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
+}
+
+std::vector<int> channel_choices(const Problem& problem, int most) {
+  std::vector<int> found;
+  const int64_t columns = problem.group_out();
+  if (most < 1) return found;
+  add_once(found, ceil_div(columns, ceil_div(columns, most)));
+  if (columns % 8 == 0 && most >= 8) {
+    const int64_t eights = columns / 8;
+    add_once(found, ceil_div(eights, ceil_div(eights, most / 8)) * 8);
+  }
+  return found;
+}
+
+std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
+                                          std::string& reason) {
+  std::vector<Candidate<Choice>> found;
+  for (int row = 0; row < kTileCount; ++row) {
+    const int most = static_cast<int>(
+        std::min<int64_t>(kTiles[row].width / channel_columns(problem), kMostChannels));
+    for (const int channels : channel_choices(problem, most))
+      for (int run = 8; run <= kRows; run *= 2) {
+        if (run < 2 * reach_of(problem.w)) continue;  // more than half would be multiplied again
+        Choice choice = {row, channels, run, 2, device.sm_count};
+        Params p;
+        shape(problem, choice, p);
+        if (p.shared_bytes > device.smem_optin) {
+          reason = "two stages need " + std::to_string(p.shared_bytes) + " bytes of shared memory";
+          continue;
+        }
+        choice.stages =
+            std::min(kMostStages, 2 + (device.smem_optin - p.shared_bytes) / p.stage_bytes);
+        shape(problem, choice, p);
+        found.push_back({choice, predict(problem, device, p, kTiles[row])});
+      }
+  }
+  return found;
+}
+
+Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
+  const Choice& c = candidate.choice;
+  Params p;
+  shape(problem, c, p);
+  Plan plan;
+  plan.row = c.row;
+  plan.predicted_us = candidate.predicted_us;
+  const int detail[] = {c.block_channels, c.run, c.stages, c.walkers};
+  std::copy(std::begin(detail), std::end(detail), plan.detail);
+  plan.note = std::to_string(kTiles[c.row].width) + " columns of " +
+              std::to_string(p.block_channels) + " channels, " + std::to_string(p.tile_rows) +
+              " rows x " + std::to_string(p.run) + " pixels" + (p.copied ? " copied" : "") + ", " +
+              std::to_string(p.stages) + " stages, " + std::to_string(p.items) + " tiles of " +
+              std::to_string(p.walkers) + " blocks";
+  return plan;
+}
+
+Choice choice_of(const Plan& plan) {
+  const int32_t* d = plan.detail;
+  return {plan.row, d[0], d[1], d[2], d[3]};
+}
+
+std::string refusal(const Problem& problem, const Device& device) {
+  const auto number = [](int64_t value) { return std::to_string(value); };
+  const Axis &h = problem.h, &w = problem.w;
+  if (!device.has_wgmma) return "no wgmma (sm_90a)";
+  if (problem.dtype == DType::f64 || is_strict(problem)) return "spread is for fp16, bf16 and TF32";
+  if (problem.x_layout != Layout::nhwc || problem.y_layout != Layout::nhwc)
+    return "spread is for NHWC";
+  if (problem.w_layout == Layout::strided) return "spread takes no strided weights";
+  if (is_matrix(problem)) return "a product of matrices";
+  if (problem.groups > 1) return "spread takes one group, not " + number(problem.groups);
+  if (h.near_pad < 0 || w.near_pad < 0) return "spread takes no negative padding";
+  if (h.dilation != 1 || w.dilation != 1) return "spread takes no dilation";
+  if (std::max(h.kernel, w.kernel) > kMostTaps || std::max(h.stride, w.stride) > kMostPhases)
+    return "the kernel or its stride is more than " + number(kMostTaps) + " or " +
+           number(kMostPhases);
+  if (reach_of(h) + 1 > kMostShifts)
+    return "a phase has " + number(reach_of(h) + 1) + " kernel rows, more than " +
+           number(kMostShifts);
+  if (std::max(reach_of(w), end_of(w) - w.in) > kMostMargin)
+    return "a kernel reaches over " + number(reach_of(w)) + " pixels";
+  const int most = std::max_element(std::begin(kTiles), std::end(kTiles), [](auto& a, auto& b) {
+                     return a.width < b.width;
+                   })->width;
+  if (channel_columns(problem) > most)
+    return number(channel_columns(problem)) + " products of a pixel and channel are more than " +
+           number(most);
+  if (problem.w.kernel * problem.h.kernel * problem.out_channels >= int64_t{1} << kOffsetBits)
+    return "a channel has too many weights";
+  if (problem.wide_index) return "a tensor has more than 2^31 elements";
+  return {};
+}
+
+}  // namespace
+
+std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
+  if (problem.direction != Direction::fwd) return input_plans(problem, device, reason);
+  return all_plans(problem, device, reason, refusal, candidates, plan_of);
+}
+
+Decision plan(const Problem& problem, const Device& device) {
+  if (problem.direction != Direction::fwd) return input_plan(problem, device);
+  return best_plan(problem, device, refusal, candidates, plan_of);
+}
+
+Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
+  Params p;
+  shape(problem, choice_of(plan), p);
+  set_tensors(problem, args, p);
+  return p;
+}
+
+CUtensorMap map_of(const Params& p) {
+  if (!p.copied) return {};
+  const int64_t pixel = int64_t{p.reduce} * p.number_bytes, row = pixel * p.x_w;
+  return encode({p.source,
+                 p.number_bytes,
+                 4,
+                 {p.reduce, p.x_w, p.x_h, p.batch},
+                 {p.number_bytes, pixel, row, row * p.x_h},
+                 {line_numbers(p.number_bytes), p.run, 1, 1},
+                 {1, 1, 1, 1}});
+}
+
+}  // namespace convt2d::cuda::spread

@@ -1,0 +1,218 @@
+// Warps that bring: weights, which come as they lie, through registers, in the order the tensor core wants; and pixels, if
+// their channels are no whole 16 bytes, so that the copy engine cannot. What is loaded first is on its way while others wait.
+#pragma once
+
+#include "cuda/device/async_copy.cuh"
+#include "cuda/device/barrier.cuh"
+#include "cuda/device/memory.cuh"
+#include "cuda/device/mma.cuh"
+#include "cuda/device/numeric.cuh"
+#include "cuda/device/stage_ring.cuh"
+#include "cuda/device/tensor_copy.cuh"
+#include "cuda/device/wgmma.cuh"
+#include "cuda/spread/spread_scope.cuh"
+
+namespace convt2d::cuda::spread {
+
+// Where a column's weights are from a channel's first on, and which of the block's output channels it belongs to; negative:
+// nowhere. Columns of all shifts.
+template <int ROW>
+__device__ __forceinline__ void find_columns(const Params& p, uint32_t shared) {
+  constexpr int kWidth = kTiles[ROW].width;
+#pragma unroll 1
+  for (int i = threadIdx.x; i < p.shifts * kWidth; i += kThreads) {
+    const int shift = i / kWidth, n = i - shift * kWidth;
+    const int line = n / p.block_channels, channel = n - line * p.block_channels;
+    const int phase = line / p.kernel_w, kw = line - phase * p.kernel_w,
+              kh = shift * p.stride_h + phase;
+    const int at = channel * p.weight_column + kh * p.weight_h + kw * p.weight_w;
+    const bool there = phase < p.stride_h && kh < p.kernel_h;
+    store_shared_4(shared + p.table_at + i * 4, there ? channel << kOffsetBits | at : ~0u);
+  }
+}
+
+// Of a column: where its weights are from a channel's first one of the item on, or a negative number.
+__device__ __forceinline__ int entry_of(const Params& p, const Item& item, uint32_t shared,
+                                        int column, int columns) {
+  const uint32_t entry = column < columns ? load_shared_4(shared + p.table_at + column * 4) : ~0u;
+  return int(entry >> kOffsetBits) < item.channels ? int(entry & ((1 << kOffsetBits) - 1)) : -1;
+}
+
+// A thread's part of a chunk's weights: so many times 16 bytes, from unit `first` on. Words: a column of four channels,
+// which warps have for themselves. 16 bits: eight columns of a channel, of which warps have eight.
+template <class T, int ROW>
+__device__ __forceinline__ void load_weights(const Params& p, const Item& item, uint32_t shared,
+                                             int chunk, int first, uint32_t (&word)[kBatch][4]) {
+  const int lane = threadIdx.x % 32, warp = (threadIdx.x - kConsumers) / 32;
+  const int count = p.shifts * kTiles[ROW].width;
+  const T* const weight = static_cast<const T*>(p.weight) + item.channel * p.weight_column;
+  const int c = chunk * line_numbers(sizeof(T)) + (is_word<T> ? warp * 4 : warp * 8 + lane % 8);
+  const int from = c * p.weight_reduce;
+#pragma unroll
+  for (int i = 0; i < kBatch; ++i) {
+    const int column = is_word<T> ? (first + i) * 32 + lane : ((first + i) * 4 + lane / 8) * 8;
+    const int at = entry_of(p, item, shared, column, count), left = at >= 0 ? p.reduce : 0;
+    if constexpr (is_word<T>) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k)
+        word[i][k] = load_if<4>(weight + (from + k * p.weight_reduce + at), c + k, left);
+    } else {
+      load_16_if(weight + (from + at), c, left, word[i]);
+    }
+  }
+}
+
+template <class T, int ROW>
+__device__ __forceinline__ void store_weights(const Params& p, uint32_t to, int first,
+                                              const uint32_t (&word)[kBatch][4]) {
+  const int lane = threadIdx.x % 32, warp = (threadIdx.x - kConsumers) / 32;
+  const int count = p.shifts * kTiles[ROW].width;
+#pragma unroll
+  for (int i = 0; i < kBatch; ++i) {
+    if constexpr (is_word<T>) {
+      const int column = (first + i) * 32 + lane;
+      uint32_t rounded[4];
+#pragma unroll
+      for (int k = 0; k < 4; ++k) rounded[k] = MmaTF32::round(word[i][k]);
+      if (column < count) store_shared_16(to + (warp * count + column) * 16, rounded);
+    } else {
+      const int eight = (first + i) * 4 + lane / 8;
+      if (eight * 8 < count)
+        store_shared_16(to + (eight * line_numbers(sizeof(T)) + warp * 8 + lane % 8) * 16, word[i]);
+    }
+  }
+}
+
+// The same of 16 bits, number by number, where eight columns are no 16 bytes of memory.
+template <class T, int ROW>
+__device__ __forceinline__ void bring_numbers(const Params& p, const Item& item, uint32_t shared,
+                                              int chunk, uint32_t to) {
+  const int lane = threadIdx.x % 32, warp = (threadIdx.x - kConsumers) / 32;
+  const int count = p.shifts * kTiles[ROW].width;
+  const T* const weight = static_cast<const T*>(p.weight) + item.channel * p.weight_column;
+  const int c = chunk * line_numbers(sizeof(T)) + warp * 8 + lane % 8;
+  const int from = c * p.weight_reduce;
+#pragma unroll 1
+  for (int first = lane / 8; first * 8 < count; first += kNumberBatch * 4) {
+    uint32_t number[kNumberBatch][8];
+#pragma unroll
+    for (int i = 0; i < kNumberBatch; ++i)
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        const int at = entry_of(p, item, shared, (first + i * 4) * 8 + j, count);
+        number[i][j] = load_if<2>(weight + (from + at), c, at >= 0 ? p.reduce : 0);
+      }
+#pragma unroll
+    for (int i = 0; i < kNumberBatch; ++i) {
+      uint32_t word[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) word[j] = number[i][2 * j] | number[i][2 * j + 1] << 16;
+      const int eight = first + i * 4;
+      if (eight * 8 < count)
+        store_shared_16(to + (eight * line_numbers(sizeof(T)) + warp * 8 + lane % 8) * 16, word);
+    }
+  }
+}
+
+// The rows of pixels of a chunk, BATCH times eight pixels at once: a lane has 4 bytes of channels of each. PAIRS: two
+// numbers that may start between words.
+template <class T, int BATCH, bool PAIRS>
+__device__ __forceinline__ void bring_pixels(const Params& p, const Item& item, int chunk,
+                                             uint32_t to) {
+  const int lane = threadIdx.x % 32, warp = (threadIdx.x - kConsumers) / 32;
+  const int eights = p.x_bytes / (8 * kLine), first = item.row - (p.shifts - 1);
+  const int c = chunk * line_numbers(sizeof(T)) + lane * (4 / int(sizeof(T)));
+#pragma unroll 1
+  for (int i = warp; i < eights; i += BATCH * kBringers) {
+    uint32_t word[BATCH][8], high[PAIRS ? BATCH : 1][8];
+#pragma unroll
+    for (int j = 0; j < BATCH; ++j) {
+      const int eight = i + j * kBringers, row = eight * 8 >> p.run_shift,
+                pixel = eight * 8 & (p.run - 1);
+      const Row at = row_of(p, first + row);
+      const bool there =
+          eight < eights && at.n >= 0 && at.n < p.batch && at.row < p.x_h && c < p.reduce;
+      const int left = there ? p.x_w - item.pixel - pixel : 0;
+      const T* const from = static_cast<const T*>(p.source) +
+                            (((at.n * p.x_h + at.row) * p.x_w + item.pixel + pixel) * p.reduce + c);
+#pragma unroll
+      for (int k = 0; k < 8; ++k) {
+        word[j][k] = load_if<PAIRS ? 2 : 4>(from + k * p.reduce, k, left);
+        if constexpr (PAIRS)
+          high[j][k] = load_if<2>(from + (k * p.reduce + 1), k, c + 1 < p.reduce ? left : 0);
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < BATCH; ++j) {
+      const int eight = i + j * kBringers;
+      if (eight >= eights) continue;
+#pragma unroll
+      for (int k = 0; k < 8; ++k) {
+        if constexpr (PAIRS) word[j][k] |= high[j][k] << 16;
+        store_shared_4(to + (eight * 8 + k) * kLine + ((lane / 4 ^ k) << 4) + lane % 4 * 4,
+                       is_word<T> ? MmaTF32::round(word[j][k]) : word[j][k]);
+      }
+    }
+  }
+}
+
+// The same by the copy engine, which brings zeros for what there is not.
+__device__ __forceinline__ void ask_for_pixels(const Params& p, const CUtensorMap& map,
+                                               const Item& item, int channel, uint32_t to,
+                                               uint32_t full) {
+  barrier_expect(full, p.x_bytes);
+  Row at = row_of(p, item.row);
+  at.row -= p.shifts - 1;
+  if (at.row < 0) at.row += p.image_rows, --at.n;
+#pragma unroll 1
+  for (int row = 0; row < p.tile_rows + p.shifts - 1; ++row, to += p.run * kLine) {
+    copy_box(to, &map, full, channel, item.pixel, at.row, at.n);
+    if (++at.row == p.image_rows) at.row = 0, ++at.n;
+  }
+}
+
+template <class T, int ROW>
+__device__ __forceinline__ void bring(const Params& p, const CUtensorMap& map, uint32_t shared,
+                                      StageRing& ring) {
+  constexpr int kUnit = is_word<T> ? 32 : 4 * 8;  // columns
+  const int units = (p.shifts * kTiles[ROW].width + kUnit - 1) / kUnit;
+  for_items(p, [&](const Item& item) {
+#pragma unroll 1
+    for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
+      const uint32_t to = ring.stage();
+      const auto ready = [&] {
+        barrier_wait(ring.empty(), ring.parity ^ 1);
+        if (p.copied && threadIdx.x == kConsumers)
+          ask_for_pixels(p, map, item, chunk * line_numbers(sizeof(T)), to, ring.full());
+      };
+      if (is_word<T> || p.weight_vectors) {
+#pragma unroll 1
+        for (int first = 0; first < units; first += kBatch) {
+          uint32_t word[kBatch][4];
+          load_weights<T, ROW>(p, item, shared, chunk, first, word);
+          if (first == 0) ready();
+          store_weights<T, ROW>(p, to + p.x_bytes, first, word);
+        }
+      } else if constexpr (!is_word<T>) {
+        ready();
+        bring_numbers<T, ROW>(p, item, shared, chunk, to + p.x_bytes);
+      }
+      if (!p.copied) {
+        if constexpr (!is_word<T>) {
+          if (p.reduce % 2 != 0) {
+            bring_pixels<T, 1, true>(p, item, chunk, to);
+          } else {
+            bring_pixels<T, kPixelBatch, false>(p, item, chunk, to);
+          }
+        } else {
+          bring_pixels<T, kPixelBatch, false>(p, item, chunk, to);
+        }
+      }
+      fence_for_wgmma();
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) barrier_arrive(ring.full());
+    }
+  });
+}
+
+}  // namespace convt2d::cuda::spread
