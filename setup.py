@@ -52,6 +52,8 @@ CUDA_ROOMS = {
     "igemm_gather_bf16.cu igemm_gather_tf32.cu igemm_gather_f32x3.cu igemm_weight_plan.cpp "
     "igemm_weight_shape.cpp igemm_weight_launch.cpp igemm_weight_f16.cu igemm_weight_bf16.cu "
     "igemm_weight_tf32.cu",
+    "cuda/mite": "mite_plan.cpp mite_gather_plan.cpp mite_weight_plan.cpp mite_launch.cpp "
+    "mite_gather.cu mite_weight.cu",
     "cuda/rows": "rows_plan.cpp rows_kernel.cu",
     "cuda/direct": "direct_plan.cpp direct_gather.cu direct_grad_weight.cu direct_grad_bias.cu",
 }

@@ -8,6 +8,7 @@
 #include "cuda/hopper/hopper.h"
 #include "cuda/igemm/igemm.h"
 #include "cuda/loom/loom.h"
+#include "cuda/mite/mite.h"
 #include "cuda/narrow/narrow.h"
 #include "cuda/rows/rows.h"
 #include "cuda/slide/slide.h"
@@ -27,6 +28,7 @@ FamilyList families() {
       comb_family,  // sm_80: NCHW grad_weight of kernel rows and strides of whole fours, taps as columns
       igemm_family,  // tensor cores, sm_80 and up: fp16, bf16, tf32, and strict fp32 as 3 x tf32
       rows_family,  // sm_90a: NCHW forward that is bound by writing y: whole rows of it, all phases at once
+      mite_family,  // few channels and taps, small: a patch of the source, no tensor cores, little code
       direct_family,  // any dtype, strides, geometry and size; declines nothing, so it stays last
   };
   return {list, int(sizeof list / sizeof *list)};

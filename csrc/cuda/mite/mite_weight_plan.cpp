@@ -1,0 +1,153 @@
+// mite, grad_weight: what a choice amounts to, and how long it should take.
+#include <algorithm>
+#include <cmath>
+
+#include "core/phases.h"
+#include "cuda/mite/mite_plan.h"
+#include "cuda/weight_sum.h"
+
+namespace convt2d::cuda::mite {
+namespace {
+
+// Counted, not measured.
+constexpr double kClock = 1700;      // cycles a microsecond
+constexpr double kLaunch = 4.5;      // us, the way in and out
+constexpr double kRound = 0.9;       // us that memory takes to answer
+constexpr double kBlock = 250;       // instructions of a warp beside
+constexpr double kNumber = 22;       // those for a number of a tile,
+constexpr double kPixel = 14;        // a pixel, beside multiplying,
+constexpr double kItem = 80;         // an item,
+constexpr double kLanes = 5;         // and a sum of a lane of it
+constexpr double kUsed = 0.6;        // of the instructions that a multiprocessor could start
+constexpr double kPixelWait = 60;    // cycles of a warp from one pixel to the next
+constexpr double kMemoryRate = 0.7;  // of the copy rate
+constexpr double kBeside = 0.3;      // of the lesser of work and bytes
+constexpr double kSum = 2.2;         // us, the second pass, and for pieces that its threads add up
+constexpr double kPieces = 160, kPiecesTime = 0.6;
+constexpr int64_t kMostPieces = 2048;
+
+}  // namespace
+
+std::string shape_weight(const Problem& problem, const Choice& choice, WeightParams& p) {
+  p = {};
+  const Axis &h = problem.h, &w = problem.w;
+  const Sums sums = kSums[choice.row];
+  const auto number = [](int64_t value) { return static_cast<int32_t>(value); };
+  const auto text = [](int64_t value) { return std::to_string(value); };
+  const int64_t patch_h = (choice.tile_h - 1) * h.stride + (h.kernel - 1) * h.dilation + 1;
+  const int64_t patch_w = (choice.tile_w - 1) * w.stride + (w.kernel - 1) * w.dilation + 1;
+  const int64_t tile = int64_t{choice.tile_h} * choice.tile_w;
+  const int64_t channel_blocks = ceil_div(problem.group_in(), sums.channels);
+  const int64_t tap_blocks = ceil_div(w.kernel, sums.taps);
+  const int64_t items = channel_blocks * tap_blocks * problem.group_out() * h.kernel;
+  const int64_t parts = std::clamp<int64_t>(kWeightWarps / std::min<int64_t>(items, kWeightWarps),
+                                            1, ceil_div(tile, 32));
+  if (patch_h > kSharedFloats || patch_w > kSharedFloats || items > kSharedFloats ||
+      problem.group_in() * tile + problem.group_out() * patch_h * patch_w +
+              items * parts * sums.channels * sums.taps + 16 >
+          kSharedFloats)
+    return "a patch of " + text(patch_h) + " x " + text(patch_w) + " has no room";
+  const int64_t tiles_h = ceil_div(h.in, choice.tile_h), tiles_w = ceil_div(w.in, choice.tile_w);
+  const double pieces = double(problem.batch) * double(tiles_h) * double(tiles_w);
+  if (pieces > double(kMostPieces)) return "more than " + text(kMostPieces) + " pieces";
+  p.pieces = number(problem.batch * tiles_h * tiles_w);
+  if (weight_bytes(problem) * p.pieces > kWorkspaceLimit) return "too many partial sums";
+  if (double(p.pieces) * double(problem.groups) > INT32_MAX / 2) return "too many blocks";
+  p.blocks = number(p.pieces * problem.groups);
+  p.group_in = number(problem.group_in());
+  p.group_out = number(problem.group_out());
+  p.in_channels = number(problem.in_channels);
+  p.channels_last = problem.x_layout == Layout::nhwc;
+  const auto set = [&](Patch& patch, bool x) {
+    patch.rows = number(x ? h.in : h.out);
+    patch.columns = number(x ? w.in : w.out);
+    patch.step_h = x ? 1 : number(h.stride);
+    patch.step_w = x ? 1 : number(w.stride);
+    patch.first_h = x ? 0 : number(-h.near_pad);
+    patch.first_w = x ? 0 : number(-w.near_pad);
+    patch.channels = x ? p.group_in : p.group_out;
+    const int64_t rows = x ? choice.tile_h : patch_h, columns = x ? choice.tile_w : patch_w;
+    patch.plane = number(rows * columns);
+    patch.count = patch.plane * patch.channels;
+    patch.by_inner = FastDivide(p.channels_last ? patch.channels : columns);
+    patch.by_mid = FastDivide(p.channels_last ? columns : rows);
+  };
+  set(p.patch[0], true);
+  set(p.patch[1], false);
+  p.patch[1].at = p.patch[0].count;
+  p.sums_at = p.patch[0].count + p.patch[1].count;
+  p.shared_bytes = number(4 * (p.sums_at + items * parts * sums.channels * sums.taps));
+  const double share = double(p.patch[0].count) / (p.patch[0].count + p.patch[1].count);
+  p.x_threads = std::clamp(int(std::ceil(share * kWeightWarps)), 1, kWeightWarps - 1) * 32;
+  p.step_h = number(h.stride), p.step_w = number(w.stride);
+  p.dilation_h = number(h.dilation), p.dilation_w = number(w.dilation);
+  p.kernel_h = number(h.kernel), p.kernel_w = number(w.kernel);
+  p.tile_h = choice.tile_h, p.tile_w = choice.tile_w;
+  p.y_pitch = number(patch_w);
+  p.items = number(items), p.parts = number(parts);
+  p.elements = number(problem.group_in() * problem.group_out() * h.kernel * w.kernel);
+  p.piece_floats = number(weight_bytes(problem) / 4);
+  p.by_tile_w = FastDivide(p.tile_w);
+  p.by_items = FastDivide(items);
+  p.by_channel_blocks = FastDivide(channel_blocks);
+  p.by_tap_blocks = FastDivide(tap_blocks);
+  p.by_kernel_h = FastDivide(h.kernel);
+  p.by_tiles_w = FastDivide(tiles_w);
+  p.by_tiles_h = FastDivide(tiles_h);
+  p.by_pieces = FastDivide(p.pieces);
+  p.by_kernel_w = FastDivide(w.kernel);
+  p.by_group_in = FastDivide(p.group_in);
+  p.by_group_out = FastDivide(p.group_out);
+  return {};
+}
+
+double predict_weight(const Problem& problem, const Device& device, const Choice& choice,
+                      const WeightParams& p) {
+  const Sums sums = kSums[choice.row];
+  const double count = sums.channels * sums.taps, tile = double(p.tile_h) * p.tile_w;
+  const double work = double(p.items) * p.parts, numbers = p.patch[0].count + p.patch[1].count;
+  const double turns_of_work = std::ceil(work / kWeightWarps);
+  const double pixels = std::ceil(tile / (32.0 * p.parts));
+  const double instructions =
+      kWeightWarps * kBlock + numbers / 32 * kNumber +
+      work * (pixels * (kPixel + sums.channels + sums.taps + count) + kItem + count * kLanes) +
+      std::ceil(p.elements / 32.0) * (40 + 8 * p.parts);
+  const double conflicts = double(gcd(p.step_w, 32));
+  const double words = work * pixels * (sums.channels + sums.taps * conflicts);
+  const double cycles = std::max(instructions / 4, words) / kUsed;
+  const double resident =
+      std::min<double>(kWeightBlocks, std::floor(device.smem_per_sm / (p.shared_bytes + 1024.)));
+  const double turns = std::ceil(double(p.blocks) / device.sm_count);
+  const double waves = std::ceil(turns / resident);
+  const double fills =
+      std::ceil(std::max(double(p.patch[0].count) / p.x_threads,
+                         double(p.patch[1].count) / (kWeightThreads - p.x_threads)) /
+                kWeightFill);
+  const double waiting =
+      waves * (fills * kRound + turns_of_work * (pixels * kPixelWait + 300) / kClock);
+  const double busy = std::max(turns * cycles / kClock, waiting);
+  const double memory = (tensor_bytes(problem) + double(partial_bytes(problem, p.pieces))) /
+                        (kMemoryRate * device.copy_bytes_per_us);
+  return kLaunch + std::max(busy, memory) + kBeside * std::min(busy, memory) +
+         (p.pieces > 1 ? kSum + kPiecesTime * std::floor(p.pieces / kPieces) +
+                             double(partial_bytes(problem, p.pieces)) / device.copy_bytes_per_us
+                       : 0);
+}
+
+WeightParams weight_params_of(const Problem& problem, const Plan& plan, const Args& args) {
+  WeightParams p;
+  shape_weight(problem, {plan.row, plan.detail[kTileH], plan.detail[kTileW], 0, 0}, p);
+  const auto set = [](Patch& patch, const TensorRef& from) {
+    patch.from = from.data;
+    patch.n = static_cast<int32_t>(from.stride[0]), patch.c = static_cast<int32_t>(from.stride[1]);
+    patch.h = static_cast<int32_t>(from.stride[2]), patch.w = static_cast<int32_t>(from.stride[3]);
+  };
+  set(p.patch[0], args.x);
+  set(p.patch[1], args.y);
+  p.weight = args.w.data;
+  p.partials = p.pieces > 1 ? static_cast<float*>(args.workspace) : nullptr;
+  for (int i = 0; i < 4; ++i) p.stride[i] = static_cast<int32_t>(args.w.stride[i]);
+  return p;
+}
+
+}  // namespace convt2d::cuda::mite
