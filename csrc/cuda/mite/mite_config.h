@@ -40,6 +40,7 @@ constexpr int kThreads = 128;
 constexpr int kPositions = 2;   // of a thread
 constexpr int kFill = 8;        // numbers of the source that a thread asks for at once
 constexpr int kWeights = 4;     // weights of a thread
+constexpr int kBlocks = 7;      // of a multiprocessor, that find registers
 constexpr int kMostPhases = 8;  // of rows
 constexpr int kSharedFloats = 12 << 10;
 
@@ -96,7 +97,7 @@ constexpr Sums kSums[] = {{1, 2}, {1, 4}, {2, 2}, {2, 4}, {4, 2}, {4, 4}};
 constexpr int kSumsCount = sizeof(kSums) / sizeof(kSums[0]);
 
 constexpr int kWeightThreads = 512, kWeightWarps = kWeightThreads / 32;
-constexpr int kWeightFill = 8;    // numbers that a thread asks for at once
+constexpr int kWeightFill = 10;   // numbers that a thread asks for at once
 constexpr int kWeightBlocks = 2;  // of a multiprocessor, that find registers
 
 // A tile of x or what dY has for it, as planes of fp32.

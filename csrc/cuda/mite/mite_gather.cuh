@@ -190,7 +190,6 @@ __device__ __forceinline__ void fill(const GatherParams& p, const GatherTile& ti
   for (int base = 0; base < p.patch; base += kThreads * kFill) {
     const int first = base + threadIdx.x;
     float value[kFill];
-    int at[kFill];
 #pragma unroll
     for (int i = 0; i < kFill; ++i) {
       const int index = first + i * kThreads;
@@ -200,7 +199,6 @@ __device__ __forceinline__ void fill(const GatherParams& p, const GatherTile& ti
       const int y = row + (p.channels_last ? outer : middle);
       const int x = column + (p.channels_last ? middle : inner);
       value[i] = 0;
-      at[i] = p.channels_last ? inner * p.plane + mid : index;
       if (index < p.patch && unsigned(y) < unsigned(p.source_rows) &&
           unsigned(x) < unsigned(p.source_columns))
         value[i] = load(source + c * p.source_c + y * p.source_h + x * p.source_w);
@@ -210,9 +208,15 @@ __device__ __forceinline__ void fill(const GatherParams& p, const GatherTile& ti
       for (int i = threadIdx.x; i < p.bias_at - p.table_at; i += kThreads) table[i] = 0;
       if (threadIdx.x < COLUMNS) patch[p.bias_at + threadIdx.x] = bias;
     }
+    // Places are worked out again, lest they take registers.
+    uint32_t again = first;
+    keep_in_register(again);
 #pragma unroll
-    for (int i = 0; i < kFill; ++i)
-      if (first + i * kThreads < p.patch) patch[at[i]] = value[i];
+    for (int i = 0; i < kFill; ++i) {
+      const int index = again + i * kThreads;
+      const int mid = p.by_inner.quotient(index), inner = index - mid * int(p.by_inner.divisor);
+      if (index < p.patch) patch[p.channels_last ? inner * p.plane + mid : index] = value[i];
+    }
   }
   __syncthreads();
 #pragma unroll
@@ -222,7 +226,7 @@ __device__ __forceinline__ void fill(const GatherParams& p, const GatherTile& ti
 }
 
 template <class T, int RUNS, int RUN>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocks)
     convt2d_mite_gather_kernel(const __grid_constant__ GatherParams p) {
   constexpr int COLUMNS = RUNS * RUN;
   float* const patch = reinterpret_cast<float*>(shared);

@@ -18,7 +18,7 @@ constexpr double kClock = 1700;      // cycles a microsecond
 constexpr double kLaunch = 4.5;      // us, the way in and out
 constexpr double kRound = 0.9;       // us that memory takes to answer
 constexpr double kBlock = 220;       // instructions of a warp beside
-constexpr double kNumber = 22;       // those for a number of the patch,
+constexpr double kNumber = 30;       // those for a number of the patch,
 constexpr double kStep = 5;          // a slot's, beside multiplying,
 constexpr double kChannel = 7;       // a channel's of a kernel row,
 constexpr double kPosition = 30;     // a position's outputs of a phase,
@@ -28,7 +28,6 @@ constexpr double kUsed = 0.65;       // of the instructions that a multiprocesso
 constexpr double kStepWait = 45;     // cycles of a warp from one slot to the next
 constexpr double kMemoryRate = 0.7;  // of the copy rate
 constexpr double kBeside = 0.3;      // of the lesser of work and bytes
-constexpr int kResident = 8;         // blocks that find registers
 
 int32_t number(int64_t value) {
   return static_cast<int32_t>(std::clamp<int64_t>(value, INT32_MIN / 2, INT32_MAX / 2));
@@ -189,8 +188,7 @@ double predict_gather(const Problem& problem, const Device& device, const Choice
   const double conflicts = std::min<double>(double(gcd(p.source_step_w, 32)), 32);
   const double words = warps * steps * (vectors + kPositions * conflicts);
   const double cycles = std::max(instructions / 4 / kUsed, words / kUsed);
-  const double resident =
-      std::min<double>(kResident, device.smem_per_sm / (p.shared_bytes + 1024.));
+  const double resident = std::min<double>(kBlocks, device.smem_per_sm / (p.shared_bytes + 1024.));
   const double turns = std::ceil(double(p.blocks) / device.sm_count);
   const double waves = std::ceil(turns / std::floor(resident));
   const double fills = std::ceil(double(p.patch) / (kThreads * kFill));

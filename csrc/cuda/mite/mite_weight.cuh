@@ -1,6 +1,7 @@
 // mite, grad_weight; see mite_config.h.
 #pragma once
 
+#include "cuda/device/memory.cuh"
 #include "cuda/device/numeric.cuh"
 #include "cuda/device/successor.cuh"
 #include "cuda/mite/mite_config.h"
@@ -43,7 +44,6 @@ __device__ __forceinline__ void fill(const WeightParams& p, const WeightTile& ti
 #pragma unroll 1
   for (int first = thread; first < patch.count; first += threads * kWeightFill) {
     float value[kWeightFill];
-    int at[kWeightFill];
 #pragma unroll
     for (int i = 0; i < kWeightFill; ++i) {
       const int index = first + i * threads;
@@ -55,14 +55,21 @@ __device__ __forceinline__ void fill(const WeightParams& p, const WeightTile& ti
       const int y = row + (p.channels_last ? outer : middle);
       const int x = column + (p.channels_last ? middle : inner);
       value[i] = 0;
-      at[i] = patch.at + (p.channels_last ? inner * patch.plane + mid : index);
       if (index < patch.count && unsigned(y) < unsigned(patch.rows) &&
           unsigned(x) < unsigned(patch.columns))
         value[i] = load(from + c * patch.c + y * patch.h + x * patch.w);
     }
+    // Places are worked out again, lest they take registers.
+    uint32_t again = first;
+    keep_in_register(again);
 #pragma unroll
-    for (int i = 0; i < kWeightFill; ++i)
-      if (first + i * threads < patch.count) floats[at[i]] = value[i];
+    for (int i = 0; i < kWeightFill; ++i) {
+      const int index = again + i * threads;
+      const int mid = patch.by_inner.quotient(index),
+                inner = index - mid * int(patch.by_inner.divisor);
+      if (index < patch.count)
+        floats[patch.at + (p.channels_last ? inner * patch.plane + mid : index)] = value[i];
+    }
   }
 }
 
