@@ -27,6 +27,18 @@
 
 namespace convt2d::cuda::mite {
 
+// A tile of a tensor in shared memory, planes of fp32. Threads bring lines: rows of a channel, or channels-last, rows of
+// pixels with all channels; a thread keeps to a place in a line, and takes every `together`-th of these.
+struct Patch {
+  const void* from;
+  int32_t n, c, h, w;              // strides
+  int32_t rows, columns;           // extents of the tensor
+  int32_t channels, pitch, plane;  // of the patch
+  int32_t lines, line, together;   // how many, numbers of one, and lines at once
+  int32_t at, count;               // floats
+  FastDivide by_line, by_rows, by_channels;
+};
+
 // ---- forward and grad_input ----
 
 struct Form {
@@ -59,12 +71,11 @@ struct GatherParams {
   const void *source, *weight;
   const void* bias;  // or null
   void* destination;
-  int32_t source_n, source_c, source_h, source_w;  // strides
+  Patch patch;
   int32_t weight_group, weight_reduce, weight_column, weight_h, weight_w;
   int32_t destination_n, destination_c, destination_h, destination_w;
   int32_t run_stride;
-  int32_t source_rows, source_columns;            // extents
-  int32_t destination_rows, destination_columns;  //
+  int32_t destination_rows, destination_columns;  // extents
   int32_t positions_h, positions_w;
   int32_t weights;                       // of a block
   int32_t depth, columns, tile_columns;  // channels of a group: source, destination; of a block
@@ -73,8 +84,7 @@ struct GatherParams {
   int32_t phases_h, phases_w, tap_step, row_step;  // from one tap of a phase of rows to the next
   int32_t first_row, first_column;                 // of the patch, from a tile's first position
   int32_t slots, slot_step;
-  int32_t tile_h, tile_w, patch_w, plane, patch;  // a plane of the patch; all of it
-  int32_t channels_last;                          // how the source lies
+  int32_t tile_h, tile_w;
   // Columns: channel * place_channel + phase * place_phase.
   int32_t place_channel, place_phase;
   FastDivide by_place;               // the larger of them
@@ -82,7 +92,7 @@ struct GatherParams {
   int32_t whole_runs;                // 1: a run can be stored at once, if all of it exists
   int32_t table_at, bias_at;         // floats
   int32_t shared_bytes, blocks;
-  FastDivide by_inner, by_mid, by_tile_w, by_tiles_w, by_tiles_h, by_batch, by_column_tiles;
+  FastDivide by_tile_w, by_tiles_w, by_tiles_h, by_batch, by_column_tiles;
   FastDivide by_kernel_w, by_kernel_h, by_tile_columns;
   TapPlaces taps;
   RowWalk walk[kMostPhases];
@@ -100,28 +110,16 @@ constexpr int kWeightThreads = 512, kWeightWarps = kWeightThreads / 32;
 constexpr int kWeightFill = 10;   // numbers that a thread asks for at once
 constexpr int kWeightBlocks = 2;  // of a multiprocessor, that find registers
 
-// A tile of x or what dY has for it, as planes of fp32.
-struct Patch {
-  const void* from;
-  int32_t n, c, h, w;        // strides
-  int32_t rows, columns;     // extents
-  int32_t step_h, step_w;    // rows and columns from one pixel of x to the next,
-  int32_t first_h, first_w;  // and where those of pixel 0 begin
-  int32_t channels, plane, count;
-  int32_t at;  // floats
-  FastDivide by_inner, by_mid;
-};
-
 struct WeightParams {
   Patch patch[2];     // x, dY
   int32_t x_threads;  // that bring x
   void* weight;
-  float* partials;    // or null: a single piece is dW
-  int32_t stride[4];  // of dW
-  int32_t channels_last;
+  float* partials;           // or null: a single piece is dW
+  int32_t stride[4];         // of dW
+  int32_t first_h, first_w;  // of dY, for pixel 0
   int32_t step_h, step_w, dilation_h, dilation_w;
   int32_t kernel_h, kernel_w, group_in, group_out, in_channels;
-  int32_t tile_h, tile_w, y_pitch;
+  int32_t tile_h, tile_w;
   int32_t items, parts, elements;  // elements: of a group's dW
   int32_t sums_at, shared_bytes;
   int32_t piece_floats, pieces, blocks;

@@ -3,6 +3,7 @@
 
 #include "cuda/gather_device.cuh"
 #include "cuda/mite/mite_config.h"
+#include "cuda/mite/mite_fill.cuh"
 
 namespace convt2d::cuda::mite {
 
@@ -63,17 +64,16 @@ __device__ __noinline__ float sum_again(const GatherParams* params, const float*
 #pragma unroll 1
   for (int j = 0; j < walk.taps; ++j) {
     const int down = walk.first_row + j * p.row_step;
-    if (unsigned(row + down) >= unsigned(p.source_rows)) continue;
+    if (unsigned(row + down) >= unsigned(p.patch.rows)) continue;
     const int tap_h = walk.first_tap + j * p.tap_step;
 #pragma unroll 1
     for (int tap = 0; tap < p.kernel_w; ++tap) {
       const TapPlace tap_w = tap_place(p, tap);
       const int right = tap_w.slot * p.slot_step;
-      if (tap_w.phase != phase_w || unsigned(column + right) >= unsigned(p.source_columns))
-        continue;
+      if (tap_w.phase != phase_w || unsigned(column + right) >= unsigned(p.patch.columns)) continue;
 #pragma unroll 1
       for (int c = 0; c < p.depth; ++c)
-        sum += patch[at + c * p.plane + down * p.patch_w + right] *
+        sum += patch[at + c * p.patch.plane + down * p.patch.pitch + right] *
                table[((tap_h * p.depth + c) * p.slots + tap_w.slot) * columns + place];
     }
   }
@@ -104,7 +104,7 @@ __device__ __forceinline__ void add_up(const GatherParams& p, const RowWalk& wal
                                        float (&sum)[kPositions][COLUMNS]) {
   constexpr int TOGETHER = SLOTS ? SLOTS : 1;
   const int row_floats = p.depth * p.slots * COLUMNS;
-  const float* row = patch + walk.first_row * p.patch_w;
+  const float* row = patch + walk.first_row * p.patch.pitch;
   const float* weights = table + walk.first_tap * row_floats;
 #pragma unroll 1
   for (int j = 0; j < walk.taps; ++j) {
@@ -130,9 +130,9 @@ __device__ __forceinline__ void add_up(const GatherParams& p, const RowWalk& wal
         pixel += p.slot_step;
         weight += TOGETHER * COLUMNS;
       }
-      from += p.plane;
+      from += p.patch.plane;
     }
-    row += p.row_step * p.patch_w;
+    row += p.row_step * p.patch.pitch;
     weights += p.tap_step * row_floats;
   }
 }
@@ -182,42 +182,12 @@ __device__ __forceinline__ void fill(const GatherParams& p, const GatherTile& ti
       bias = load(static_cast<const T*>(p.bias) + tile.group * p.columns + tile.first_channel +
                   channel);
   }
-  const int row = tile.first_h * p.source_step_h + p.first_row,
-            column = tile.first_w * p.source_step_w + p.first_column;
-  const T* const source =
-      static_cast<const T*>(p.source) + tile.n * p.source_n + tile.group * p.depth * p.source_c;
 #pragma unroll 1
-  for (int base = 0; base < p.patch; base += kThreads * kFill) {
-    const int first = base + threadIdx.x;
-    float value[kFill];
-#pragma unroll
-    for (int i = 0; i < kFill; ++i) {
-      const int index = first + i * kThreads;
-      const int mid = p.by_inner.quotient(index), inner = index - mid * int(p.by_inner.divisor);
-      const int outer = p.by_mid.quotient(mid), middle = mid - outer * int(p.by_mid.divisor);
-      const int c = p.channels_last ? inner : outer;
-      const int y = row + (p.channels_last ? outer : middle);
-      const int x = column + (p.channels_last ? middle : inner);
-      value[i] = 0;
-      if (index < p.patch && unsigned(y) < unsigned(p.source_rows) &&
-          unsigned(x) < unsigned(p.source_columns))
-        value[i] = load(source + c * p.source_c + y * p.source_h + x * p.source_w);
-    }
-    if (base == 0) {  // while all that is under way
-#pragma unroll 1
-      for (int i = threadIdx.x; i < p.bias_at - p.table_at; i += kThreads) table[i] = 0;
-      if (threadIdx.x < COLUMNS) patch[p.bias_at + threadIdx.x] = bias;
-    }
-    // Places are worked out again, lest they take registers.
-    uint32_t again = first;
-    keep_in_register(again);
-#pragma unroll
-    for (int i = 0; i < kFill; ++i) {
-      const int index = again + i * kThreads;
-      const int mid = p.by_inner.quotient(index), inner = index - mid * int(p.by_inner.divisor);
-      if (index < p.patch) patch[p.channels_last ? inner * p.plane + mid : index] = value[i];
-    }
-  }
+  for (int i = threadIdx.x; i < p.bias_at - p.table_at; i += kThreads) table[i] = 0;
+  if (threadIdx.x < COLUMNS) patch[p.bias_at + threadIdx.x] = bias;
+  fill_patch<kFill, T>(p.patch, tile.n, tile.group, tile.first_h * p.source_step_h + p.first_row,
+                       tile.first_w * p.source_step_w + p.first_column, threadIdx.x, kThreads,
+                       patch);
   __syncthreads();
 #pragma unroll
   for (int i = 0; i < kWeights; ++i)
@@ -246,7 +216,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
       down = 0;
       position_h[i] = p.positions_h;
     }
-    at[i] = down * p.source_step_h * p.patch_w + right * p.source_step_w;
+    at[i] = down * p.source_step_h * p.patch.pitch + right * p.source_step_w;
   }
 
 #pragma unroll 1

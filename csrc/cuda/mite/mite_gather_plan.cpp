@@ -18,7 +18,7 @@ constexpr double kClock = 1700;      // cycles a microsecond
 constexpr double kLaunch = 4.5;      // us, the way in and out
 constexpr double kRound = 0.9;       // us that memory takes to answer
 constexpr double kBlock = 220;       // instructions of a warp beside
-constexpr double kNumber = 30;       // those for a number of the patch,
+constexpr double kNumber = 16;       // those for a number of the patch,
 constexpr double kStep = 5;          // a slot's, beside multiplying,
 constexpr double kChannel = 7;       // a channel's of a kernel row,
 constexpr double kPosition = 30;     // a position's outputs of a phase,
@@ -118,8 +118,8 @@ std::string shape_gather(const Problem& problem, const Choice& choice, GatherPar
   if (weights > kWeights * kThreads)
     return text(weights) + " weights of a block, more than " + text(kWeights * kThreads);
   p.weights = number(weights);
-  p.source_rows = number(forward ? h.in : h.out);
-  p.source_columns = number(forward ? w.in : w.out);
+  p.patch.rows = number(forward ? h.in : h.out);
+  p.patch.columns = number(forward ? w.in : w.out);
   p.destination_rows = number(forward ? h.out : h.in);
   p.destination_columns = number(forward ? w.out : w.in);
   p.source_step_h = forward ? 1 : number(h.stride);
@@ -137,22 +137,18 @@ std::string shape_gather(const Problem& problem, const Choice& choice, GatherPar
   if (patch_h > kSharedFloats || patch_w > kSharedFloats ||
       patch_h * patch_w * p.depth + table + 16 > kSharedFloats)
     return "a patch of " + text(patch_h) + " x " + text(patch_w) + " has no room";
-  p.patch_w = number(patch_w);
-  p.plane = number(patch_h * patch_w);
-  p.patch = p.plane * p.depth;
-  p.table_at = number(round_up(p.patch, 4));
+  const Layout source = forward ? problem.x_layout : problem.y_layout;
+  set_patch(p.depth, patch_h, patch_w, source == Layout::nhwc, kThreads, p.patch);
+  p.table_at = number(round_up(p.patch.count, 4));
   p.bias_at = p.table_at + number(round_up(table, 4));
   p.shared_bytes = 4 * (p.bias_at + 8);
   const Layout to = forward ? problem.y_layout : problem.x_layout;
-  p.channels_last = (forward ? problem.x_layout : problem.y_layout) == Layout::nhwc;
   const bool pixels = to == Layout::nhwc;
   p.run_channels = pixels;
   p.run_phases = !pixels || choice.merged;
   p.place_channel = pixels ? 1 : form.run;
   p.place_phase = !pixels ? 1 : choice.merged ? p.columns : form.run;
   p.by_place = FastDivide(std::max(p.place_channel, p.place_phase));
-  p.by_inner = FastDivide(p.channels_last ? p.depth : p.patch_w);
-  p.by_mid = FastDivide(p.channels_last ? patch_w : patch_h);
   p.by_tile_w = FastDivide(p.tile_w);
   p.by_tiles_w = FastDivide(ceil_div(p.positions_w, p.tile_w));
   p.by_tiles_h = FastDivide(ceil_div(p.positions_h, p.tile_h));
@@ -183,7 +179,7 @@ double predict_gather(const Problem& problem, const Device& device, const Choice
       warps * (kBlock + steps * (vectors + kPositions * (1 + columns)) + loops * kStep +
                (together ? 0 : channels * kChannel) +
                p.phases_h * kPositions * (kPosition + columns * (whole ? kWhole : kApart))) +
-      std::ceil(double(p.patch) / 32) * kNumber;
+      bringing(p.patch) * kNumber;
   // Shared memory: neighbouring positions may be some numbers apart.
   const double conflicts = std::min<double>(double(gcd(p.source_step_w, 32)), 32);
   const double words = warps * steps * (vectors + kPositions * conflicts);
@@ -191,7 +187,7 @@ double predict_gather(const Problem& problem, const Device& device, const Choice
   const double resident = std::min<double>(kBlocks, device.smem_per_sm / (p.shared_bytes + 1024.));
   const double turns = std::ceil(double(p.blocks) / device.sm_count);
   const double waves = std::ceil(turns / std::floor(resident));
-  const double fills = std::ceil(double(p.patch) / (kThreads * kFill));
+  const double fills = rounds(p.patch, kThreads, kFill);
   const double waiting = waves * (fills * kRound + loops * kStepWait / kClock);
   const double busy = std::max(turns * cycles / kClock, waiting);
   const double memory = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
@@ -207,8 +203,7 @@ GatherParams gather_params_of(const Problem& problem, const Plan& plan, const Ar
   const bool forward = problem.direction == Direction::fwd;
   const TensorRef& source = forward ? args.x : args.y;
   const TensorRef& to = forward ? args.y : args.x;
-  p.source_n = number(source.stride[0]), p.source_c = number(source.stride[1]);
-  p.source_h = number(source.stride[2]), p.source_w = number(source.stride[3]);
+  set_tensor(source, p.patch);
   p.destination_n = number(to.stride[0]), p.destination_c = number(to.stride[1]);
   p.destination_h = number(to.stride[2]), p.destination_w = number(to.stride[3]);
   p.run_stride = p.run_channels ? p.destination_w : p.destination_c;

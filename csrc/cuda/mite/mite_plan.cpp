@@ -141,6 +141,8 @@ std::string refusal(const Problem& problem, const Device&) {
   if (problem.x_layout == Layout::strided || problem.y_layout == Layout::strided)
     return "mite is for dense tensors";
   if (problem.x_layout != problem.y_layout) return "x and y have different layouts";
+  if (problem.group_in() == 1 && problem.groups > 1)
+    return "one input channel of a group is left to depthwise";
   if (const int64_t most = std::max(problem.group_in(), problem.group_out()); most > kMostChannels)
     return "a group has " + text(most) + " channels, more than " + text(kMostChannels);
   const int64_t weights =

@@ -1,10 +1,12 @@
 // Which tiles of mite fit a problem, their predicted times, and what a kernel is told of one. Host arithmetic only.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "core/args.h"
+#include "core/phases.h"
 #include "core/plan.h"
 #include "core/problem.h"
 #include "cuda/mite/mite_config.h"
@@ -33,5 +35,39 @@ double predict_gather(const Problem& problem, const Device& device, const Choice
                       const GatherParams& p);
 double predict_weight(const Problem& problem, const Device& device, const Choice& choice,
                       const WeightParams& p);
+
+// A patch of so many rows and columns, which `threads` bring.
+inline void set_patch(int64_t channels, int64_t rows, int64_t columns, bool channels_last,
+                      int threads, Patch& patch) {
+  const int64_t line = channels_last ? channels * columns : columns;
+  patch.channels = static_cast<int32_t>(channels);
+  patch.pitch = static_cast<int32_t>(columns);
+  patch.plane = static_cast<int32_t>(rows * columns);
+  patch.lines = static_cast<int32_t>(channels_last ? rows : channels * rows);
+  patch.line = static_cast<int32_t>(line);
+  patch.together = static_cast<int32_t>(std::max<int64_t>(1, threads / line));
+  patch.count = static_cast<int32_t>(channels * rows * columns);
+  patch.by_line = FastDivide(line);
+  patch.by_rows = FastDivide(rows);
+  patch.by_channels = FastDivide(channels_last ? channels : 1);
+}
+inline void set_tensor(const TensorRef& from, Patch& patch) {
+  patch.from = from.data;
+  patch.n = static_cast<int32_t>(from.stride[0]);
+  patch.c = static_cast<int32_t>(from.stride[1]);
+  patch.h = static_cast<int32_t>(from.stride[2]);
+  patch.w = static_cast<int32_t>(from.stride[3]);
+}
+// How often a thread waits for memory until it is there.
+inline double rounds(const Patch& patch, int threads, int together) {
+  return double(ceil_div(patch.line, threads)) *
+         double(ceil_div(patch.lines, int64_t{together} * patch.together));
+}
+// Warps that bring a number of each lane, all in all.
+inline double bringing(const Patch& patch) {
+  const int64_t warps = ceil_div(std::min<int64_t>(patch.line * patch.together, 1024), 32);
+  return double(warps * ceil_div(patch.lines, patch.together)) *
+         std::max(1.0, double(patch.line) / 1024);
+}
 
 }  // namespace convt2d::cuda::mite

@@ -1,10 +1,10 @@
 // mite, grad_weight; see mite_config.h.
 #pragma once
 
-#include "cuda/device/memory.cuh"
 #include "cuda/device/numeric.cuh"
 #include "cuda/device/successor.cuh"
 #include "cuda/mite/mite_config.h"
+#include "cuda/mite/mite_fill.cuh"
 
 namespace convt2d::cuda::mite {
 
@@ -34,43 +34,11 @@ __device__ __forceinline__ WeightTile weight_tile(const WeightParams& p) {
 template <class T>
 __device__ __forceinline__ void fill(const WeightParams& p, const WeightTile& tile, float* floats) {
   const bool is_x = threadIdx.x < p.x_threads;
-  const Patch& patch = p.patch[is_x ? 0 : 1];
-  const int threads = is_x ? p.x_threads : kWeightThreads - p.x_threads;
-  const int thread = is_x ? threadIdx.x : threadIdx.x - p.x_threads;
-  const int row = tile.first_h * patch.step_h + patch.first_h,
-            column = tile.first_w * patch.step_w + patch.first_w;
-  const T* const from =
-      static_cast<const T*>(patch.from) + tile.n * patch.n + tile.group * patch.channels * patch.c;
-#pragma unroll 1
-  for (int first = thread; first < patch.count; first += threads * kWeightFill) {
-    float value[kWeightFill];
-#pragma unroll
-    for (int i = 0; i < kWeightFill; ++i) {
-      const int index = first + i * threads;
-      const int mid = patch.by_inner.quotient(index),
-                inner = index - mid * int(patch.by_inner.divisor);
-      const int outer = patch.by_mid.quotient(mid),
-                middle = mid - outer * int(patch.by_mid.divisor);
-      const int c = p.channels_last ? inner : outer;
-      const int y = row + (p.channels_last ? outer : middle);
-      const int x = column + (p.channels_last ? middle : inner);
-      value[i] = 0;
-      if (index < patch.count && unsigned(y) < unsigned(patch.rows) &&
-          unsigned(x) < unsigned(patch.columns))
-        value[i] = load(from + c * patch.c + y * patch.h + x * patch.w);
-    }
-    // Places are worked out again, lest they take registers.
-    uint32_t again = first;
-    keep_in_register(again);
-#pragma unroll
-    for (int i = 0; i < kWeightFill; ++i) {
-      const int index = again + i * threads;
-      const int mid = patch.by_inner.quotient(index),
-                inner = index - mid * int(patch.by_inner.divisor);
-      if (index < patch.count)
-        floats[patch.at + (p.channels_last ? inner * patch.plane + mid : index)] = value[i];
-    }
-  }
+  const int row = is_x ? tile.first_h : tile.first_h * p.step_h + p.first_h,
+            column = is_x ? tile.first_w : tile.first_w * p.step_w + p.first_w;
+  fill_patch<kWeightFill, T>(p.patch[is_x ? 0 : 1], tile.n, tile.group, row, column,
+                             is_x ? threadIdx.x : threadIdx.x - p.x_threads,
+                             is_x ? p.x_threads : kWeightThreads - p.x_threads, floats);
 }
 
 // What one warp adds up: places of its factors beside those of a pixel.
@@ -96,7 +64,8 @@ __device__ __forceinline__ Item<CHANNELS, TAPS> item_at(const WeightParams& p, i
 #pragma unroll
   for (int i = 0; i < TAPS; ++i) {
     item.column[i] = min(tap + i, p.kernel_w - 1) * p.dilation_w;
-    item.y[i] = p.patch[1].at + co * p.patch[1].plane + item.row * p.y_pitch + item.column[i];
+    item.y[i] =
+        p.patch[1].at + co * p.patch[1].plane + item.row * p.patch[1].pitch + item.column[i];
   }
   return item;
 }
@@ -112,20 +81,20 @@ __device__ __forceinline__ void add_up(const WeightParams& p, const WeightTile& 
 #pragma unroll 1
   for (int pixel = first; pixel < pixels; pixel += step) {
     const int row = p.by_tile_w.quotient(pixel), column = pixel - row * p.tile_w;
-    const int place = row * p.step_h * p.y_pitch + column * p.step_w;
+    const int place = row * p.step_h * p.patch[1].pitch + column * p.step_w;
     float x[CHANNELS], y[TAPS];
 #pragma unroll
     for (int i = 0; i < CHANNELS; ++i) x[i] = floats[item.x[i] + pixel];
 #pragma unroll
     for (int i = 0; i < TAPS; ++i) y[i] = floats[item.y[i] + place];
     const Patch& of_y = p.patch[1];
-    if (GUARDED && (tile.first_w + column >= p.patch[0].columns ||
-                    unsigned((tile.first_h + row) * p.step_h + of_y.first_h + item.row) >=
-                        unsigned(of_y.rows)))
+    if (GUARDED &&
+        (tile.first_w + column >= p.patch[0].columns ||
+         unsigned((tile.first_h + row) * p.step_h + p.first_h + item.row) >= unsigned(of_y.rows)))
       continue;
 #pragma unroll
     for (int i = 0; i < TAPS; ++i) {
-      if (GUARDED && unsigned((tile.first_w + column) * p.step_w + of_y.first_w + item.column[i]) >=
+      if (GUARDED && unsigned((tile.first_w + column) * p.step_w + p.first_w + item.column[i]) >=
                          unsigned(of_y.columns))
         continue;
 #pragma unroll

@@ -14,7 +14,7 @@ constexpr double kClock = 1700;      // cycles a microsecond
 constexpr double kLaunch = 4.5;      // us, the way in and out
 constexpr double kRound = 0.9;       // us that memory takes to answer
 constexpr double kBlock = 250;       // instructions of a warp beside
-constexpr double kNumber = 30;       // those for a number of a tile,
+constexpr double kNumber = 16;       // those for a number of a tile,
 constexpr double kPixel = 14;        // a pixel, beside multiplying,
 constexpr double kItem = 80;         // an item,
 constexpr double kLanes = 5;         // and a sum of a lane of it
@@ -54,36 +54,25 @@ std::string shape_weight(const Problem& problem, const Choice& choice, WeightPar
   if (weight_bytes(problem) * p.pieces > kWorkspaceLimit) return "too many partial sums";
   if (double(p.pieces) * double(problem.groups) > INT32_MAX / 2) return "too many blocks";
   p.blocks = number(p.pieces * problem.groups);
+  p.tile_h = choice.tile_h, p.tile_w = choice.tile_w;
   p.group_in = number(problem.group_in());
   p.group_out = number(problem.group_out());
   p.in_channels = number(problem.in_channels);
-  p.channels_last = problem.x_layout == Layout::nhwc;
-  const auto set = [&](Patch& patch, bool x) {
-    patch.rows = number(x ? h.in : h.out);
-    patch.columns = number(x ? w.in : w.out);
-    patch.step_h = x ? 1 : number(h.stride);
-    patch.step_w = x ? 1 : number(w.stride);
-    patch.first_h = x ? 0 : number(-h.near_pad);
-    patch.first_w = x ? 0 : number(-w.near_pad);
-    patch.channels = x ? p.group_in : p.group_out;
-    const int64_t rows = x ? choice.tile_h : patch_h, columns = x ? choice.tile_w : patch_w;
-    patch.plane = number(rows * columns);
-    patch.count = patch.plane * patch.channels;
-    patch.by_inner = FastDivide(p.channels_last ? patch.channels : columns);
-    patch.by_mid = FastDivide(p.channels_last ? columns : rows);
-  };
-  set(p.patch[0], true);
-  set(p.patch[1], false);
+  const bool channels_last = problem.x_layout == Layout::nhwc;
+  const int64_t of_x = problem.group_in() * tile, of_y = problem.group_out() * patch_h * patch_w;
+  const double share = double(of_x) / double(of_x + of_y);
+  p.x_threads = std::clamp(int(std::ceil(share * kWeightWarps)), 1, kWeightWarps - 1) * 32;
+  set_patch(p.group_in, p.tile_h, p.tile_w, channels_last, p.x_threads, p.patch[0]);
+  set_patch(p.group_out, patch_h, patch_w, channels_last, kWeightThreads - p.x_threads, p.patch[1]);
+  p.patch[0].rows = number(h.in), p.patch[0].columns = number(w.in);
+  p.patch[1].rows = number(h.out), p.patch[1].columns = number(w.out);
+  p.first_h = number(-h.near_pad), p.first_w = number(-w.near_pad);
   p.patch[1].at = p.patch[0].count;
   p.sums_at = p.patch[0].count + p.patch[1].count;
   p.shared_bytes = number(4 * (p.sums_at + items * parts * sums.channels * sums.taps));
-  const double share = double(p.patch[0].count) / (p.patch[0].count + p.patch[1].count);
-  p.x_threads = std::clamp(int(std::ceil(share * kWeightWarps)), 1, kWeightWarps - 1) * 32;
   p.step_h = number(h.stride), p.step_w = number(w.stride);
   p.dilation_h = number(h.dilation), p.dilation_w = number(w.dilation);
   p.kernel_h = number(h.kernel), p.kernel_w = number(w.kernel);
-  p.tile_h = choice.tile_h, p.tile_w = choice.tile_w;
-  p.y_pitch = number(patch_w);
   p.items = number(items), p.parts = number(parts);
   p.elements = number(problem.group_in() * problem.group_out() * h.kernel * w.kernel);
   p.piece_floats = number(weight_bytes(problem) / 4);
@@ -105,11 +94,11 @@ double predict_weight(const Problem& problem, const Device& device, const Choice
                       const WeightParams& p) {
   const Sums sums = kSums[choice.row];
   const double count = sums.channels * sums.taps, tile = double(p.tile_h) * p.tile_w;
-  const double work = double(p.items) * p.parts, numbers = p.patch[0].count + p.patch[1].count;
+  const double work = double(p.items) * p.parts;
   const double turns_of_work = std::ceil(work / kWeightWarps);
   const double pixels = std::ceil(tile / (32.0 * p.parts));
   const double instructions =
-      kWeightWarps * kBlock + numbers / 32 * kNumber +
+      kWeightWarps * kBlock + (bringing(p.patch[0]) + bringing(p.patch[1])) * kNumber +
       work * (pixels * (kPixel + sums.channels + sums.taps + count) + kItem + count * kLanes) +
       std::ceil(p.elements / 32.0) * (40 + 8 * p.parts);
   const double conflicts = double(gcd(p.step_w, 32));
@@ -119,10 +108,8 @@ double predict_weight(const Problem& problem, const Device& device, const Choice
       std::min<double>(kWeightBlocks, std::floor(device.smem_per_sm / (p.shared_bytes + 1024.)));
   const double turns = std::ceil(double(p.blocks) / device.sm_count);
   const double waves = std::ceil(turns / resident);
-  const double fills =
-      std::ceil(std::max(double(p.patch[0].count) / p.x_threads,
-                         double(p.patch[1].count) / (kWeightThreads - p.x_threads)) /
-                kWeightFill);
+  const double fills = std::max(rounds(p.patch[0], p.x_threads, kWeightFill),
+                                rounds(p.patch[1], kWeightThreads - p.x_threads, kWeightFill));
   const double waiting =
       waves * (fills * kRound + turns_of_work * (pixels * kPixelWait + 300) / kClock);
   const double busy = std::max(turns * cycles / kClock, waiting);
@@ -137,13 +124,8 @@ double predict_weight(const Problem& problem, const Device& device, const Choice
 WeightParams weight_params_of(const Problem& problem, const Plan& plan, const Args& args) {
   WeightParams p;
   shape_weight(problem, {plan.row, plan.detail[kTileH], plan.detail[kTileW], 0, 0}, p);
-  const auto set = [](Patch& patch, const TensorRef& from) {
-    patch.from = from.data;
-    patch.n = static_cast<int32_t>(from.stride[0]), patch.c = static_cast<int32_t>(from.stride[1]);
-    patch.h = static_cast<int32_t>(from.stride[2]), patch.w = static_cast<int32_t>(from.stride[3]);
-  };
-  set(p.patch[0], args.x);
-  set(p.patch[1], args.y);
+  set_tensor(args.x, p.patch[0]);
+  set_tensor(args.y, p.patch[1]);
   p.weight = args.w.data;
   p.partials = p.pieces > 1 ? static_cast<float*>(args.workspace) : nullptr;
   for (int i = 0; i < 4; ++i) p.stride[i] = static_cast<int32_t>(args.w.stride[i]);
