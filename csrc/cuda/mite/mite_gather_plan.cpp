@@ -190,7 +190,14 @@ double predict_gather(const Problem& problem, const Device& device, const Choice
   const double fills = rounds(p.patch, kThreads, kFill);
   const double waiting = waves * (fills * kRound + loops * kStepWait / kClock);
   const double busy = std::max(turns * cycles / kClock, waiting);
-  const double memory = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
+  const int64_t size = element_size(problem.dtype);
+  const double to_line =
+      double(p.tile_w) * p.destination_step_w * (p.run_channels ? p.tile_columns : 1);
+  const double to_lines = double(p.tile_h) * p.phases_h * (p.run_channels ? 1 : p.tile_columns);
+  const double moved =
+      p.blocks * (sectors(p.patch.lines, p.patch.line, size) + sectors(to_lines, to_line, size));
+  const double memory =
+      std::max(tensor_bytes(problem) / kMemoryRate, moved) / device.copy_bytes_per_us;
   return kLaunch + std::max(busy, memory) + kBeside * std::min(busy, memory);
 }
 

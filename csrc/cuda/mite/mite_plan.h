@@ -63,6 +63,10 @@ inline double rounds(const Patch& patch, int threads, int together) {
   return double(ceil_div(patch.line, threads)) *
          double(ceil_div(patch.lines, int64_t{together} * patch.together));
 }
+// Bytes that a block moves for it, whole sectors.
+inline double sectors(double lines, double line, int64_t element_bytes) {
+  return lines * (line * double(element_bytes) + 32);
+}
 // Warps that bring a number of each lane, all in all.
 inline double bringing(const Patch& patch) {
   const int64_t warps = ceil_div(std::min<int64_t>(patch.line * patch.together, 1024), 32);

@@ -113,11 +113,15 @@ double predict_weight(const Problem& problem, const Device& device, const Choice
   const double waiting =
       waves * (fills * kRound + turns_of_work * (pixels * kPixelWait + 300) / kClock);
   const double busy = std::max(turns * cycles / kClock, waiting);
-  const double memory = (tensor_bytes(problem) + double(partial_bytes(problem, p.pieces))) /
-                        (kMemoryRate * device.copy_bytes_per_us);
+  double moved = 0;
+  for (const Patch& patch : p.patch)
+    moved += p.blocks * sectors(patch.lines, patch.line, element_size(problem.dtype));
+  const double partial = double(partial_bytes(problem, p.pieces));
+  const double memory =
+      std::max((tensor_bytes(problem) + partial) / kMemoryRate, moved) / device.copy_bytes_per_us;
   return kLaunch + std::max(busy, memory) + kBeside * std::min(busy, memory) +
          (p.pieces > 1 ? kSum + kPiecesTime * std::floor(p.pieces / kPieces) +
-                             double(partial_bytes(problem, p.pieces)) / device.copy_bytes_per_us
+                             partial / device.copy_bytes_per_us
                        : 0);
 }
 
