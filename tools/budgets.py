@@ -49,7 +49,7 @@ OTHER_TARGET_MIB = 3.2
 # whole vectors, six. slide has seven tiles of two types and three of turned rows, narrow four of
 # four, fan eight, loom six of three types and five of strict fp32; rows had 4 until pixels, three
 # of them; comb has four tiles of two types, three of TF32 and two of strict fp32; mite
-# has ten forms and six of grad_weight, of three types. weight is weight_sum.cu.
+# has twelve forms and six of grad_weight, of three types. weight is weight_sum.cu.
 KERNELS = {
     "direct": 64,
     "hopper": 168,

@@ -44,15 +44,17 @@ struct Patch {
 struct Form {
   int runs, run;
 };
-constexpr Form kForms[] = {{1, 1}, {2, 1}, {4, 1}, {8, 1}, {1, 2},
-                           {2, 2}, {4, 2}, {1, 4}, {2, 4}, {1, 8}};
+constexpr Form kForms[] = {{1, 1}, {2, 1}, {4, 1}, {8, 1}, {16, 1}, {1, 2},
+                           {2, 2}, {4, 2}, {1, 4}, {2, 4}, {1, 8},  {1, 16}};
 constexpr int kFormCount = sizeof(kForms) / sizeof(kForms[0]);
 
 constexpr int kThreads = 128;
-constexpr int kPositions = 2;   // of a thread
-constexpr int kFill = 8;        // numbers of the source that a thread asks for at once
-constexpr int kWeights = 4;     // weights of a thread
-constexpr int kBlocks = 7;      // of a multiprocessor, that find registers
+constexpr int kPositions = 2;  // of a thread
+constexpr int kFill = 8;       // numbers of the source that a thread asks for at once
+constexpr int kWeights = 4;    // weights of a thread
+// Blocks of a multiprocessor that find registers.
+CONVT2D_HOST_DEVICE constexpr int blocks_beside(int columns) { return columns > 8 ? 5 : 7; }
+constexpr int kMostColumns = 16;
 constexpr int kMostPhases = 8;  // of rows
 constexpr int kSharedFloats = 12 << 10;
 

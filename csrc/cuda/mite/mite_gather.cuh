@@ -139,11 +139,15 @@ __device__ __forceinline__ void add_up(const GatherParams& p, const RowWalk& wal
 
 template <class T, int RUN>
 __device__ __forceinline__ void store_whole(T* to, const float (&value)[RUN]) {
-  if constexpr (RUN * sizeof(T) == 32) {
-    const float low[4] = {value[0], value[1], value[2], value[3]},
-                high[4] = {value[4], value[5], value[6], value[7]};
-    store_run(to, low);
-    store_run(to + 4, high);
+  if constexpr (RUN * sizeof(T) > 16) {
+    constexpr int PIECE = 16 / sizeof(T);
+#pragma unroll
+    for (int i = 0; i < RUN; i += PIECE) {
+      float piece[PIECE];
+#pragma unroll
+      for (int k = 0; k < PIECE; ++k) piece[k] = value[i + k];
+      store_run(to + i, piece);
+    }
   } else if constexpr (RUN * sizeof(T) >= 4) {
     store_run(to, value);
   } else {
@@ -196,7 +200,7 @@ __device__ __forceinline__ void fill(const GatherParams& p, const GatherTile& ti
 }
 
 template <class T, int RUNS, int RUN>
-__global__ void __launch_bounds__(kThreads, kBlocks)
+__global__ void __launch_bounds__(kThreads, blocks_beside(RUNS* RUN))
     convt2d_mite_gather_kernel(const __grid_constant__ GatherParams p) {
   constexpr int COLUMNS = RUNS * RUN;
   float* const patch = reinterpret_cast<float*>(shared);
@@ -223,14 +227,17 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   for (int phase_h = 0; phase_h < p.phases_h; ++phase_h) {
     const RowWalk walk = p.walk[phase_h];
     float sum[kPositions][COLUMNS] = {};
-    // Slots that are neighbours in few words of code, if there are three or four, or one after the other.
-    if (p.slot_step == 1 && p.slots == 3) {
-      add_up<3>(p, walk, patch, table, at, sum);
-    } else if (p.slot_step == 1 && p.slots == 4) {
-      add_up<4>(p, walk, patch, table, at, sum);
-    } else {
-      add_up<0>(p, walk, patch, table, at, sum);
+    // Slots that are neighbours in one go, if there are three or four, or one after the other.
+    bool done = false;
+    if constexpr (COLUMNS <= 8) {
+      done = p.slot_step == 1 && (p.slots == 3 || p.slots == 4);
+      if (done && p.slots == 3) {
+        add_up<3>(p, walk, patch, table, at, sum);
+      } else if (done) {
+        add_up<4>(p, walk, patch, table, at, sum);
+      }
     }
+    if (!done) add_up<0>(p, walk, patch, table, at, sum);
 
 #pragma unroll
     for (int i = 0; i < kPositions; ++i) {

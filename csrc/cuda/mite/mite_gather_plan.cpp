@@ -135,13 +135,13 @@ std::string shape_gather(const Problem& problem, const Choice& choice, GatherPar
   const Form form = kForms[choice.row];
   const int64_t table = int64_t{p.kernel_h} * p.depth * p.slots * form.runs * form.run;
   if (patch_h > kSharedFloats || patch_w > kSharedFloats ||
-      patch_h * patch_w * p.depth + table + 16 > kSharedFloats)
+      patch_h * patch_w * p.depth + table + kMostColumns + 8 > kSharedFloats)
     return "a patch of " + text(patch_h) + " x " + text(patch_w) + " has no room";
   const Layout source = forward ? problem.x_layout : problem.y_layout;
   set_patch(p.depth, patch_h, patch_w, source == Layout::nhwc, kThreads, p.patch);
   p.table_at = number(round_up(p.patch.count, 4));
   p.bias_at = p.table_at + number(round_up(table, 4));
-  p.shared_bytes = 4 * (p.bias_at + 8);
+  p.shared_bytes = 4 * (p.bias_at + kMostColumns);
   const Layout to = forward ? problem.y_layout : problem.x_layout;
   const bool pixels = to == Layout::nhwc;
   p.run_channels = pixels;
@@ -173,7 +173,7 @@ double predict_gather(const Problem& problem, const Device& device, const Choice
   const double channels = rows * p.depth, steps = channels * p.slots;
   const double vectors = std::ceil(columns / 4);
   const bool whole = p.run_phases ? true : choice.tile_columns == form.run;
-  const bool together = p.slot_step == 1 && (p.slots == 3 || p.slots == 4);
+  const bool together = columns <= 8 && p.slot_step == 1 && (p.slots == 3 || p.slots == 4);
   const double loops = together ? channels : steps;
   const double instructions =
       warps * (kBlock + steps * (vectors + kPositions * (1 + columns)) + loops * kStep +
@@ -184,7 +184,8 @@ double predict_gather(const Problem& problem, const Device& device, const Choice
   const double conflicts = std::min<double>(double(gcd(p.source_step_w, 32)), 32);
   const double words = warps * steps * (vectors + kPositions * conflicts);
   const double cycles = std::max(instructions / 4 / kUsed, words / kUsed);
-  const double resident = std::min<double>(kBlocks, device.smem_per_sm / (p.shared_bytes + 1024.));
+  const double resident = std::min<double>(blocks_beside(form.runs * form.run),
+                                           device.smem_per_sm / (p.shared_bytes + 1024.));
   const double turns = std::ceil(double(p.blocks) / device.sm_count);
   const double waves = std::ceil(turns / std::floor(resident));
   const double fills = rounds(p.patch, kThreads, kFill);
