@@ -55,6 +55,8 @@ CUDA_ROOMS = {
     "igemm_gather_bf16.cu igemm_gather_tf32.cu igemm_gather_f32x3.cu igemm_weight_plan.cpp "
     "igemm_weight_shape.cpp igemm_weight_launch.cpp igemm_weight_f16.cu igemm_weight_bf16.cu "
     "igemm_weight_tf32.cu",
+    "cuda/mite": "mite_plan.cpp mite_gather_plan.cpp mite_weight_plan.cpp mite_launch.cpp "
+    "mite_gather.cu mite_weight.cu",
     "cuda/rows": "rows_plan.cpp rows_kernel.cu",
     "cuda/strand": "strand_plan.cpp strand_launch.cpp strand_f16.cu strand_bf16.cu strand_tf32.cu "
     "strand_f32x3.cu",

@@ -55,6 +55,8 @@ OTHER_TARGET_MIB = 3.2
 # four, fan eight, spread three of three types and two of three for grad_input, loom six of three types and five of strict fp32; rows had 4 until pixels, three
 # of them; comb has four tiles of two types, three of TF32 and two of strict fp32. weight is
 # weight_sum.cu.
+# of them; comb has four tiles of two types, three of TF32 and two of strict fp32; mite
+# has twelve forms and six of grad_weight, of three types. weight is weight_sum.cu.
 KERNELS = {
     "direct": 64,
     "hopper": 168,
@@ -69,6 +71,7 @@ KERNELS = {
     "comb": 16,
     "strand": 30,
     "quilt": 16,
+    "mite": 56,
     "depthwise": 200,
     "weight": 4,
 }

@@ -43,6 +43,7 @@
 #include "cuda/igemm/igemm_plan.h"
 #include "cuda/igemm/igemm_weight_plan.h"
 #include "cuda/loom/loom_plan.h"
+#include "cuda/mite/mite_plan.h"
 #include "cuda/narrow/narrow_plan.h"
 #include "cuda/quilt/quilt_plan.h"
 #include "cuda/rows/rows_plan.h"
@@ -175,6 +176,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = cuda::strand::plans(problem, device, reason);
   } else if (name == "quilt") {
     plans = cuda::quilt::plans(problem, device, reason);
+  } else if (name == "mite") {
+    plans = cuda::mite::plans(problem, device, reason);
   } else if (name == "fan") {
     plans = cuda::fan::plans(problem, device, reason);
   } else if (name == "loom") {

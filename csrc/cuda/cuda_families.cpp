@@ -8,6 +8,7 @@
 #include "cuda/hopper/hopper.h"
 #include "cuda/igemm/igemm.h"
 #include "cuda/loom/loom.h"
+#include "cuda/mite/mite.h"
 #include "cuda/narrow/narrow.h"
 #include "cuda/quilt/quilt.h"
 #include "cuda/rows/rows.h"
@@ -33,6 +34,7 @@ FamilyList families() {
       strand_family,  // clusters: grad_input of few outputs and long sums, which clusters share; operands as they lie
       igemm_family,  // tensor cores, sm_80 and up: fp16, bf16, tf32, and strict fp32 as 3 x tf32
       rows_family,  // sm_90a: NCHW forward that is bound by writing y: whole rows of it, all phases at once
+      mite_family,  // few channels and taps, small: a patch of the source, no tensor cores, little code
       direct_family,  // any dtype, strides, geometry and size; declines nothing, so it stays last
   };
   return {list, int(sizeof list / sizeof *list)};
