@@ -46,15 +46,15 @@ OTHER_TARGET_MIB = 3.2
 # five, and words of dY's rows, six, and 160 until grad_weight packed columns, two, took words where
 # planes are short, one, and had a tile for small problems, two, and blocks that are two of a
 # multiprocessor, six; fold had 8 until it multiplied words, five of them, and 12 until planes of no
-# whole vectors, six. slide has seven tiles of two types and three of turned rows, narrow four of
-# four, fan eight, loom six of three types and five of strict fp32; rows had 4 until pixels, three
+# whole vectors, six. slide has seven tiles of two types and three of turned rows, two of strided ones, narrow four
+# of four, fan eight, loom six of three types and five of strict fp32; rows had 4 until pixels, three
 # of them; comb has four tiles of two types, three of TF32 and two of strict fp32. weight is
 # weight_sum.cu.
 KERNELS = {
     "direct": 64,
     "hopper": 168,
     "fold": 18,
-    "slide": 20,
+    "slide": 24,
     "narrow": 16,
     "fan": 10,
     "loom": 25,

@@ -373,8 +373,7 @@ std::vector<Plan> plans(const Problem& problem, const Device& device, std::strin
 }
 
 Decision plan(const Problem& problem, const Device& device) {
-  if (is_strided(problem) && refusal(problem, device).empty())
-    return strided_plan(problem, device);
+  if (is_strided(problem) && refusal(problem, device).empty()) return strided_plan(problem, device);
   return best_plan(problem, device, refusal, candidates, plan_of);
 }
 

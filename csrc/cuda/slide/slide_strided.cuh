@@ -50,8 +50,8 @@ __device__ __forceinline__ void bring_strided_weights(const StridedParams& p, co
     for (int j = 0; j < 8; ++j, from += step) number[j] = load_if<2>(from, j, left);
 #pragma unroll
     for (int j = 0; j < 4; ++j) word[j] = number[2 * j] | number[2 * j + 1] << 16;
-    store_shared_16(
-        shared + p.weights_at + tap * p.tap_bytes + octet * p.octet_bytes + inside * 16, word);
+    store_shared_16(shared + p.weights_at + tap * p.tap_bytes + octet * p.octet_bytes + inside * 16,
+                    word);
   }
 }
 
@@ -133,8 +133,7 @@ __device__ __forceinline__ void find_part(const StridedParams& p, const BlockWal
   const int box = octet >> p.box_octets_shift,
             channel = (octet - (box << p.box_octets_shift)) * 8 + lane % 8;
   from = raw + box * p.box_bytes + min(channel, p.box_channels - 1) * p.pitch + eight[0];
-  const int lead =
-      walk.pixel(p, residue_of(p, walk.block * (p.depth / 8) + octet)) & (kVector - 1);
+  const int lead = walk.pixel(p, residue_of(p, walk.block * (p.depth / 8) + octet)) & (kVector - 1);
   const int pixel = int(eight[1] & 0xffff) + lane % 8 - lead;
   const int step = int(uint32_t(pixel) * uint32_t(p.step_magic) >> 16),
             remainder = pixel - step * p.step_w;
@@ -151,7 +150,10 @@ __device__ __forceinline__ void turn_blocks(const StridedParams& p, const CUtens
                                             const Scope& at, uint32_t shared) {
   constexpr int kWarps = kTurners / 32, kAtOnce = 3;
   const int thread = threadIdx.x - kConsumers, warp = thread / 32, lane = thread % 32;
-  const int octets = p.depth / 8, octets_shift = octets == 2 ? 1 : octets == 4 ? 2 : 3,
+  const int octets = p.depth / 8,
+            octets_shift = octets == 2   ? 1
+                           : octets == 4 ? 2
+                                         : 3,
             items = p.parts << octets_shift;
   StageRing slots{shared, shared + p.slots_at, p.slots, p.slot_bytes},
       raws{shared + kRawBarriers, shared + p.raws_at, p.raws, p.raw_bytes}, asked = raws;
@@ -261,13 +263,12 @@ __device__ __forceinline__ void multiply_strided(const StridedParams& p, SlotRea
 template <class T, int WIDTH>
 __device__ __forceinline__ void consume_strided(const StridedParams& p, const Scope& at,
                                                 uint32_t shared) {
-  const int group = threadIdx.x / 128, groups = row_groups(p),
-            set = p.sets > 1 ? group : 0, turn = p.sets > 1 ? 0 : group;
+  const int group = threadIdx.x / 128, groups = row_groups(p), set = p.sets > 1 ? group : 0,
+            turn = p.sets > 1 ? 0 : group;
   const uint32_t staging =
                      shared + p.staging_at + threadIdx.x / 32 * (kWarpChannels * kStridedPitch),
                  weights = shared + p.weights_at + set * (kRows * 16);
-  const int channel =
-      at.column_tile * tile_channels(p) + set * kRows + threadIdx.x / 32 % 4 * 16;
+  const int channel = at.column_tile * tile_channels(p) + set * kRows + threadIdx.x / 32 % 4 * 16;
   SlotReader reader{{shared, shared + p.slots_at, p.slots, p.slot_bytes}, 0, 0};
   for (Stretches walk(p, at); walk.now.count > 0; walk.advance(p)) {
     const Stretch& stretch = walk.now;

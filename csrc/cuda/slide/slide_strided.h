@@ -33,7 +33,8 @@ constexpr int kMostPitch = 63;    // units of 16 bytes of a row as copied
 constexpr int kMostRaws = 8;      // stages as copied
 constexpr int kMostStrided = 24;  // slots
 constexpr int kMostParts = 32;    // of 32 pixels, of a row of all images
-constexpr int kStridedPitch = 272;  // bytes of a channel of the staging: rows of lanes in different banks
+constexpr int kStridedPitch =
+    272;  // bytes of a channel of the staging: rows of lanes in different banks
 
 struct StridedParams : Params {
   int32_t low_h, low_w, step_h, step_w, step_magic;
@@ -42,17 +43,17 @@ struct StridedParams : Params {
   int32_t sets;       // of 64 input channels
   int32_t images, strip, strips, steps;  // side by side; positions of a strip; rows of the result
   int32_t residues, residue_shift, residue_octets, residue_octets_shift;
-  int32_t octets, depth, depths;     // all eights of channels; channels of a block; blocks
-  int32_t pixels, image_pixels;      // that a strip reads of a row; of a slot, from image to image
-  int32_t plane_pixels;              // of a slot, from remainder to remainder
-  int32_t eights, pitch;             // copied eights of pixels of a channel of an image; bytes
+  int32_t octets, depth, depths;  // all eights of channels; channels of a block; blocks
+  int32_t pixels, image_pixels;   // that a strip reads of a row; of a slot, from image to image
+  int32_t plane_pixels;           // of a slot, from remainder to remainder
+  int32_t eights, pitch;          // copied eights of pixels of a channel of an image; bytes
   int32_t parts;
   int32_t boxes, box_channels, box_bytes, box_octets_shift;
   int32_t raws, raw_bytes, copied_bytes, slots, slot_bytes;
-  int32_t octet_bytes, tap_bytes;  // of weights
+  int32_t octet_bytes, tap_bytes;      // of weights
   int32_t column[kMostKernelColumns];  // of a tap: bytes in a slot
-  int32_t aligned;  // rows of the result and of the staging are whole 16 bytes
-  int32_t lanes_shift;  // of those that store a row of an image
+  int32_t aligned;                     // rows of the result and of the staging are whole 16 bytes
+  int32_t lanes_shift;                 // of those that store a row of an image
   int32_t raws_at, slots_at;
 };
 

@@ -14,20 +14,20 @@ namespace {
 constexpr double kClock = 1700;  // cycles a microsecond
 
 // What things cost, in cycles where nothing else is said. Counted; no GPU has run these tiles yet.
-constexpr double kLaunch = 9;             // us
-constexpr double kWeightByte = 0.08;      // of resident weights
-constexpr double kFirst = 3000;           // until the first row is there
-constexpr double kMultiply = 1.05;        // times what the tensor core takes
-constexpr double kStoreHalf = 400;        // of a warp's eight channels
-constexpr double kStoreRun = 90;          // of a row of an image, of them, by words
-constexpr double kStoreVectors = 500;     // of all rows, by 16 bytes
-constexpr double kTurnBlock = 300;        // of the warps that turn
-constexpr double kTurnPart = 14;          // of them, for 32 pixels of eight channels
-constexpr double kL2Bytes = 30;           // a cycle
-constexpr double kBusy = 1.12;            // what takes longer than is counted
-constexpr double kMemoryRate = 0.8;       // of the copy rate
-constexpr double kBeside = 0.2;           // of the lesser of work and bytes
-constexpr int kEnoughAhead = 48 * 1024;   // bytes of rows on their way
+constexpr double kLaunch = 9;            // us
+constexpr double kWeightByte = 0.08;     // of resident weights
+constexpr double kFirst = 3000;          // until the first row is there
+constexpr double kMultiply = 1.05;       // times what the tensor core takes
+constexpr double kStoreHalf = 400;       // of a warp's eight channels
+constexpr double kStoreRun = 90;         // of a row of an image, of them, by words
+constexpr double kStoreVectors = 500;    // of all rows, by 16 bytes
+constexpr double kTurnBlock = 300;       // of the warps that turn
+constexpr double kTurnPart = 14;         // of them, for 32 pixels of eight channels
+constexpr double kL2Bytes = 30;          // a cycle
+constexpr double kBusy = 1.12;           // what takes longer than is counted
+constexpr double kMemoryRate = 0.85;     // of the copy rate
+constexpr double kBeside = 0.15;         // of the lesser of work and bytes
+constexpr int kEnoughAhead = 48 * 1024;  // bytes of rows on their way
 
 struct Choice {
   int row, strips, depth, sets, raws, slots, walkers;
@@ -39,9 +39,7 @@ int shift_of(int32_t power) {
   return shift;
 }
 
-int reach_of(const Axis& axis) {
-  return static_cast<int>((axis.kernel - 1) * axis.dilation);
-}
+int reach_of(const Axis& axis) { return static_cast<int>((axis.kernel - 1) * axis.dilation); }
 
 // Of channels that are `residues` kinds, so many eights of each.
 void set_channels(const Choice& choice, StridedParams& p) {
@@ -57,9 +55,9 @@ void set_channels(const Choice& choice, StridedParams& p) {
   p.depths = p.octets / block;
   const bool several = p.residues > 1 && p.residue_octets < block;
   p.boxes = several ? block / p.residue_octets : 1;
-  p.box_channels = !several                ? p.depth
-                   : p.residue_octets > 1  ? p.residue_octets * 8
-                                           : std::min(of_residue, 8);
+  p.box_channels = !several               ? p.depth
+                   : p.residue_octets > 1 ? p.residue_octets * 8
+                                          : std::min(of_residue, 8);
   p.box_octets_shift = several ? shift_of(p.residue_octets) : 31;
 }
 
@@ -97,8 +95,8 @@ void shape(const Problem& problem, const Choice& choice, StridedParams& p) {
   p.steps = p.y_h;
   p.pixels = (p.strip - 1) * p.step_w + reach_w + 1;
   p.image_pixels = (p.pixels - 1) / p.step_w + 1;
-  p.images = p.strips > 1 ? 1
-                          : std::min(p.batch, std::max(1, (width - p.strip) / p.image_pixels + 1));
+  p.images =
+      p.strips > 1 ? 1 : std::min(p.batch, std::max(1, (width - p.strip) / p.image_pixels + 1));
   // Eights that turn into two remainders, half each, meet no bank twice.
   p.plane_pixels = std::max(p.images * p.image_pixels, width + further);
   p.plane_pixels += 4 - p.plane_pixels % 8 + (p.plane_pixels % 8 > 4 ? 8 : 0);
@@ -138,18 +136,18 @@ double predict(const Problem& problem, const Device& device, const StridedParams
   // Cycles for a row of the result of a strip.
   const double products = double(p.kernel_h) * p.kernel_w * p.slices;
   const double multiply = kMultiply * products * width / 2;  // of a set
-  double rows = 0;  // of dY, that are new
+  double rows = 0;                                           // of dY, that are new
   for (int i = 0; i < p.step_h; ++i) rows += p.used_rows >> i & 1;
   const double copied = double(p.depths) * p.copied_bytes;
   const double turned = double(p.octets) * p.parts * 512;
   const double outputs = double(width) * kRows * 2;
-  const double shared = (p.sets * products * (kRows + width) * 32 +
-                         rows * (copied + 2.5 * turned) + p.sets * 3 * outputs) / 128;
+  const double shared = (p.sets * products * (kRows + width) * 32 + rows * (copied + 2.5 * turned) +
+                         p.sets * 3 * outputs) /
+                        128;
   const int halves = std::min(2, (p.columns + 7) / 8);
-  const double store =
-      halves * (kStoreHalf + (p.aligned ? kStoreVectors
-                                        : kStoreRun * kWarpChannels * p.images *
-                                              (1 << p.lanes_shift) / 32.0));
+  const double store = halves * (kStoreHalf + (p.aligned ? kStoreVectors
+                                                         : kStoreRun * kWarpChannels * p.images *
+                                                               (1 << p.lanes_shift) / 32.0));
   const double turn = rows * (p.depths * kTurnBlock + kTurnPart * p.octets * p.parts);
   // A warpgroup stores, then multiplies; what the ring has for the other one meanwhile hides that.
   const double ahead = double(p.slots - 1) / p.depths / std::max(1, p.step_h);
@@ -157,8 +155,7 @@ double predict(const Problem& problem, const Device& device, const StridedParams
   const double group = (multiply + store) / row_groups(p);
   const double limit = std::max({p.sets * multiply, shared, turn, group, rows * copied / kL2Bytes});
   const double row = limit + (1 - hidden) * store / row_groups(p);
-  const double waves =
-      std::ceil(double(p.groups) * p.column_tiles * p.walkers / device.sm_count);
+  const double waves = std::ceil(double(p.groups) * p.column_tiles * p.walkers / device.sm_count);
   const double steps = std::ceil(double(steps_of(p)) / p.walkers);
   const double stretches = std::floor(steps / p.steps) + 1;
   const double extra = std::max(0, p.reach + 1 - p.step_h) / double(p.step_h);
@@ -176,8 +173,8 @@ std::string refusal(const Problem& problem, const Device&) {
   if (h.stride > 16 || w.stride > 16 || w.kernel > kMostKernelColumns)
     return "a stride or a kernel row of more than 16";
   if (h.kernel * w.kernel > 256 || reach_of(h) >= kGroups * h.stride || reach_of(w) > 128)
-    return "kernels that reach over " + number(reach_of(h) + 1) +
-           " rows with stride " + number(h.stride) + " are more than two rows of the result share";
+    return "kernels that reach over " + number(reach_of(h) + 1) + " rows with stride " +
+           number(h.stride) + " are more than two rows of the result share";
   if (std::abs(h.near_pad) > 1 << 14 || std::abs(w.near_pad) > 1 << 14) return "wide padding";
   if (w.in > 1 << 20) return "rows are too long";
   StridedParams p;

@@ -29,9 +29,9 @@ __device__ __noinline__ T plain_strided(const StridedParams& p, int n, int group
       const int from_column = column * p.step_w + p.low_w + j * p.tap_columns;
       if (from_column < 0 || from_column >= p.x_w) continue;
       for (int c = 0; c < p.reduce; ++c)
-        sum = fmaf(
-            load(y + (c * plane + from_row * p.x_w + from_column)),
-            load(weight + (int64_t{c} * p.weight_reduce + i * p.weight_h + j * p.weight_w)), sum);
+        sum = fmaf(load(y + (c * plane + from_row * p.x_w + from_column)),
+                   load(weight + (int64_t{c} * p.weight_reduce + i * p.weight_h + j * p.weight_w)),
+                   sum);
     }
   }
   return Numeric<T>::narrow(sum);
@@ -119,9 +119,9 @@ __device__ __noinline__ void repair_strided(const StridedParams& p, ImageRows<T>
     for (int at = threadIdx.x % 32; at < rows.count; at += 32) {
       const auto number = load_shared<unsigned short>(rows.staged(p, staging, index) + at * 2);
       if (!is_finite(*reinterpret_cast<const T*>(&number)))
-        rows.destination[rows.element(p, index) + at] = plain_strided<T>(
-            p, rows.n + index / kWarpChannels, rows.group, rows.channel + index % kWarpChannels,
-            rows.row, rows.column + at);
+        rows.destination[rows.element(p, index) + at] =
+            plain_strided<T>(p, rows.n + index / kWarpChannels, rows.group,
+                             rows.channel + index % kWarpChannels, rows.row, rows.column + at);
     }
   }
 }
