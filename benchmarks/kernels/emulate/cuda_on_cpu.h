@@ -34,9 +34,10 @@
 namespace emulate {
 
 struct Index {
-  unsigned x;
+  unsigned x, y = 0;
 };
 extern Index thread_index, block_index, block_dim;
+extern unsigned ranks;  // blocks of a cluster, of which block_index.y tells them apart
 
 void give_way();
 // Barriers by name; of a warp; and those in shared memory, by address.
@@ -49,6 +50,8 @@ constexpr int kWords = 6;
 const uint32_t (*show(const uint32_t* words, int count))[kWords];
 inline uint32_t of_lane(uint32_t value, int lane) { return show(&value, 1)[lane][0]; }
 [[noreturn]] void fail(const char* what);
+unsigned thread_of_cluster();
+void meet_in_cluster();
 void barrier_init(uint32_t address, uint32_t count);
 void barrier_arrive(uint32_t address);
 void barrier_expect(uint32_t address, uint32_t bytes);

@@ -17,6 +17,7 @@ alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
 #include "cuda/slide/slide_strided.cuh"
 #include "cuda/slide/slide_turned.cuh"
 #include "cuda/visit_row.h"
+#define EMULATE_THREADS (8 * 384)  // clusters of slide's strided tiles
 #include "fibers.h"
 #include "gather_trial.h"
 
@@ -34,7 +35,7 @@ bool check(const Case& one, int most) {
   std::vector<Plan> plans = slide::plans(trial.problem, invented_device("h200"), reason);
   for (Plan& plan : plans) {
     if (plan.row >= slide::kStridedRow) {
-      int32_t &raws = plan.detail[3], &slots = plan.detail[4], &walkers = plan.detail[5];
+      int32_t &raws = plan.detail[4], &slots = plan.detail[5], &walkers = plan.detail[6];
       raws = std::min(raws, 2 + int(emulate::random() % 3));
       slots = std::min(slots, 2 + int(emulate::random() % 4));
       walkers = std::min(walkers, 1 + int(emulate::random() % 3));
@@ -55,7 +56,8 @@ bool check(const Case& one, int most) {
       return visit_row<slide::kWidthCount>(plan.row - slide::kStridedRow, [&](auto row) {
         emulate::run_grid(
             slide::blocks_of(params), slide::kStridedThreads, params.shared_bytes,
-            [&] { slide::convt2d_slide_strided_kernel<T, slide::kWidths[row]>(params, map); });
+            [&] { slide::convt2d_slide_strided_kernel<T, slide::kWidths[row]>(params, map); },
+            params.ranks);
       });
     }
     if (plan.row >= slide::kTurnedRow) {

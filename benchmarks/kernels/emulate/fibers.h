@@ -14,11 +14,17 @@
 namespace emulate {
 
 Index thread_index, block_index, block_dim;
+unsigned ranks = 1;
 
 // Of the emulated block, as its kernel declares it: set once.
 unsigned char* smem;
 constexpr uint32_t kSharedBytes = 232 << 10;
-constexpr int kMostThreads = 640;
+#ifndef EMULATE_THREADS
+#define EMULATE_THREADS 640
+#endif
+constexpr int kMostThreads = EMULATE_THREADS;  // of a cluster
+// What place_of_rank() adds to an address, for each rank and one more; without that it is the thread's own block's.
+constexpr uint32_t kWindow = 1 << 20;
 
 namespace {
 
@@ -48,11 +54,17 @@ std::map<int, Meeting> meetings;
 std::map<uint32_t, Barrier> barriers;
 Warp warps[kMostThreads / 32];
 uint32_t shared_bytes;
-long progress;  // counts what somebody may wait for
+std::vector<std::vector<unsigned char>> other_smem;  // of the ranks after the first
+long progress;                                       // counts what somebody may wait for
 std::mt19937 random;
 std::function<void()> kernel;
 
 }  // namespace
+
+unsigned thread_of_cluster() { return block_index.y * block_dim.x + thread_index.x; }
+uint32_t address_in_cluster(uint32_t address) {
+  return address < kWindow ? address + (block_index.y + 1) * kWindow : address;
+}
 
 [[noreturn]] void fail(const char* what) {
   if (std::getenv("SHOW"))
@@ -67,7 +79,7 @@ namespace {
 
 void fiber_main() {
   kernel();
-  fibers[thread_index.x].done = true;
+  fibers[thread_of_cluster()].done = true;
   ++progress;
   give_way();
 }
@@ -81,7 +93,10 @@ void run_block(uint32_t block) {
   // NaN shows what is read before it was written; but kernels sum again what came out NaN, which would hide it, so every
   // other block finds numbers.
   std::memset(smem, random() % 2 ? 0xff : 0x53, kSharedBytes);
-  for (unsigned i = 0; i < block_dim.x; ++i) {
+  other_smem.resize(ranks - 1);
+  for (auto& other : other_smem) other.assign(kSharedBytes, random() % 2 ? 0xff : 0x53);
+  const unsigned threads = block_dim.x * ranks;
+  for (unsigned i = 0; i < threads; ++i) {
     Fiber& fiber = fibers[i];
     fiber.done = false;
     getcontext(&fiber.context);
@@ -90,9 +105,9 @@ void run_block(uint32_t block) {
     fiber.context.uc_link = &scheduler;
     makecontext(&fiber.context, fiber_main, 0);
   }
-  std::vector<int> order(block_dim.x / 32);
+  std::vector<int> order(threads / 32);
   for (size_t i = 0; i < order.size(); ++i) order[i] = int(i);
-  int left = int(block_dim.x), lazy = 0;
+  int left = int(threads), lazy = 0;
   for (long idle = 0; left > 0;) {
     const long before = progress;
     const int slow = int(random() % 4);  // 1: the first half (hopper's consumers), 2: the second
@@ -105,7 +120,8 @@ void run_block(uint32_t block) {
       for (int lane = 0; lane < 32; ++lane) {
         Fiber& fiber = fibers[warp * 32 + lane];
         if (fiber.done) continue;
-        thread_index.x = warp * 32 + lane;
+        block_index.y = unsigned(warp) * 32 / block_dim.x;
+        thread_index.x = warp * 32 + lane - block_index.y * block_dim.x;
         swapcontext(&scheduler, &fiber.context);
         left -= fiber.done;
       }
@@ -118,20 +134,20 @@ void run_block(uint32_t block) {
 }  // namespace
 
 void give_way() {
-  const unsigned thread = thread_index.x;
+  const unsigned thread = thread_of_cluster();
   swapcontext(&fibers[thread].context, &scheduler);
 }
 
 // Those who join a meeting do not wait for it.
 void join(int name, int threads) {
-  Meeting& meeting = meetings[name];
+  Meeting& meeting = meetings[name * int(ranks) + int(block_index.y)];
   if (++meeting.here < threads) return;
   meeting.verdict[meeting.generation & 1] = meeting.good;
   meeting.good = true, meeting.here = 0, ++meeting.generation, ++progress;
 }
 
 bool meet(int name, int threads, bool good) {
-  Meeting& meeting = meetings[name];
+  Meeting& meeting = meetings[name * int(ranks) + int(block_index.y)];
   const long generation = meeting.generation;
   meeting.good &= good;
   join(name, threads);
@@ -140,7 +156,7 @@ bool meet(int name, int threads, bool good) {
 }
 
 const uint32_t (*show(const uint32_t* words, int count)) [kWords] {
-  Warp& warp = warps[thread_index.x / 32];
+  Warp& warp = warps[thread_of_cluster() / 32];
   const long generation = warp.generation;
   std::copy(words, words + count, warp.value[generation & 1][thread_index.x % 32]);
   if (++warp.here == 32) {
@@ -162,26 +178,41 @@ bool all_of_warp(bool good) {
   return std::all_of(values, values + 32, [](const uint32_t* value) { return *value != 0; });
 }
 
-void barrier_init(uint32_t address, uint32_t count) { barriers[address] = {count}; }
+void barrier_init(uint32_t address, uint32_t count) {
+  barriers[address_in_cluster(address)] = {count};
+}
 void barrier_arrive(uint32_t address) { barrier_expect(address, 0); }
 void barrier_expect(uint32_t address, uint32_t bytes) {
-  Barrier& barrier = barriers[address];
+  Barrier& barrier = barriers[address_in_cluster(address)];
   barrier.bytes += bytes;
   ++barrier.here;
   barrier_copied(address, 0);
 }
 void barrier_copied(uint32_t address, uint32_t bytes) {
-  Barrier& barrier = barriers[address];
+  Barrier& barrier = barriers[address_in_cluster(address)];
   barrier.bytes -= bytes;
   if (barrier.here == barrier.count && barrier.bytes == 0)
     barrier.here = 0, ++barrier.phase, ++progress;
 }
 void barrier_wait(uint32_t address, uint32_t parity) {
-  while ((barriers[address].phase & 1) == parity) give_way();
+  const uint32_t at = address_in_cluster(address);
+  while ((barriers[at].phase & 1) == parity) give_way();
 }
 
-// A grid's blocks, one after the other.
-void run_grid(int64_t blocks, int threads, uint32_t bytes, std::function<void()> of_thread) {
+// All threads of a cluster.
+void meet_in_cluster() {
+  static Meeting meeting;
+  const long generation = meeting.generation;
+  if (++meeting.here == int(block_dim.x * ranks))
+    meeting.here = 0, ++meeting.generation, ++progress;
+  while (meeting.generation == generation) give_way();
+}
+
+// A grid's blocks, or clusters of so many, one after the other.
+void run_grid(int64_t blocks, int threads, uint32_t bytes, std::function<void()> of_thread,
+              int of_cluster = 1) {
+  if (threads * of_cluster > kMostThreads) fail("a cluster of too many threads");
+  ranks = of_cluster;
   kernel = std::move(of_thread);
   block_dim.x = threads;
   shared_bytes = bytes;
@@ -189,8 +220,9 @@ void run_grid(int64_t blocks, int threads, uint32_t bytes, std::function<void()>
 }
 
 unsigned char* shared(uint32_t address, uint32_t bytes) {
-  if (address + bytes > shared_bytes) fail("beyond shared memory");
-  return smem + address;
+  const uint32_t at = address_in_cluster(address), rank = at / kWindow - 1, place = at % kWindow;
+  if (place + bytes > shared_bytes || rank >= ranks) fail("beyond shared memory");
+  return (rank ? other_smem[rank - 1].data() : smem) + place;
 }
 uint32_t shared_address(const void* pointer) {
   return uint32_t(static_cast<const unsigned char*>(pointer) - smem);

@@ -40,4 +40,30 @@ __device__ __forceinline__ float4 load_of_rank(uint32_t place) {
   return value;
 }
 
+// Two numbers to a block's shared memory.
+__device__ __forceinline__ void store_to_rank(uint32_t place, float a, float b) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("st.shared::cluster.v2.f32 [%0], {%1,%2};" ::"r"(place), "f"(a), "f"(b) : "memory");
+#endif
+}
+
+// A barrier (barrier.cuh) of another block: arrives there, and what this thread, or its warp before it met, has read and
+// written is seen by those who wait with the second.
+__device__ __forceinline__ void barrier_arrive_of_rank(uint32_t place) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(place)
+               : "memory");
+#endif
+}
+__device__ __forceinline__ void barrier_wait_for_ranks(uint32_t address, uint32_t parity) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{ .reg .pred done;\n\t"
+      "again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n\t"
+      "@!done bra again; }" ::"r"(address),
+      "r"(parity)
+      : "memory");
+#endif
+}
+
 }  // namespace convt2d::cuda

@@ -21,6 +21,8 @@ constexpr double kMultiply = 1.05;       // times what the tensor core takes
 constexpr double kStoreHalf = 400;       // of a warp's eight channels
 constexpr double kStoreRun = 90;         // of a row of an image, of them, by words
 constexpr double kStoreVectors = 500;    // of all rows, by 16 bytes
+constexpr double kSend = 1200;           // sums to other ranks and back
+constexpr double kSendEight = 150;       // of eight channels of each warp
 constexpr double kTurnBlock = 300;       // of the warps that turn
 constexpr double kTurnPart = 14;         // of them, for 32 pixels of eight channels
 constexpr double kL2Bytes = 30;          // a cycle
@@ -30,7 +32,7 @@ constexpr double kBeside = 0.15;         // of the lesser of work and bytes
 constexpr int kEnoughAhead = 48 * 1024;  // bytes of rows on their way
 
 struct Choice {
-  int row, strips, depth, sets, raws, slots, walkers;
+  int row, strips, depth, sets, ranks, raws, slots, walkers;
 };
 
 int shift_of(int32_t power) {
@@ -49,8 +51,11 @@ void set_channels(const Choice& choice, StridedParams& p) {
   p.residue_octets = static_cast<int32_t>(ceil_div(of_residue, 8));
   if (p.residues > 1) p.residue_octets = 1 << shift_of(p.residue_octets);
   p.residue_octets_shift = p.residues > 1 ? shift_of(p.residue_octets) : 31;
-  p.octets = static_cast<int32_t>(round_up(p.residues * p.residue_octets, block));
-  p.reduce_padded = p.octets * 8;
+  p.ranks = choice.ranks;
+  p.ranks_shift = shift_of(p.ranks);
+  p.octets =
+      static_cast<int32_t>(round_up(p.residues * p.residue_octets, block * p.ranks)) / p.ranks;
+  p.reduce_padded = p.octets * 8 * p.ranks;
   p.slices = p.octets / 2;
   p.depths = p.octets / block;
   const bool several = p.residues > 1 && p.residue_octets < block;
@@ -122,10 +127,12 @@ void shape(const Problem& problem, const Choice& choice, StridedParams& p) {
   p.staging_pitch = kStridedPitch;
   p.aligned = p.y_w % kVector == 0 && (p.images == 1 || p.image_pixels % kVector == 0);
   p.lanes_shift = p.aligned ? shift_of(static_cast<int32_t>(ceil_div(p.strip, kVector)))
-                            : std::clamp(shift_of(p.strip) - 1, 3, 5);
+                            : std::clamp(shift_of(p.strip) - 1, 2, 5);
   SharedPlaces places{kStridedHeader};
   p.weights_at = places.take(int64_t{p.kernel_h} * p.kernel_w * p.tap_bytes, 128);
-  p.staging_at = places.take(int64_t{kConsumers} / 32 * kWarpChannels * kStridedPitch, 128);
+  p.staging_at =
+      places.take(int64_t{kGroups} * storing_warps(p) * kWarpChannels * kStridedPitch, 128);
+  p.sums_at = places.take(int64_t{8 / p.ranks} * (p.ranks - 1) * sum_bytes(width), 16);
   p.raws_at = places.take(int64_t{p.raws} * p.raw_bytes, 128);
   p.slots_at = places.take(int64_t{p.slots} * p.slot_bytes, 1024);
   p.shared_bytes = static_cast<int32_t>(places.end);
@@ -152,10 +159,12 @@ double predict(const Problem& problem, const Device& device, const StridedParams
   // A warpgroup stores, then multiplies; what the ring has for the other one meanwhile hides that.
   const double ahead = double(p.slots - 1) / p.depths / std::max(1, p.step_h);
   const double hidden = p.sets > 1 ? 0.5 : std::min(1.0, 0.5 + ahead / 2);
-  const double group = (multiply + store) / row_groups(p);
+  const double sent = p.ranks > 1 ? kSend + kSendEight * (8.0 - 8.0 / p.ranks) : 0;
+  const double group = (multiply + store + sent) / row_groups(p);
   const double limit = std::max({p.sets * multiply, shared, turn, group, rows * copied / kL2Bytes});
-  const double row = limit + (1 - hidden) * store / row_groups(p);
-  const double waves = std::ceil(double(p.groups) * p.column_tiles * p.walkers / device.sm_count);
+  const double row = limit + (1 - hidden) * (store + sent) / row_groups(p);
+  const double waves = std::ceil(double(p.groups) * p.column_tiles * p.walkers /
+                                 (device.sm_count / p.ranks - (p.ranks == 4)));
   const double steps = std::ceil(double(steps_of(p)) / p.walkers);
   const double stretches = std::floor(steps / p.steps) + 1;
   const double extra = std::max(0, p.reach + 1 - p.step_h) / double(p.step_h);
@@ -178,7 +187,7 @@ std::string refusal(const Problem& problem, const Device&) {
   if (std::abs(h.near_pad) > 1 << 14 || std::abs(w.near_pad) > 1 << 14) return "wide padding";
   if (w.in > 1 << 20) return "rows are too long";
   StridedParams p;
-  shape(problem, {kStridedRow, 1, 16, 1, 2, 2, 1}, p);
+  shape(problem, {kStridedRow, 1, 16, 1, 1, 2, 2, 1}, p);
   if (p.reduce % p.residues != 0)
     return number(p.reduce) + " channels of planes of which " + number(p.residues) +
            " are whole 16 bytes";
@@ -220,7 +229,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
     if (least > 1 && width % 16 != 0) continue;
     for (int strips = least, tried = 0; tried < 2 && strips <= 64 * least; ++strips) {
       StridedParams p;
-      Choice choice = {row, strips, 16, 1, 2, 2, 1};
+      Choice choice = {row, strips, 16, 1, 1, 2, 2, 1};
       shape(problem, choice, p);
       if (p.pitch > kMostPitch * 16 || p.parts > kMostParts || p.strip > width) {
         reason = "strips of " + std::to_string(p.strip) + " positions are too wide";
@@ -232,22 +241,29 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
       }
       ++tried;
       for (const int depth : {16, 32, 64})
-        for (const int sets : {1, 2}) {
-          choice.depth = depth;
-          choice.sets = sets;
-          if (depth > 16 && depth / 2 >= p.reduce_padded) continue;
-          if (sets > 1 && (reach_of(problem.h) >= problem.h.stride || p.columns <= kRows)) continue;
-          if (!fill(problem, device, choice)) {
-            reason = "weights and rows do not fit into shared memory";
-            continue;
+        for (const int sets : {1, 2})
+          for (const int ranks : {1, 2, 4, 8}) {
+            choice.depth = depth;
+            choice.sets = sets;
+            choice.ranks = 1;
+            choice.walkers = INT32_MAX;
+            shape(problem, choice, p);
+            if (ranks * depth > round_up(p.residues * p.residue_octets * 8, 32)) continue;
+            if (sets > 1 && (reach_of(problem.h) >= problem.h.stride || p.columns <= kRows))
+              continue;
+            // Warpgroups that have rows by turns share what is sent.
+            if (ranks > device.most_ranks || (ranks > 1 && sets > 1)) continue;
+            choice.ranks = ranks;
+            if (!fill(problem, device, choice)) {
+              reason = "weights and rows do not fit into shared memory";
+              continue;
+            }
+            // Clusters of four and more leave some multiprocessors out.
+            const int room = device.sm_count / ranks - (ranks == 4);
+            choice.walkers = std::max(1, room / (p.groups * p.column_tiles));
+            shape(problem, choice, p);
+            found.push_back({choice, predict(problem, device, p)});
           }
-          StridedParams told;
-          choice.walkers = INT32_MAX;
-          shape(problem, choice, told);
-          choice.walkers = std::max(1, device.sm_count / (told.groups * told.column_tiles));
-          shape(problem, choice, told);
-          found.push_back({choice, predict(problem, device, told)});
-        }
     }
   }
   return found;
@@ -260,20 +276,22 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   Plan plan;
   plan.row = c.row;
   plan.predicted_us = candidate.predicted_us;
-  const int detail[] = {c.strips, c.depth, c.sets, c.raws, c.slots, c.walkers};
+  const int detail[] = {c.strips, c.depth, c.sets, c.ranks, c.raws, c.slots, c.walkers};
   std::copy(std::begin(detail), std::end(detail), plan.detail);
-  plan.note = "strided rows, " + std::to_string(tile_channels(p)) + " channels x " +
-              std::to_string(kWidths[c.row - kStridedRow]) + ", " + std::to_string(p.images) +
-              " images x strips of " + std::to_string(p.strip) + ", blocks of " +
-              std::to_string(p.depth) + ", " + std::to_string(p.raws) + " stages, " +
-              std::to_string(p.slots) + " slots, " + std::to_string(p.residues) + " residues, " +
-              std::to_string(blocks_of(p)) + " blocks";
+  plan.note =
+      "strided rows, " + std::to_string(tile_channels(p)) + " channels x " +
+      std::to_string(kWidths[c.row - kStridedRow]) + ", " + std::to_string(p.images) +
+      " images x strips of " + std::to_string(p.strip) +
+      (p.ranks > 1 ? ", channels over clusters of " + std::to_string(p.ranks) : std::string()) +
+      ", blocks of " + std::to_string(p.depth) + ", " + std::to_string(p.raws) + " stages, " +
+      std::to_string(p.slots) + " slots, " + std::to_string(p.residues) + " residues, " +
+      std::to_string(blocks_of(p)) + " blocks";
   return plan;
 }
 
 Choice choice_of(const Plan& plan) {
   const int32_t* d = plan.detail;
-  return {plan.row, d[0], d[1], d[2], d[3], d[4], d[5]};
+  return {plan.row, d[0], d[1], d[2], d[3], d[4], d[5], d[6]};
 }
 
 }  // namespace

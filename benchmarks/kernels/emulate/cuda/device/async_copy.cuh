@@ -47,7 +47,7 @@ inline std::map<unsigned, std::pair<long, std::vector<AsyncCopy>>> async_copies;
 inline void copy_async_part(uint32_t address, const void* from, uint32_t bytes, uint32_t there) {
   if (address % bytes != 0 || reinterpret_cast<uintptr_t>(from) % bytes != 0)
     emulate::fail("misaligned");
-  auto& mine = async_copies[threadIdx.x];
+  auto& mine = async_copies[emulate::thread_of_cluster()];
   mine.second.push_back({address, bytes, there, from, mine.first});
 }
 template <int BYTES>
@@ -63,9 +63,9 @@ inline void copy_async_16(uint32_t address, const void* from, bool valid) {
 inline void copy_async_16_of_many(uint32_t address, const void* from, bool valid) {
   copy_async<16>(address, from, valid);
 }
-inline void copy_async_commit() { ++async_copies[threadIdx.x].first; }
+inline void copy_async_commit() { ++async_copies[emulate::thread_of_cluster()].first; }
 inline void copy_async_wait(int open) {
-  auto& mine = async_copies[threadIdx.x];
+  auto& mine = async_copies[emulate::thread_of_cluster()];
   std::vector<AsyncCopy> left;
   for (const AsyncCopy& copy : mine.second) {
     if (copy.group >= mine.first - open) {
