@@ -31,33 +31,75 @@ __device__ __forceinline__ bool row_used(const StridedParams& p, int row) {
   return p.used_rows >> row % p.step_h & 1;
 }
 
+// Weights of an eight of channels of dY: the first tap of the first, from one to the next, how many there are; and where a
+// tap's go.
+struct WeightOctet {
+  const char* from;
+  int64_t step;
+  int left;
+  uint32_t to;
+};
+template <class T>
+__device__ __forceinline__ WeightOctet weight_octet(const StridedParams& p, const Scope& at,
+                                                    uint32_t shared, int octet, int inside) {
+  const int all = first_octet(p) + octet, residue = residue_of(p, all);
+  const int column = at.column_tile * tile_channels(p) + inside;
+  const int first = (channel_of(p, all) << p.residue_shift) + residue;
+  const T* const weight = static_cast<const T*>(p.weight) + int64_t{at.group} * p.weight_group +
+                          int64_t{first} * p.weight_reduce + int64_t{column} * p.weight_column;
+  return {reinterpret_cast<const char*>(weight),
+          int64_t(sizeof(T)) * p.weight_reduce << p.residue_shift,
+          column < p.columns && residue < p.residues
+              ? (p.reduce - first + p.residues - 1) >> p.residue_shift
+              : 0,
+          shared + p.weights_at + octet * p.octet_bytes + inside * 16};
+}
 template <class T>
 __device__ __forceinline__ void bring_strided_weights(const StridedParams& p, const Scope& at,
                                                       uint32_t shared) {
-  const T* const weight = static_cast<const T*>(p.weight) + int64_t{at.group} * p.weight_group;
   const int taps = p.kernel_h * p.kernel_w, count = tile_channels(p);
-  const int64_t step = int64_t(sizeof(T)) * p.weight_reduce << p.residue_shift;
 #pragma unroll 4
   for (int i = threadIdx.x; i < p.octets * count * taps; i += kStridedThreads) {
     const int octet = i / (count * taps), rest = i - octet * (count * taps);
     const int inside = rest / taps, tap = rest - inside * taps;
     const int kh = tap / p.kernel_w, kw = tap - kh * p.kernel_w;
-    const int all = first_octet(p) + octet, residue = residue_of(p, all);
-    const int column = at.column_tile * count + inside;
-    const int first = (channel_of(p, all) << p.residue_shift) + residue;
-    const int left = column < p.columns && residue < p.residues
-                         ? (p.reduce - first + p.residues - 1) >> p.residue_shift
-                         : 0;
-    const char* from = reinterpret_cast<const char*>(weight + (int64_t{first} * p.weight_reduce +
-                                                               int64_t{column} * p.weight_column +
-                                                               kh * p.weight_h + kw * p.weight_w));
+    const WeightOctet mine = weight_octet<T>(p, at, shared, octet, inside);
+    const char* from = mine.from + int64_t(kh * p.weight_h + kw * p.weight_w) * sizeof(T);
     uint32_t number[8], word[4];
 #pragma unroll
-    for (int j = 0; j < 8; ++j, from += step) number[j] = load_if<2>(from, j, left);
+    for (int j = 0; j < 8; ++j, from += mine.step) number[j] = load_if<2>(from, j, mine.left);
 #pragma unroll
     for (int j = 0; j < 4; ++j) word[j] = number[2 * j] | number[2 * j + 1] << 16;
-    store_shared_16(shared + p.weights_at + tap * p.tap_bytes + octet * p.octet_bytes + inside * 16,
-                    word);
+    store_shared_16(mine.to + tap * p.tap_bytes, word);
+  }
+}
+// The same where eight taps of a channel come at once. Eight lanes store what is side by side.
+template <class T>
+__device__ __forceinline__ void bring_strided_runs(const StridedParams& p, const Scope& at,
+                                                   uint32_t shared) {
+  const int runs = p.kernel_h * p.kernel_w / 8, count = tile_channels(p);
+#pragma unroll 1
+  for (int i = threadIdx.x; i < p.octets * count * runs; i += kStridedThreads) {
+    const int rest = i / 8, rows = rest / runs, run = rest - rows * runs, eights = rows / p.octets,
+              octet = rows - eights * p.octets;
+    const WeightOctet mine = weight_octet<T>(p, at, shared, octet, eights * 8 + i % 8);
+    const char* const from = mine.from + run * 16;
+    uint32_t channel[8][4];
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) channel[j][k] = 0;
+      if (j < mine.left) load_words<16>(from + j * mine.step, channel[j]);
+    }
+#pragma unroll
+    for (int tap = 0; tap < 8; ++tap) {
+      uint32_t word[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+        word[j] = __byte_perm(channel[2 * j][tap / 2], channel[2 * j + 1][tap / 2],
+                              tap % 2 ? 0x7632 : 0x5410);
+      store_shared_16(mine.to + (run * 8 + tap) * p.tap_bytes, word);
+    }
   }
 }
 
@@ -396,7 +438,10 @@ __global__ void __launch_bounds__(kStridedThreads, 1)
   }
   init_sum_barriers(p, shared);
   build_eights(p, shared);
-  bring_strided_weights<T>(p, at, shared);
+  if (p.weight_runs)
+    bring_strided_runs<T>(p, at, shared);
+  else
+    bring_strided_weights<T>(p, at, shared);
   // What no pixel comes to is multiplied too, and would often be NaN.
   for (int i = thread * 16; i < p.slots * p.slot_bytes; i += kStridedThreads * 16)
     store_shared_16(shared + p.slots_at + i, {0, 0, 0, 0});

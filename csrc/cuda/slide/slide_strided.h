@@ -56,6 +56,7 @@ struct StridedParams : Params {
   int32_t parts;
   int32_t boxes, box_channels, box_bytes, box_octets_shift;
   int32_t raws, raw_bytes, copied_bytes, slots, slot_bytes;
+  int32_t weight_runs;                 // eight taps of a channel are 16 bytes
   int32_t octet_bytes, tap_bytes;      // of weights
   int32_t column[kMostKernelColumns];  // of a tap: bytes in a slot
   int32_t aligned;                     // rows of the result and of the staging are whole 16 bytes

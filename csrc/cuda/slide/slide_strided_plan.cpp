@@ -16,6 +16,7 @@ constexpr double kClock = 1700;  // cycles a microsecond
 // What things cost, in cycles where nothing else is said. Counted; no GPU has run these tiles yet.
 constexpr double kLaunch = 9;            // us
 constexpr double kWeightByte = 0.08;     // of resident weights
+constexpr double kRunByte = 0.03;        // where eight taps come at once
 constexpr double kFirst = 3000;          // until the first row is there
 constexpr double kMultiply = 1.05;       // times what the tensor core takes
 constexpr double kStoreHalf = 400;       // of a warp's eight channels
@@ -168,7 +169,10 @@ double predict(const Problem& problem, const Device& device, const StridedParams
   const double steps = std::ceil(double(steps_of(p)) / p.walkers);
   const double stretches = std::floor(steps / p.steps) + 1;
   const double extra = std::max(0, p.reach + 1 - p.step_h) / double(p.step_h);
-  const double weights = kWeightByte * p.kernel_h * p.kernel_w * p.tap_bytes;
+  const double byte = problem.w_layout == Layout::nchw && p.kernel_h * p.kernel_w % kVector == 0
+                          ? kRunByte
+                          : kWeightByte;
+  const double weights = byte * p.kernel_h * p.kernel_w * p.tap_bytes;
   const double busy_us =
       kBusy * waves *
       (weights + kFirst + steps * row + stretches * extra * std::max(turn, row / 2)) / kClock;
@@ -307,6 +311,10 @@ StridedParams strided_params_of(const Problem& problem, const Plan& plan, const 
   StridedParams p;
   shape(problem, choice_of(plan), p);
   set_tensors(problem, args, p);
+  p.weight_runs = p.kernel_h * p.kernel_w % kVector == 0 && p.weight_w == 1 &&
+                  p.weight_h == p.kernel_w && p.weight_reduce % kVector == 0 &&
+                  p.weight_column % kVector == 0 && p.weight_group % kVector == 0 &&
+                  aligned(p.weight, 16);
   return p;
 }
 
