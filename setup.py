@@ -33,7 +33,7 @@ CUDA_ROOMS = {
     "cuda/fold": "fold_plan.cpp fold_launch.cpp fold_kernel.cu fold_kernel_shifted.cu "
     "fold_kernel_words.cu",
     "cuda/slide": "slide_plan.cpp slide_launch.cpp slide_kernel_f16.cu slide_kernel_bf16.cu "
-    "slide_turned.cu",
+    "slide_turned.cu slide_strided_plan.cpp slide_strided.cu",
     "cuda/comb": "comb_plan.cpp comb_launch.cpp comb_f16.cu comb_bf16.cu comb_tf32.cu "
     "comb_f32x3.cu",
     "cuda/quilt": "quilt_plan.cpp quilt_launch.cpp quilt_f16.cu quilt_bf16.cu quilt_f32.cu",

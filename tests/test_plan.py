@@ -245,6 +245,7 @@ REGIMES = (
     (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nchw",), HOPPER, "slide"),
     (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),
     (NARROW, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "slide"),
+    (NARROW, ("f16", "bf16"), ("grad_input",), ("nchw",), HOPPER, "slide"),  # strided rows
     (NARROW, ("tf32",), ("forward",), ("nchw",), ("h200",), "loom"),
     (SHUFFLE, TENSOR_CORES, ("forward",), DENSE, NOT_HOPPER, "igemm"),
     (SHUFFLE, ("f16", "bf16"), ("forward",), DENSE, HOPPER, "hopper"),
@@ -460,9 +461,10 @@ def test_slide_says_why_it_declines():
     ):
         reason = refusal(explain(dataclasses.replace(ROWS, **change), dtype="f16"), "slide")
         assert reason and words in reason, (change, reason)
+    wider = dataclasses.replace(NARROW, kernel=(5, 5))
     for case, direction, dtype, layout, board, words in (
         (ROWS, "grad_weight", "f16", "nchw", "h200", "forward and grad_input"),
-        (NARROW, "grad_input", "f16", "nchw", "h200", "stride 1"),
+        (wider, "grad_input", "f16", "nchw", "h200", "two rows of the result"),
         (ROWS, "forward", "f32", "nchw", "h200", "16 bits"),
         (ROWS, "forward", "f16", "nhwc", "h200", "NCHW"),
         (ROWS, "forward", "f16", "nchw", "b200", "wgmma"),

@@ -53,6 +53,8 @@ OTHER_TARGET_MIB = 3.2
 # of them; comb has four tiles of two types, three of TF32 and two of strict fp32; quilt has
 # four tiles of three types and two of strict fp32. weight is
 # four, fan eight, spread three of three types and two of three for grad_input, loom six of three types and five of strict fp32; rows had 4 until pixels, three
+# whole vectors, six. slide has seven tiles of two types and three of turned rows, two of strided ones, narrow four
+# of four, fan eight, loom six of three types and five of strict fp32; rows had 4 until pixels, three
 # of them; comb has four tiles of two types, three of TF32 and two of strict fp32. weight is
 # weight_sum.cu.
 # of them; comb has four tiles of two types, three of TF32 and two of strict fp32; mite
@@ -61,7 +63,7 @@ KERNELS = {
     "direct": 64,
     "hopper": 168,
     "fold": 18,
-    "slide": 20,
+    "slide": 24,
     "narrow": 16,
     "spread": 16,
     "fan": 10,

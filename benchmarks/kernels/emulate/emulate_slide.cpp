@@ -14,6 +14,7 @@ alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
 #include "cuda/cuda_families.h"
 #include "cuda/slide/slide_kernel.cuh"
 #include "cuda/slide/slide_plan.h"
+#include "cuda/slide/slide_strided.cuh"
 #include "cuda/slide/slide_turned.cuh"
 #include "cuda/visit_row.h"
 #include "fibers.h"
@@ -26,11 +27,19 @@ using namespace convt2d::cuda;
 
 template <class T>
 bool check(const Case& one, int most) {
-  const Direction direction = emulate::random() % 3 ? Direction::fwd : Direction::grad_input;
+  const bool forward = emulate::random() % 3 != 0 && !std::getenv("GRADIENT");
+  const Direction direction = forward ? Direction::fwd : Direction::grad_input;
   GatherTrial<T> trial(one, direction, Precision::ieee);
   std::string reason;
   std::vector<Plan> plans = slide::plans(trial.problem, invented_device("h200"), reason);
   for (Plan& plan : plans) {
+    if (plan.row >= slide::kStridedRow) {
+      int32_t &raws = plan.detail[4], &slots = plan.detail[5], &walkers = plan.detail[6];
+      raws = std::min(raws, 2 + int(emulate::random() % 3));
+      slots = std::min(slots, 2 + int(emulate::random() % 4));
+      walkers = std::min(walkers, 1 + int(emulate::random() % 3));
+      continue;
+    }
     int32_t &stages = plan.detail[2], &walkers = plan.detail[3];
     int least = 2;
     if (plan.row >= slide::kTurnedRow)
@@ -40,6 +49,16 @@ bool check(const Case& one, int most) {
     walkers = std::min(walkers, 1 + int(emulate::random() % 3));
   }
   return trial.passes(trial.some(plans, most, reason), [&](const Plan& plan) {
+    if (plan.row >= slide::kStridedRow) {
+      const auto params = slide::strided_params_of(trial.problem, plan, trial.args);
+      const auto map = slide::map_of(params);
+      return visit_row<slide::kWidthCount>(plan.row - slide::kStridedRow, [&](auto row) {
+        emulate::run_grid(
+            slide::blocks_of(params), slide::kStridedThreads, params.shared_bytes,
+            [&] { slide::convt2d_slide_strided_kernel<T, slide::kWidths[row]>(params, map); },
+            params.ranks);
+      });
+    }
     if (plan.row >= slide::kTurnedRow) {
       const auto params = slide::turned_params_of(trial.problem, plan, trial.args);
       const auto map = slide::map_of(params);

@@ -9,6 +9,11 @@ namespace slide {
 namespace {
 
 void launch(const Problem& problem, const Plan& plan, const Args& args) {
+  if (plan.row >= kStridedRow) {
+    const StridedParams params = strided_params_of(problem, plan, args);
+    return launch_strided(problem.dtype, plan.row, params, map_of(params), blocks_of(params),
+                          args.stream);
+  }
   if (plan.row >= kTurnedRow) {
     const TurnedParams params = turned_params_of(problem, plan, args);
     return launch_turned(problem.dtype, plan.row, params, map_of(params), blocks_of(params),

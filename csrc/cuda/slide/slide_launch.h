@@ -1,7 +1,7 @@
 // slide's kernels, as the host calls them.
 #pragma once
 
-#include "cuda/slide/slide_turned.h"
+#include "cuda/slide/slide_strided.h"
 
 namespace convt2d::cuda::slide {
 
@@ -13,5 +13,8 @@ Launch launch_bf16;  // slide_kernel_bf16.cu
 void launch_turned(DType dtype, int row, const TurnedParams& params, const CUtensorMap& map,
                    int64_t blocks,
                    void* stream);  // slide_turned.cu
+void launch_strided(DType dtype, int row, const StridedParams& params, const CUtensorMap& map,
+                    int64_t blocks,
+                    void* stream);  // slide_strided.cu
 
 }  // namespace convt2d::cuda::slide

@@ -336,6 +336,12 @@ Choice choice_of(const Plan& plan) {
   return {plan.row, d[0], d[1], d[2], d[3]};
 }
 
+// What slide_strided_plan.cpp plans.
+bool is_strided(const Problem& problem) {
+  return problem.direction == Direction::grad_input &&
+         (problem.h.stride != 1 || problem.w.stride != 1);
+}
+
 std::string refusal(const Problem& problem, const Device& device) {
   const bool forward = problem.direction == Direction::fwd;
   if (!device.has_wgmma) return "no wgmma (sm_90a)";
@@ -343,8 +349,8 @@ std::string refusal(const Problem& problem, const Device& device) {
   if (element_size(problem.dtype) != 2) return "slide is for 16 bits";
   if (problem.x_layout != Layout::nchw || problem.y_layout != Layout::nchw)
     return "slide is for NCHW";
-  if (!forward && (problem.h.stride != 1 || problem.w.stride != 1))
-    return "slide takes grad_input with stride 1 only";
+  if (problem.wide_index) return "a tensor has more than 2^31 elements";
+  if (is_strided(problem)) return {};
   if (problem.w.dilation != 1) return "slide takes rows without dilation";
   const Axis h = forward_axis(problem, problem.h);
   if (h.kernel > kMostTaps || (h.kernel - 1) * h.dilation / h.stride > INT8_MAX ||
@@ -354,17 +360,20 @@ std::string refusal(const Problem& problem, const Device& device) {
   if (reduce > kMostSpan)
     return std::to_string(reduce) + " channels are more than a copy brings, " +
            std::to_string(kMostSpan);
-  if (problem.wide_index) return "a tensor has more than 2^31 elements";
   return {};
 }
 
 }  // namespace
 
 std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
+  reason = refusal(problem, device);
+  if (!reason.empty()) return {};
+  if (is_strided(problem)) return strided_plans(problem, device, reason);
   return all_plans(problem, device, reason, refusal, candidates, plan_of);
 }
 
 Decision plan(const Problem& problem, const Device& device) {
+  if (is_strided(problem) && refusal(problem, device).empty()) return strided_plan(problem, device);
   return best_plan(problem, device, refusal, candidates, plan_of);
 }
 

@@ -6,7 +6,7 @@
 
 #include "core/args.h"
 #include "core/plan.h"
-#include "cuda/slide/slide_turned.h"
+#include "cuda/slide/slide_strided.h"
 
 namespace convt2d::cuda::slide {
 
@@ -18,6 +18,13 @@ Params params_of(const Problem& problem, const Plan& plan, const Args& args);
 CUtensorMap map_of(const Params& params);
 TurnedParams turned_params_of(const Problem& problem, const Plan& plan, const Args& args);
 CUtensorMap map_of(const TurnedParams& params);
+
+// The same of grad_input with strides (slide_strided_plan.cpp).
+std::vector<Plan> strided_plans(const Problem& problem, const Device& device, std::string& reason);
+Decision strided_plan(const Problem& problem, const Device& device);
+StridedParams strided_params_of(const Problem& problem, const Plan& plan, const Args& args);
+CUtensorMap map_of(const StridedParams& params);
+
 int64_t blocks_of(const Params& params);
 
 }  // namespace convt2d::cuda::slide

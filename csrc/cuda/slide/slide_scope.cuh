@@ -28,4 +28,29 @@ __device__ __forceinline__ void for_visits(const Params& p, const Scope& at, Cal
   }
 }
 
+// What a block walks where it keeps rows of x for those that follow: steps of strips, from top to bottom, in stretches.
+struct Stretch {
+  int n, strip;
+  int first, count;  // steps
+};
+struct Stretches {
+  int step, end;  // of those to come
+  Stretch now;    // none: no steps
+
+  template <class SomeParams>
+  __device__ __forceinline__ Stretches(const SomeParams& p, const Scope& at) {
+    const int64_t all = steps_of(p);
+    step = static_cast<int>(all * at.walker / p.walkers);
+    end = static_cast<int>(all * (at.walker + 1) / p.walkers);
+    advance(p);
+  }
+  template <class SomeParams>
+  __device__ __forceinline__ void advance(const SomeParams& p) {
+    const int column = step / p.steps, n = column / p.strips;
+    const int first = step - column * p.steps, count = min(p.steps - first, end - step);
+    now = {n, column - n * p.strips, first, count};
+    step += count;
+  }
+};
+
 }  // namespace convt2d::cuda::slide

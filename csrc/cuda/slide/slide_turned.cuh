@@ -16,29 +16,6 @@
 
 namespace convt2d::cuda::slide {
 
-// What a block walks: steps of strips, from top to bottom, in stretches.
-struct Stretch {
-  int n, strip;
-  int first, count;  // steps
-};
-struct Stretches {
-  int step, end;  // of those to come
-  Stretch now;    // none: no steps
-
-  __device__ __forceinline__ Stretches(const TurnedParams& p, const Scope& at) {
-    const int64_t all = steps_of(p);
-    step = static_cast<int>(all * at.walker / p.walkers);
-    end = static_cast<int>(all * (at.walker + 1) / p.walkers);
-    advance(p);
-  }
-  __device__ __forceinline__ void advance(const TurnedParams& p) {
-    const int column = step / p.steps, n = column / p.strips;
-    const int first = step - column * p.steps, count = min(p.steps - first, end - step);
-    now = {n, column - n * p.strips, first, count};
-    step += count;
-  }
-};
-
 // The slots of the ring, as somebody goes round it.
 __device__ __forceinline__ StageRing slots_of(const TurnedParams& p, uint32_t shared) {
   return {shared, shared + p.rows_at, p.slots, p.row_bytes};

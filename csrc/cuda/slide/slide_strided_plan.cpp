@@ -1,0 +1,337 @@
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "core/floor.h"
+#include "core/phases.h"
+#include "cuda/gather_params.h"
+#include "cuda/slide/slide_plan.h"
+#include "cuda/tensor_map.h"
+
+namespace convt2d::cuda::slide {
+namespace {
+
+constexpr double kClock = 1700;  // cycles a microsecond
+
+// What things cost, in cycles where nothing else is said. Counted; no GPU has run these tiles yet.
+constexpr double kLaunch = 9;            // us
+constexpr double kWeightByte = 0.08;     // of resident weights
+constexpr double kRunByte = 0.03;        // where eight taps come at once
+constexpr double kFirst = 3000;          // until the first row is there
+constexpr double kMultiply = 1.05;       // times what the tensor core takes
+constexpr double kStoreHalf = 400;       // of a warp's eight channels
+constexpr double kStoreRun = 90;         // of a row of an image, of them, by words
+constexpr double kStoreVectors = 500;    // of all rows, by 16 bytes
+constexpr double kSend = 1200;           // sums to other ranks and back
+constexpr double kSendEight = 150;       // of eight channels of each warp
+constexpr double kTurnBlock = 300;       // of the warps that turn
+constexpr double kTurnPart = 14;         // of them, for 32 pixels of eight channels
+constexpr double kL2Bytes = 30;          // a cycle
+constexpr double kBusy = 1.12;           // what takes longer than is counted
+constexpr double kMemoryRate = 0.85;     // of the copy rate
+constexpr double kBeside = 0.15;         // of the lesser of work and bytes
+constexpr int kEnoughAhead = 48 * 1024;  // bytes of rows on their way
+
+struct Choice {
+  int row, strips, depth, sets, ranks, raws, slots, walkers;
+};
+
+int shift_of(int32_t power) {
+  int shift = 0;
+  while (1 << shift < power) ++shift;
+  return shift;
+}
+
+int reach_of(const Axis& axis) { return static_cast<int>((axis.kernel - 1) * axis.dilation); }
+
+// Of channels that are `residues` kinds, so many eights of each.
+void set_channels(const Choice& choice, StridedParams& p) {
+  p.depth = choice.depth;
+  const int32_t block = p.depth / 8;
+  const auto of_residue = static_cast<int32_t>(ceil_div(p.reduce, p.residues));
+  p.residue_octets = static_cast<int32_t>(ceil_div(of_residue, 8));
+  if (p.residues > 1) p.residue_octets = 1 << shift_of(p.residue_octets);
+  p.residue_octets_shift = p.residues > 1 ? shift_of(p.residue_octets) : 31;
+  p.ranks = choice.ranks;
+  p.ranks_shift = shift_of(p.ranks);
+  p.octets =
+      static_cast<int32_t>(round_up(p.residues * p.residue_octets, block * p.ranks)) / p.ranks;
+  p.reduce_padded = p.octets * 8 * p.ranks;
+  p.slices = p.octets / 2;
+  p.depths = p.octets / block;
+  const bool several = p.residues > 1 && p.residue_octets < block;
+  p.boxes = several ? block / p.residue_octets : 1;
+  p.box_channels = !several               ? p.depth
+                   : p.residue_octets > 1 ? p.residue_octets * 8
+                                          : std::min(of_residue, 8);
+  p.box_octets_shift = several ? shift_of(p.residue_octets) : 31;
+}
+
+// Everything that follows from the problem and the choice, pointers aside.
+void shape(const Problem& problem, const Choice& choice, StridedParams& p) {
+  const Axis &h = problem.h, &w = problem.w;
+  const int width = kWidths[choice.row - kStridedRow];
+  p = {};
+  set_extents(problem, p);
+  p.x_h = static_cast<int32_t>(h.out);
+  p.x_w = static_cast<int32_t>(w.out);
+  p.y_h = static_cast<int32_t>(h.in);
+  p.y_w = static_cast<int32_t>(w.in);
+  p.kernel_h = static_cast<int32_t>(h.kernel);
+  p.kernel_w = static_cast<int32_t>(w.kernel);
+  p.low_h = static_cast<int32_t>(-h.near_pad);
+  p.low_w = static_cast<int32_t>(-w.near_pad);
+  p.step_h = static_cast<int32_t>(h.stride);
+  p.step_w = static_cast<int32_t>(w.stride);
+  p.step_magic = 65536 / p.step_w + 1;
+  p.tap_rows = static_cast<int32_t>(h.dilation);
+  p.tap_columns = static_cast<int32_t>(w.dilation);
+  p.reach = reach_of(h);
+  for (int i = 0; i < p.kernel_h; ++i) p.used_rows |= 1 << i * p.tap_rows % p.step_h;
+  p.residues = 1;
+  while (int64_t{p.residues} * p.x_h * p.x_w % kVector != 0) p.residues *= 2;
+  p.residue_shift = shift_of(p.residues);
+  set_channels(choice, p);
+  p.sets = choice.sets;
+  p.column_tiles = static_cast<int32_t>(ceil_div(p.columns, tile_channels(p)));
+
+  const int32_t reach_w = reach_of(w), further = reach_w / p.step_w;
+  p.strips = choice.strips;
+  p.strip = p.strips == 1 ? p.y_w : static_cast<int32_t>(round_up(ceil_div(p.y_w, p.strips), 8));
+  p.steps = p.y_h;
+  p.pixels = (p.strip - 1) * p.step_w + reach_w + 1;
+  p.image_pixels = (p.pixels - 1) / p.step_w + 1;
+  p.images =
+      p.strips > 1 ? 1 : std::min(p.batch, std::max(1, (width - p.strip) / p.image_pixels + 1));
+  // Eights that turn into two remainders, half each, meet no bank twice.
+  p.plane_pixels = std::max(p.images * p.image_pixels, width + further);
+  p.plane_pixels += 4 - p.plane_pixels % 8 + (p.plane_pixels % 8 > 4 ? 8 : 0);
+  for (int j = 0; j < std::min(p.kernel_w, kMostKernelColumns); ++j)
+    p.column[j] = (j * p.tap_columns % p.step_w * p.plane_pixels + j * p.tap_columns / p.step_w) *
+                  p.depth * 2;
+  // Of a row, with room for what stands before the first pixel; an odd number, so that channels start in different banks.
+  p.eights = static_cast<int32_t>(ceil_div(p.pixels + kVector - 1, kVector));
+  p.pitch = (p.eights | 1) * 16;
+  p.parts = static_cast<int32_t>(ceil_div(p.images * p.eights, 4));
+  const int32_t box_bytes = p.images * p.box_channels * p.pitch;
+  p.box_bytes = static_cast<int32_t>(round_up(box_bytes, 128));
+  p.copied_bytes = p.boxes * box_bytes;
+  p.raw_bytes = p.boxes * p.box_bytes;
+  p.slot_bytes = p.step_w * p.plane_pixels * p.depth * 2;
+  p.raws = choice.raws;
+  p.slots = choice.slots;
+  p.walkers = std::min(choice.walkers, steps_of(p));
+
+  p.octet_bytes = tile_channels(p) * 16;
+  p.tap_bytes = p.octets * p.octet_bytes + 16;
+  p.tile_rows = 1;
+  p.staging_pitch = kStridedPitch;
+  p.aligned = p.y_w % kVector == 0 && (p.images == 1 || p.image_pixels % kVector == 0);
+  p.lanes_shift = p.aligned ? shift_of(static_cast<int32_t>(ceil_div(p.strip, kVector)))
+                            : std::clamp(shift_of(p.strip) - 1, 2, 5);
+  SharedPlaces places{kStridedHeader};
+  p.weights_at = places.take(int64_t{p.kernel_h} * p.kernel_w * p.tap_bytes, 128);
+  p.staging_at =
+      places.take(int64_t{kGroups} * storing_warps(p) * kWarpChannels * kStridedPitch, 128);
+  p.sums_at = places.take(int64_t{8 / p.ranks} * (p.ranks - 1) * sum_bytes(width), 16);
+  p.raws_at = places.take(int64_t{p.raws} * p.raw_bytes, 128);
+  p.slots_at = places.take(int64_t{p.slots} * p.slot_bytes, 1024);
+  p.shared_bytes = static_cast<int32_t>(places.end);
+}
+
+double predict(const Problem& problem, const Device& device, const StridedParams& p) {
+  const int width = kWidths[0];
+  // Cycles for a row of the result of a strip.
+  const double products = double(p.kernel_h) * p.kernel_w * p.slices;
+  const double multiply = kMultiply * products * width / 2;  // of a set
+  double rows = 0;                                           // of dY, that are new
+  for (int i = 0; i < p.step_h; ++i) rows += p.used_rows >> i & 1;
+  const double copied = double(p.depths) * p.copied_bytes;
+  const double turned = double(p.octets) * p.parts * 512;
+  const double outputs = double(width) * kRows * 2;
+  const double shared = (p.sets * products * (kRows + width) * 32 + rows * (copied + 2.5 * turned) +
+                         p.sets * 3 * outputs) /
+                        128;
+  const int halves = std::min(2, (p.columns + 7) / 8);
+  const double store = halves * (kStoreHalf + (p.aligned ? kStoreVectors
+                                                         : kStoreRun * kWarpChannels * p.images *
+                                                               (1 << p.lanes_shift) / 32.0));
+  const double turn = rows * (p.depths * kTurnBlock + kTurnPart * p.octets * p.parts);
+  // A warpgroup stores, then multiplies; what the ring has for the other one meanwhile hides that.
+  const double ahead = double(p.slots - 1) / p.depths / std::max(1, p.step_h);
+  const double hidden = p.sets > 1 ? 0.5 : std::min(1.0, 0.5 + ahead / 2);
+  const double sent = p.ranks > 1 ? kSend + kSendEight * (8.0 - 8.0 / p.ranks) : 0;
+  const double group = (multiply + store + sent) / row_groups(p);
+  const double limit = std::max({p.sets * multiply, shared, turn, group, rows * copied / kL2Bytes});
+  const double row = limit + (1 - hidden) * (store + sent) / row_groups(p);
+  const double waves = std::ceil(double(p.groups) * p.column_tiles * p.walkers /
+                                 (device.sm_count / p.ranks - (p.ranks == 4)));
+  const double steps = std::ceil(double(steps_of(p)) / p.walkers);
+  const double stretches = std::floor(steps / p.steps) + 1;
+  const double extra = std::max(0, p.reach + 1 - p.step_h) / double(p.step_h);
+  const double byte = problem.w_layout == Layout::nchw && p.kernel_h * p.kernel_w % kVector == 0
+                          ? kRunByte
+                          : kWeightByte;
+  const double weights = byte * p.kernel_h * p.kernel_w * p.tap_bytes;
+  const double busy_us =
+      kBusy * waves *
+      (weights + kFirst + steps * row + stretches * extra * std::max(turn, row / 2)) / kClock;
+  const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
+  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
+}
+
+std::string refusal(const Problem& problem, const Device&) {
+  const auto number = [](int64_t value) { return std::to_string(value); };
+  const Axis &h = problem.h, &w = problem.w;
+  if (h.stride > 16 || w.stride > 16 || w.kernel > kMostKernelColumns)
+    return "a stride or a kernel row of more than 16";
+  if (h.kernel * w.kernel > 256 || reach_of(h) >= kGroups * h.stride || reach_of(w) > 128)
+    return "kernels that reach over " + number(reach_of(h) + 1) + " rows with stride " +
+           number(h.stride) + " are more than two rows of the result share";
+  if (std::abs(h.near_pad) > 1 << 14 || std::abs(w.near_pad) > 1 << 14) return "wide padding";
+  if (w.in > 1 << 20) return "rows are too long";
+  StridedParams p;
+  shape(problem, {kStridedRow, 1, 16, 1, 1, 2, 2, 1}, p);
+  if (p.reduce % p.residues != 0)
+    return number(p.reduce) + " channels of planes of which " + number(p.residues) +
+           " are whole 16 bytes";
+  return {};
+}
+
+// As many stages and slots as there is room for: first what is on its way, then what is turned. Whether two of each fit.
+bool fill(const Problem& problem, const Device& device, Choice& choice) {
+  StridedParams p;
+  choice.raws = choice.slots = 2;
+  shape(problem, choice, p);
+  if (p.shared_bytes > device.smem_optin) return false;
+  const auto fits = [&](int raws, int slots) {
+    Choice more = choice;
+    more.raws = raws;
+    more.slots = slots;
+    shape(problem, more, p);
+    return p.shared_bytes <= device.smem_optin;
+  };
+  for (bool grown = true; grown;) {
+    grown = false;
+    const bool wanted = choice.raws < kMostRaws && choice.raws * p.raw_bytes < kEnoughAhead &&
+                        choice.raws <= choice.slots;
+    if (wanted && fits(choice.raws + 1, choice.slots)) {
+      ++choice.raws, grown = true;
+    } else if (choice.slots < kMostStrided && fits(choice.raws, choice.slots + 1)) {
+      ++choice.slots, grown = true;
+    }
+  }
+  return true;
+}
+
+std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
+                                          std::string& reason) {
+  std::vector<Candidate<Choice>> found;
+  for (int row = kStridedRow; row < kStridedRow + kWidthCount; ++row) {
+    const int width = kWidths[row - kStridedRow];
+    const auto least = static_cast<int>(ceil_div(problem.w.in, width));
+    if (least > 1 && width % 16 != 0) continue;
+    for (int strips = least, tried = 0; tried < 2 && strips <= 64 * least; ++strips) {
+      StridedParams p;
+      Choice choice = {row, strips, 16, 1, 1, 2, 2, 1};
+      shape(problem, choice, p);
+      if (p.pitch > kMostPitch * 16 || p.parts > kMostParts || p.strip > width) {
+        reason = "strips of " + std::to_string(p.strip) + " positions are too wide";
+        continue;
+      }
+      if (strips > 1 && int64_t{p.strips - 1} * p.strip >= p.y_w) {
+        if (p.strip <= 8) break;
+        continue;
+      }
+      ++tried;
+      for (const int depth : {16, 32, 64})
+        for (const int sets : {1, 2})
+          for (const int ranks : {1, 2, 4, 8}) {
+            choice.depth = depth;
+            choice.sets = sets;
+            choice.ranks = 1;
+            choice.walkers = INT32_MAX;
+            shape(problem, choice, p);
+            if (ranks * depth > round_up(p.residues * p.residue_octets * 8, 32)) continue;
+            if (sets > 1 && (reach_of(problem.h) >= problem.h.stride || p.columns <= kRows))
+              continue;
+            // Warpgroups that have rows by turns share what is sent.
+            if (ranks > device.most_ranks || (ranks > 1 && sets > 1)) continue;
+            choice.ranks = ranks;
+            if (!fill(problem, device, choice)) {
+              reason = "weights and rows do not fit into shared memory";
+              continue;
+            }
+            // Clusters of four and more leave some multiprocessors out.
+            const int room = device.sm_count / ranks - (ranks == 4);
+            choice.walkers = std::max(1, room / (p.groups * p.column_tiles));
+            shape(problem, choice, p);
+            found.push_back({choice, predict(problem, device, p)});
+          }
+    }
+  }
+  return found;
+}
+
+Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
+  const Choice& c = candidate.choice;
+  StridedParams p;
+  shape(problem, c, p);
+  Plan plan;
+  plan.row = c.row;
+  plan.predicted_us = candidate.predicted_us;
+  const int detail[] = {c.strips, c.depth, c.sets, c.ranks, c.raws, c.slots, c.walkers};
+  std::copy(std::begin(detail), std::end(detail), plan.detail);
+  plan.note =
+      "strided rows, " + std::to_string(tile_channels(p)) + " channels x " +
+      std::to_string(kWidths[c.row - kStridedRow]) + ", " + std::to_string(p.images) +
+      " images x strips of " + std::to_string(p.strip) +
+      (p.ranks > 1 ? ", channels over clusters of " + std::to_string(p.ranks) : std::string()) +
+      ", blocks of " + std::to_string(p.depth) + ", " + std::to_string(p.raws) + " stages, " +
+      std::to_string(p.slots) + " slots, " + std::to_string(p.residues) + " residues, " +
+      std::to_string(blocks_of(p)) + " blocks";
+  return plan;
+}
+
+Choice choice_of(const Plan& plan) {
+  const int32_t* d = plan.detail;
+  return {plan.row, d[0], d[1], d[2], d[3], d[4], d[5], d[6]};
+}
+
+}  // namespace
+
+std::vector<Plan> strided_plans(const Problem& problem, const Device& device, std::string& reason) {
+  return all_plans(problem, device, reason, refusal, candidates, plan_of);
+}
+Decision strided_plan(const Problem& problem, const Device& device) {
+  return best_plan(problem, device, refusal, candidates, plan_of);
+}
+
+StridedParams strided_params_of(const Problem& problem, const Plan& plan, const Args& args) {
+  StridedParams p;
+  shape(problem, choice_of(plan), p);
+  set_tensors(problem, args, p);
+  p.weight_runs = p.kernel_h * p.kernel_w % kVector == 0 && p.weight_w == 1 &&
+                  p.weight_h == p.kernel_w && p.weight_reduce % kVector == 0 &&
+                  p.weight_column % kVector == 0 && p.weight_group % kVector == 0 &&
+                  aligned(p.weight, 16);
+  return p;
+}
+
+// By words, of which a box may have 256 in a row.
+CUtensorMap map_of(const StridedParams& p) {
+  const int64_t planes = int64_t{p.residues} * p.x_h * p.x_w, all = int64_t{p.groups} * p.reduce;
+  const int64_t image = int64_t{p.x_h} * p.x_w * all * 2;
+  TensorBox box = {p.source,
+                   4,
+                   4,
+                   {planes / 2, all / p.residues, p.batch, 1},
+                   {4, planes * 2, image, image * p.batch},
+                   {p.pitch / 4, p.box_channels, p.images, 1},
+                   {1, 1, 1, 1}};
+  box.swizzled = false;
+  box.rounded = false;
+  return encode(box);
+}
+
+}  // namespace convt2d::cuda::slide
