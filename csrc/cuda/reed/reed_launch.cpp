@@ -1,0 +1,29 @@
+// Problem + Plan + Args → Params → the kernel, the sum of its pieces, the bias gradient if wanted.
+#include "cuda/reed/reed_launch.h"
+
+#include "cuda/reed/reed.h"
+#include "cuda/reed/reed_plan.h"
+#include "cuda/direct/direct.h"
+#include "cuda/weight_sum.h"
+
+namespace convt2d::cuda {
+namespace reed {
+namespace {
+
+void launch(const Problem& problem, const Plan& plan, const Args& args) {
+  const Params params = params_of(problem, plan, args);
+  const auto run = problem.dtype == DType::f16            ? launch_f16
+                   : problem.dtype == DType::bf16         ? launch_bf16
+                   : problem.precision == Precision::tf32 ? launch_tf32
+                                                          : launch_f32x3;
+  run(plan.row, params, args.stream);
+  if (params.partials) launch_weight_sum(problem, params.split, args, true);
+  if (problem.has_bias) launch_grad_bias(problem, args);
+}
+
+}  // namespace
+}  // namespace reed
+
+const Family reed_family = {"reed", reed::plan, reed::launch};
+
+}  // namespace convt2d::cuda
