@@ -34,7 +34,7 @@ CORES = 2
 # One object, one GPU target; what takes longer is split. hopper_gather_bf16 and _turned take 90 to
 # 191 of a core, by how much of the machine others use.
 OBJECT_SECONDS = 240.0
-# A wheel, for each of its GPU targets: a release may take 31. sm_90a has seven families of its own;
+# A wheel, for each of its GPU targets: a release may take 31. sm_90a has eight families of its own;
 # a wheel for sm_80 alone takes 3.1, depthwise in registers and comb 0.7 of it.
 TARGET_MIB = {"sm_90": 8.5}
 OTHER_TARGET_MIB = 3.2
@@ -48,8 +48,8 @@ OTHER_TARGET_MIB = 3.2
 # multiprocessor, six; fold had 8 until it multiplied words, five of them, and 12 until planes of no
 # whole vectors, six. slide has seven tiles of two types and three of turned rows, narrow four of
 # four, fan eight, loom six of three types and five of strict fp32; rows had 4 until pixels, three
-# of them; comb has four tiles of two types, three of TF32 and two of strict fp32. weight is
-# weight_sum.cu.
+# of them; comb has four tiles of two types, three of TF32 and two of strict fp32; heddle four of three
+# types and three of strict fp32. weight is weight_sum.cu.
 KERNELS = {
     "direct": 64,
     "hopper": 168,
@@ -61,6 +61,7 @@ KERNELS = {
     "igemm": 64,
     "rows": 8,
     "comb": 16,
+    "heddle": 16,
     "depthwise": 200,
     "weight": 4,
 }

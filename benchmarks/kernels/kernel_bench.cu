@@ -35,6 +35,7 @@
 #include "cuda/direct/direct.h"
 #include "cuda/fan/fan_plan.h"
 #include "cuda/fold/fold_plan.h"
+#include "cuda/heddle/heddle_plan.h"
 #include "cuda/hopper/hopper_fetched_weight.h"
 #include "cuda/hopper/hopper_packed_weight.h"
 #include "cuda/hopper/hopper_plan.h"
@@ -166,6 +167,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = cuda::narrow::plans(problem, device, reason);
   } else if (name == "comb") {
     plans = cuda::comb::plans(problem, device, reason);
+  } else if (name == "heddle") {
+    plans = cuda::heddle::plans(problem, device, reason);
   } else if (name == "fan") {
     plans = cuda::fan::plans(problem, device, reason);
   } else if (name == "loom") {

@@ -1,4 +1,4 @@
-// The reed kernel; reed_config.h draws the GEMM.
+// The heddle kernel; heddle_config.h draws the GEMM.
 //
 // If a sum came out NaN, it is added up again, of products that exist: zeros from outside of dY are multiplied too, and
 // 0 * inf is NaN.
@@ -6,9 +6,9 @@
 
 #include "cuda/device/successor.cuh"
 #include "cuda/device/wgmma.cuh"
-#include "cuda/reed/reed_stage.cuh"
+#include "cuda/heddle/heddle_stage.cuh"
 
-namespace convt2d::cuda::reed {
+namespace convt2d::cuda::heddle {
 
 // Of a thread: [kernel row][tap][8 input channels][output channel g or g + 8, input channel 2 t or the next].
 template <int ROW>
@@ -64,8 +64,8 @@ __device__ __forceinline__ void fetch_line(uint32_t (&word)[lane_words(kTiles[RO
 
 // Of these, what a tap wants of the ith word of x.
 template <class T, int ROW>
-__device__ __forceinline__ uint32_t word_of_tap(
-    const uint32_t (&word)[lane_words(kTiles[ROW], sizeof(T))], int i, int tap) {
+__device__ __forceinline__ uint32_t
+word_of_tap(const uint32_t (&word)[lane_words(kTiles[ROW], sizeof(T))], int i, int tap) {
   constexpr int kStride = kTiles[ROW].stride;
   if constexpr (sizeof(T) == 4) {
     return word[i * kStride + tap];
@@ -81,7 +81,8 @@ __device__ __forceinline__ uint32_t word_of_tap(
 template <class M, int ROW>
 __device__ __forceinline__ void multiply_row(
     float (&sum)[kTiles[ROW].taps_w][kTiles[ROW].inputs][4],
-    const uint32_t (&x)[kTiles[ROW].inputs][kLaneWords], const uint32_t (&low_x)[kTiles[ROW].inputs][M::kSplit ? kLaneWords : 1],
+    const uint32_t (&x)[kTiles[ROW].inputs][kLaneWords],
+    const uint32_t (&low_x)[kTiles[ROW].inputs][M::kSplit ? kLaneWords : 1],
     const uint32_t (&y)[2][lane_words(kTiles[ROW], sizeof(typename M::Element))]) {
   using T = typename M::Element;
   constexpr Tile tile = kTiles[ROW];
@@ -142,10 +143,9 @@ __device__ __forceinline__ void multiply(const Params& p, const Scope& at, const
   constexpr Tile tile = kTiles[ROW];
   constexpr int kSize = int(sizeof(T)), kWords = lane_words(tile, kSize);
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  const uint32_t from_x = stages + stage * stage_bytes(p, tile) +
-                          (warp.input + g) * p.x_pitch + t * kLaneWords * 4;
-  const uint32_t from_y =
-      slots + (warp.output + g) * p.y_pitch + t * kLaneWords * 4 * tile.stride;
+  const uint32_t from_x =
+      stages + stage * stage_bytes(p, tile) + (warp.input + g) * p.x_pitch + t * kLaneWords * 4;
+  const uint32_t from_y = slots + (warp.output + g) * p.y_pitch + t * kLaneWords * 4 * tile.stride;
   uint32_t told[2];
   load_shared_8(told_at(p, slots, stage), told);
   // Of a channel's first number of a line, and eight channels further, which of 16 bytes it is.
@@ -162,8 +162,7 @@ __device__ __forceinline__ void multiply(const Params& p, const Scope& at, const
 #pragma unroll
         for (int w = 0; w < 4; ++w) {
           x[j][half * 4 + w] = M::round(four[w]);
-          if constexpr (M::kSplit)
-            M::split(four[w], x[j][half * 4 + w], low_x[j][half * 4 + w]);
+          if constexpr (M::kSplit) M::split(four[w], x[j][half * 4 + w], low_x[j][half * 4 + w]);
         }
       }
 #pragma unroll
@@ -202,10 +201,8 @@ __device__ __noinline__ float sum_with_care(const Params& p, const Scope& at, in
     const Step step(p, at, i);
     const int h = step.h * p.stride_h - p.pad_h + tap_h * p.dilation_h;
     if (h < 0 || h >= p.y_h) continue;
-    const int x_row =
-        (((step.n * p.groups + at.group) * p.rows + input) * p.x_h + step.h) * p.x_w;
-    const int y_row =
-        ((step.n * p.groups + at.group) * p.columns + output) * p.y_plane + h * p.y_w;
+    const int x_row = (((step.n * p.groups + at.group) * p.rows + input) * p.x_h + step.h) * p.x_w;
+    const int y_row = ((step.n * p.groups + at.group) * p.columns + output) * p.y_plane + h * p.y_w;
     const int end = min((step.tile + 1) * pixels, p.x_w);
     for (int x_w = step.tile * pixels; x_w < end; ++x_w) {
       const int w = x_w * kStride - p.pad_w + tap_w;
@@ -263,7 +260,7 @@ __device__ __forceinline__ void store_sums(const Params& p, const Scope& at, uin
 
 template <class M, int ROW>
 __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
-    convt2d_reed_grad_weight_kernel(const __grid_constant__ Params p) {
+    convt2d_heddle_grad_weight_kernel(const __grid_constant__ Params p) {
 #ifdef CONVT2D_HAS_WGMMA  // other chips: declined by the planner
   using T = typename M::Element;
   constexpr Tile tile = kTiles[ROW];
@@ -272,7 +269,7 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
   const Scope at = scope_of(p, tile);
   const WarpPart warp(p, tile, threadIdx.x / 32);
   Sums<ROW> sum = {};
-  let_successor_start();  // the sum of the pieces; there is no place for it until a block ends
+  let_successor_start();    // the sum of the pieces; there is no place for it until a block ends
   int stage = 0, slot = 0;  // of the step that is asked for
 #pragma unroll 1
   for (int step = at.begin - p.stages + 1; step < at.end; ++step) {
@@ -303,4 +300,4 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
 #endif
 }
 
-}  // namespace convt2d::cuda::reed
+}  // namespace convt2d::cuda::heddle

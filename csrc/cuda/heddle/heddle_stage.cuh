@@ -1,12 +1,12 @@
-// What a block of reed works on, and its lines of x and dY on their way to shared memory. All threads ask for them.
+// What a block of heddle works on, and its lines of x and dY on their way to shared memory. All threads ask for them.
 #pragma once
 
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/numeric.cuh"
-#include "cuda/reed/reed_config.h"
+#include "cuda/heddle/heddle_config.h"
 
-namespace convt2d::cuda::reed {
+namespace convt2d::cuda::heddle {
 
 // The channels, taps and steps of a block.
 struct Scope {
@@ -140,14 +140,14 @@ __device__ __forceinline__ uint32_t told_at(const Params& p, uint32_t slots, int
   return slots + p.slots * slot_bytes(p) + stage * kToldBytes;
 }
 template <class T, int ROW>
-__device__ __forceinline__ void tell(const Params& p, const Scope& at, const Step& step,
-                                     int slot, uint32_t to) {
+__device__ __forceinline__ void tell(const Params& p, const Scope& at, const Step& step, int slot,
+                                     uint32_t to) {
   if (threadIdx.x != 0) return;
   const int channel = (step.n * p.groups + at.group) * p.columns + at.output;
-  const int first = channel * p.y_plane + first_row(p, at, step) * p.y_w +
-                    first_column<T, ROW>(p, at, step);
+  const int first =
+      channel * p.y_plane + first_row(p, at, step) * p.y_w + first_column<T, ROW>(p, at, step);
   const uint32_t told[2] = {static_cast<uint32_t>(first), static_cast<uint32_t>(slot)};
   store_shared<2>(to, told);
 }
 
-}  // namespace convt2d::cuda::reed
+}  // namespace convt2d::cuda::heddle

@@ -1,4 +1,4 @@
-// Which tiles of reed fit a problem, their predicted times, and what a kernel is told of one. Host arithmetic only.
+// Which tiles of heddle fit a problem, their predicted times, and what a kernel is told of one. Host arithmetic only.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 #include "core/args.h"
 #include "core/plan.h"
 #include "core/problem.h"
-#include "cuda/reed/reed_config.h"
+#include "cuda/heddle/heddle_config.h"
 
-namespace convt2d::cuda::reed {
+namespace convt2d::cuda::heddle {
 
 // Every plan there is, in no order. `reason` says why there is none.
 std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason);
@@ -19,4 +19,4 @@ Params params_of(const Problem& problem, const Plan& plan, const Args& args);
 int64_t blocks_of(const Params& params);
 int shared_bytes(const Params& params, Tile tile);
 
-}  // namespace convt2d::cuda::reed
+}  // namespace convt2d::cuda::heddle

@@ -1,4 +1,4 @@
-// reed: grad_weight of NCHW tensors of few channels, whose rows of x are whole 16 bytes.
+// heddle: grad_weight of NCHW tensors of few channels, whose rows of x are whole 16 bytes.
 //
 //   dW[ci, co, tap] = sum over pixels of x[ci, pixel] * dY[co, pixel * stride - near_pad + tap * d]
 //
@@ -27,7 +27,7 @@
 #include "core/types.h"
 #include "cuda/device/index.cuh"
 
-namespace convt2d::cuda::reed {
+namespace convt2d::cuda::heddle {
 
 // What a warp sums: 16 output channels, 8 * `inputs` input channels, `taps_h` x `taps_w` neighbouring taps, which
 // serve kernel rows with `stride` from pixel to pixel; and how many warps a block has.
@@ -36,17 +36,17 @@ struct Tile {
 };
 // The first are not for strict fp32, whose sums of a chunk take as many registers again.
 constexpr Tile kTiles[] = {
-    {3, 3, 4, 1, 8}, {1, 3, 4, 1, 12}, {1, 7, 2, 1, 12}, {1, 5, 1, 3, 12},
-    {1, 3, 2, 1, 12}, {1, 7, 2, 1, 8}, {1, 5, 1, 3, 8},
+    {3, 3, 4, 1, 8},  {1, 3, 4, 1, 12}, {1, 7, 2, 1, 12}, {1, 5, 1, 3, 12},
+    {1, 3, 2, 1, 12}, {1, 7, 2, 1, 8},  {1, 5, 1, 3, 8},
 };
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 constexpr int kFirstStrict = 4;
 
-constexpr int kOutputs = 16;      // channels of a warp
-constexpr int kLaneWords = 8;     // of x in a chunk
-constexpr int kChunkWords = 32;   // of all lanes that share a channel
-constexpr int kMostChunks = 4;    // of a step
-constexpr int kSlices = 4;        // of a chunk: an instruction each
+constexpr int kOutputs = 16;     // channels of a warp
+constexpr int kLaneWords = 8;    // of x in a chunk
+constexpr int kChunkWords = 32;  // of all lanes that share a channel
+constexpr int kMostChunks = 4;   // of a step
+constexpr int kSlices = 4;       // of a chunk: an instruction each
 constexpr int kMostStages = 4, kToldBytes = 8;
 
 CONVT2D_HOST_DEVICE constexpr int threads(Tile tile) { return tile.warps * 32; }
@@ -69,12 +69,13 @@ struct Params {
   void* weight;
   float* partials;
   int32_t piece_floats;
-  int32_t stride[4];  // of dW or of a piece: ci, co, kh, kw
+  int32_t stride[4];                     // of dW or of a piece: ci, co, kh, kw
   int32_t batch, groups, rows, columns;  // of a group: input, output channels
   int32_t x_h, x_w, y_h, y_w, y_plane;
   int32_t stride_h, pad_h, pad_w, dilation_h, kernel_h, kernel_w;
   int32_t line_step;  // rows of dY from one line to the next,
-  int32_t lines, new_lines, tap_lines;  // those of a step, what the next one adds, from one kernel row to the next
+  int32_t lines, new_lines,
+      tap_lines;  // those of a step, what the next one adds, from one kernel row to the next
   int32_t chunks, chunk_shift;          // of a step, a power of two
   int32_t y_vectors, x_pitch, y_pitch;  // of a line of a channel, of which the last two are bytes
   int32_t slots, stages;
@@ -84,19 +85,15 @@ struct Params {
   FastDivide by_vectors, by_rows, by_tiles;  // of a line of a channel; of x; its strips in a row
 };
 
-CONVT2D_HOST_DEVICE int block_rows(const Params& p, Tile tile) {
-  return p.row_units * tile.taps_h;
-}
+CONVT2D_HOST_DEVICE int block_rows(const Params& p, Tile tile) { return p.row_units * tile.taps_h; }
 CONVT2D_HOST_DEVICE int block_outputs(const Params& p) { return p.out_units * kOutputs; }
 CONVT2D_HOST_DEVICE int block_inputs(const Params& p, Tile tile) {
   return p.in_units * tile.inputs * 8;
 }
-CONVT2D_HOST_DEVICE int units(const Params& p) {
-  return p.row_units * p.out_units * p.in_units;
-}
+CONVT2D_HOST_DEVICE int units(const Params& p) { return p.row_units * p.out_units * p.in_units; }
 CONVT2D_HOST_DEVICE int stage_bytes(const Params& p, Tile tile) {
   return block_inputs(p, tile) * p.x_pitch;
 }
 CONVT2D_HOST_DEVICE int slot_bytes(const Params& p) { return block_outputs(p) * p.y_pitch; }
 
-}  // namespace convt2d::cuda::reed
+}  // namespace convt2d::cuda::heddle

@@ -1,13 +1,13 @@
 // Problem + Plan + Args → Params → the kernel, the sum of its pieces, the bias gradient if wanted.
-#include "cuda/reed/reed_launch.h"
+#include "cuda/heddle/heddle_launch.h"
 
-#include "cuda/reed/reed.h"
-#include "cuda/reed/reed_plan.h"
 #include "cuda/direct/direct.h"
+#include "cuda/heddle/heddle.h"
+#include "cuda/heddle/heddle_plan.h"
 #include "cuda/weight_sum.h"
 
 namespace convt2d::cuda {
-namespace reed {
+namespace heddle {
 namespace {
 
 void launch(const Problem& problem, const Plan& plan, const Args& args) {
@@ -22,8 +22,8 @@ void launch(const Problem& problem, const Plan& plan, const Args& args) {
 }
 
 }  // namespace
-}  // namespace reed
+}  // namespace heddle
 
-const Family reed_family = {"reed", reed::plan, reed::launch};
+const Family heddle_family = {"heddle", heddle::plan, heddle::launch};
 
 }  // namespace convt2d::cuda

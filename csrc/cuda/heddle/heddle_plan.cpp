@@ -1,4 +1,4 @@
-#include "cuda/reed/reed_plan.h"
+#include "cuda/heddle/heddle_plan.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,23 +12,23 @@
 #include "cuda/strict_sums.h"
 #include "cuda/weight_sum.h"
 
-namespace convt2d::cuda::reed {
+namespace convt2d::cuda::heddle {
 namespace {
 
 // Counted, not measured.
-constexpr double kClock = 1700;      // cycles a microsecond
-constexpr double kLaunch = 5.5;      // us
-constexpr double kBlock = 9000;      // cycles of a block beside its steps,
-constexpr double kStored = 40;       // a sum of each thread, on its way out,
-constexpr double kStep = 250;        // a step: the barrier, and what follows it
-constexpr double kTensorTime = 1.1;  // of what the rates of Device say
-constexpr double kCopy = 20;         // instructions of a warp for 32 copies
-constexpr double kL2Bytes = 32;      // a cycle
-constexpr double kRest = 0.3;        // of what is less busy that is not hidden
-constexpr double kMemoryRate = 0.9;  // of the copy rate
-constexpr double kBeside = 0.15;     // of the lesser of work and bytes
-constexpr double kSum = 2.5;         // us, the second pass,
-constexpr double kPartialRate = 1.5; // and times the copy rate's time
+constexpr double kClock = 1700;       // cycles a microsecond
+constexpr double kLaunch = 5.5;       // us
+constexpr double kBlock = 9000;       // cycles of a block beside its steps,
+constexpr double kStored = 40;        // a sum of each thread, on its way out,
+constexpr double kStep = 250;         // a step: the barrier, and what follows it
+constexpr double kTensorTime = 1.1;   // of what the rates of Device say
+constexpr double kCopy = 20;          // instructions of a warp for 32 copies
+constexpr double kL2Bytes = 32;       // a cycle
+constexpr double kRest = 0.3;         // of what is less busy that is not hidden
+constexpr double kMemoryRate = 0.9;   // of the copy rate
+constexpr double kBeside = 0.15;      // of the lesser of work and bytes
+constexpr double kSum = 2.5;          // us, the second pass,
+constexpr double kPartialRate = 1.5;  // and times the copy rate's time
 
 struct Choice {
   int row, row_units, out_units, in_units, chunks, stages, split;
@@ -92,12 +92,12 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double mmas = double(sums(tile)) / 4 * kSlices * products;
   const double loads = tile.inputs * 2 + tile.taps_h * 2 * (lane_vectors(tile, size) - 0.5);
   const double words = lane_words(tile, size);
-  const double moved = (half ? 4.5 : 2.5) * tile.taps_h * 2 * words +
-                       (half && (tile.stride > 1 || tile.taps_w > 1)
-                            ? tile.taps_h * 2.0 * kLaneWords * tile.taps_w * (tile.stride > 1 ? 1 : 0.5)
-                            : 0);
-  const double made = strict ? 5 * (tile.taps_h * 2.0 * words * 1.8 + tile.inputs * 8) +
-                                   sums(tile)
+  const double moved =
+      (half ? 4.5 : 2.5) * tile.taps_h * 2 * words +
+      (half && (tile.stride > 1 || tile.taps_w > 1)
+           ? tile.taps_h * 2.0 * kLaneWords * tile.taps_w * (tile.stride > 1 ? 1 : 0.5)
+           : 0);
+  const double made = strict ? 5 * (tile.taps_h * 2.0 * words * 1.8 + tile.inputs * 8) + sums(tile)
                       : half ? 0
                              : 2 * (tile.taps_h * 2.0 * words + tile.inputs * 8);
   // Of a multiprocessor: 16 x 8 x 8 products of words, or twice as many of 16 bits, to an instruction.
@@ -195,19 +195,19 @@ Plan plan_of(const Problem& problem, const Device& device, const Choice& choice)
               number(block_rows(p, tile)) + " x " + number(tile.taps_w) + " taps, warps of 16 x " +
               number(tile.inputs * 8) + " and " + number(tile.taps_h) + " x " +
               number(tile.taps_w) + ", " + number(p.parts) + " parts of " + number(p.chunks) +
-              " chunks, " + number(p.stages) + " stages and " + number(p.slots) +
-              " lines, split " + number(p.split) + ", " + std::to_string(blocks_of(p)) + " blocks";
+              " chunks, " + number(p.stages) + " stages and " + number(p.slots) + " lines, split " +
+              number(p.split) + ", " + std::to_string(blocks_of(p)) + " blocks";
   return plan;
 }
 
 std::string refusal(const Problem& problem, const Device& device) {
   const auto number = [](int64_t value) { return std::to_string(value); };
   const Axis &h = problem.h, &w = problem.w;
-  if (!device.has_wgmma) return "reed is for sm_90a";
-  if (problem.direction != Direction::grad_weight) return "reed is for grad_weight";
-  if (problem.dtype == DType::f64) return "reed is for fp16, bf16 and fp32";
+  if (!device.has_wgmma) return "heddle is for sm_90a";
+  if (problem.direction != Direction::grad_weight) return "heddle is for grad_weight";
+  if (problem.dtype == DType::f64) return "heddle is for fp16, bf16 and fp32";
   if (problem.x_layout != Layout::nchw || problem.y_layout != Layout::nchw)
-    return "reed is for NCHW";
+    return "heddle is for NCHW";
   if (w.in * static_cast<int64_t>(element_size(problem.dtype)) % 16 != 0)
     return "rows of x, " + number(w.in) + ", are no whole 16 bytes";
   if (w.kernel > 1 && w.dilation != 1) return "taps lie " + number(w.dilation) + " apart";
@@ -226,7 +226,8 @@ std::string refusal(const Problem& problem, const Device& device) {
 }  // namespace
 
 int shared_bytes(const Params& p, Tile tile) {
-  const int64_t stages = int64_t{p.stages} * stage_bytes(p, tile) + int64_t{p.slots} * slot_bytes(p) + p.stages * kToldBytes;
+  const int64_t stages = int64_t{p.stages} * stage_bytes(p, tile) +
+                         int64_t{p.slots} * slot_bytes(p) + p.stages * kToldBytes;
   const int64_t all_sums = int64_t{tile.warps} * sums(tile) * 128;
   return static_cast<int>(std::min<int64_t>(std::max(stages, all_sums), INT32_MAX / 2));
 }
@@ -257,4 +258,4 @@ Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   return p;
 }
 
-}  // namespace convt2d::cuda::reed
+}  // namespace convt2d::cuda::heddle
