@@ -37,7 +37,7 @@ CUDA_ROOMS = {
     "cuda/comb": "comb_plan.cpp comb_launch.cpp comb_f16.cu comb_bf16.cu comb_tf32.cu "
     "comb_f32x3.cu",
     "cuda/heddle": "heddle_plan.cpp heddle_launch.cpp heddle_f16.cu heddle_bf16.cu heddle_tf32.cu "
-    "heddle_f32x3.cu",
+    "heddle_f32x3.cu heddle_input_plan.cpp heddle_input.cu",
     "cuda/narrow": "narrow_plan.cpp narrow_launch.cpp narrow_kernel.cu narrow_kernel_words.cu",
     "cuda/fan": "fan_plan.cpp fan_launch.cpp fan_kernel.cu",
     "cuda/loom": "loom_plan.cpp loom_launch.cpp loom_kernel.cu loom_kernel_f16.cu "

@@ -35,6 +35,7 @@
 #include "cuda/direct/direct.h"
 #include "cuda/fan/fan_plan.h"
 #include "cuda/fold/fold_plan.h"
+#include "cuda/heddle/heddle_input.h"
 #include "cuda/heddle/heddle_plan.h"
 #include "cuda/hopper/hopper_fetched_weight.h"
 #include "cuda/hopper/hopper_packed_weight.h"
@@ -168,7 +169,9 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
   } else if (name == "comb") {
     plans = cuda::comb::plans(problem, device, reason);
   } else if (name == "heddle") {
-    plans = cuda::heddle::plans(problem, device, reason);
+    plans = problem.direction == Direction::grad_input
+                ? cuda::heddle::input_plans(problem, device, reason)
+                : cuda::heddle::plans(problem, device, reason);
   } else if (name == "fan") {
     plans = cuda::fan::plans(problem, device, reason);
   } else if (name == "loom") {

@@ -198,7 +198,7 @@ __device__ __noinline__ float sum_with_care(const Params& p, const Scope& at, in
   };
   float sum = 0;
   for (int i = at.begin; i < at.end; ++i) {
-    const Step step(p, at, i);
+    const Step step(p, at.begin, i);
     const int h = step.h * p.stride_h - p.pad_h + tap_h * p.dilation_h;
     if (h < 0 || h >= p.y_h) continue;
     const int x_row = (((step.n * p.groups + at.group) * p.rows + input) * p.x_h + step.h) * p.x_w;
@@ -278,7 +278,7 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
       __syncthreads();  // all have what they asked for, and have multiplied the step before
     }
     if (const int asked = step + p.stages - 1; asked < at.end) {
-      const Step ahead(p, at, asked);
+      const Step ahead(p, at.begin, asked);
       if (asked > at.begin) slot = next_slot(p, slot, ahead.fresh);
       bring_x<T, ROW>(p, at, ahead, stages + stage * stage_bytes(p, tile));
       bring_y<T, ROW>(p, at, ahead, slot, slots);

@@ -11,6 +11,8 @@ namespace heddle {
 namespace {
 
 void launch(const Problem& problem, const Plan& plan, const Args& args) {
+  if (problem.direction == Direction::grad_input)
+    return launch_input(problem, input_params(problem, plan, args), args.stream);
   const Params params = params_of(problem, plan, args);
   const auto run = problem.dtype == DType::f16            ? launch_f16
                    : problem.dtype == DType::bf16         ? launch_bf16
@@ -21,9 +23,14 @@ void launch(const Problem& problem, const Plan& plan, const Args& args) {
   if (problem.has_bias) launch_grad_bias(problem, args);
 }
 
+Decision plan_of_direction(const Problem& problem, const Device& device) {
+  return problem.direction == Direction::grad_input ? input_plan(problem, device)
+                                                    : plan(problem, device);
+}
+
 }  // namespace
 }  // namespace heddle
 
-const Family heddle_family = {"heddle", heddle::plan, heddle::launch};
+const Family heddle_family = {"heddle", heddle::plan_of_direction, heddle::launch};
 
 }  // namespace convt2d::cuda

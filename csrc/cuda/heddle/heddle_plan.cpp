@@ -204,7 +204,7 @@ std::string refusal(const Problem& problem, const Device& device) {
   const auto number = [](int64_t value) { return std::to_string(value); };
   const Axis &h = problem.h, &w = problem.w;
   if (!device.has_wgmma) return "heddle is for sm_90a";
-  if (problem.direction != Direction::grad_weight) return "heddle is for grad_weight";
+  if (problem.direction != Direction::grad_weight) return "heddle is for gradients";
   if (problem.dtype == DType::f64) return "heddle is for fp16, bf16 and fp32";
   if (problem.x_layout != Layout::nchw || problem.y_layout != Layout::nchw)
     return "heddle is for NCHW";

@@ -38,20 +38,23 @@ __device__ __forceinline__ Scope scope_of(const Params& p, Tile tile) {
 struct Step {
   int n, tile, h;
   bool fresh;
-  __device__ __forceinline__ Step(const Params& p, const Scope& at, int step) {
+  template <class Params>
+  __device__ __forceinline__ Step(const Params& p, int begin, int step) {
     const int strip = p.by_rows.quotient(step);
-    h = step - strip * p.x_h;
+    h = step - strip * static_cast<int>(p.by_rows.divisor);
     n = p.by_tiles.quotient(strip);
-    tile = strip - n * p.row_tiles;
-    fresh = h == 0 || step == at.begin;
+    tile = strip - n * static_cast<int>(p.by_tiles.divisor);
+    fresh = h == 0 || step == begin;
   }
 };
 // From its first line's slot to that of the next step.
+template <class Params>
 __device__ __forceinline__ int next_slot(const Params& p, int slot, bool fresh) {
   slot += fresh ? p.lines : p.new_lines;
   return slot >= p.slots ? slot - p.slots : slot;
 }
 // Of one of a step's lines, the first of which has `slot`.
+template <class Params>
 __device__ __forceinline__ int slot_of_line(const Params& p, int slot, int line) {
   return slot + line >= p.slots ? slot + line - p.slots : slot + line;
 }
@@ -103,35 +106,41 @@ __device__ __forceinline__ void bring_front(const T* y, int from, int row, int e
   }
 }
 
-// Lines of dY that the step before had not. What lies beside a row becomes zeros; in front of it only where a tap reads
-// that.
+// A line of dY, of `all` channels from `channel` on, of which `channels` exist, from `column` on. What lies beside a row
+// becomes zeros; in front of it only where a tap reads that.
+template <class T, int THREADS, class Params>
+__device__ __forceinline__ void bring_line(const Params& p, int channel, int channels, int all,
+                                           int h, int column, uint32_t to_line) {
+  constexpr int kVector = 16 / int(sizeof(T));
+  const T* const y = static_cast<const T*>(p.y);
+  const bool row_there = h >= 0 && h < p.y_h;
+  for (int i = threadIdx.x; i < all * p.y_vectors; i += THREADS) {
+    const int c = p.by_vectors.quotient(i), vector = i - c * p.y_vectors;
+    const uint32_t to = to_line + c * p.y_pitch + vector * 16;
+    const int row = (channel + c) * p.y_plane + h * p.y_w, end = row + p.y_w;
+    const int from = (row + column & -kVector) + vector * kVector;
+    const bool there = row_there && c < channels && from + kVector > row && from < end;
+    if (there && column < 0 && from < row) {
+      bring_front(y, from, row, end, to);
+    } else {
+      copy_async_16_part(to, there ? y + from : y,
+                         there ? min(end - from, kVector) * int(sizeof(T)) : 0);
+    }
+  }
+}
+
+// Lines of dY that the step before had not.
 template <class T, int ROW>
 __device__ __forceinline__ void bring_y(const Params& p, const Scope& at, const Step& step,
                                         int slot, uint32_t slots) {
   constexpr Tile tile = kTiles[ROW];
-  constexpr int kVector = 16 / int(sizeof(T));
-  const T* const y = static_cast<const T*>(p.y);
   const int channel = (step.n * p.groups + at.group) * p.columns + at.output;
   const int column = first_column<T, ROW>(p, at, step);
   const int channels = min(block_outputs(p), p.columns - at.output);
-  for (int line = step.fresh ? 0 : p.lines - p.new_lines; line < p.lines; ++line) {
-    const int h = first_row(p, at, step) + line * p.line_step;
-    const bool row_there = h >= 0 && h < p.y_h;
-    const uint32_t to_line = slots + slot_of_line(p, slot, line) * slot_bytes(p);
-    for (int i = threadIdx.x; i < block_outputs(p) * p.y_vectors; i += threads(tile)) {
-      const int c = p.by_vectors.quotient(i), vector = i - c * p.y_vectors;
-      const uint32_t to = to_line + c * p.y_pitch + vector * 16;
-      const int row = (channel + c) * p.y_plane + h * p.y_w, end = row + p.y_w;
-      const int from = (row + column & -kVector) + vector * kVector;
-      const bool there = row_there && c < channels && from + kVector > row && from < end;
-      if (there && column < 0 && from < row) {
-        bring_front(y, from, row, end, to);
-      } else {
-        copy_async_16_part(to, there ? y + from : y,
-                           there ? min(end - from, kVector) * int(sizeof(T)) : 0);
-      }
-    }
-  }
+  for (int line = step.fresh ? 0 : p.lines - p.new_lines; line < p.lines; ++line)
+    bring_line<T, threads(tile)>(p, channel, channels, block_outputs(p),
+                                 first_row(p, at, step) + line * p.line_step, column,
+                                 slots + slot_of_line(p, slot, line) * slot_bytes(p));
 }
 
 // What those who multiply need to know of a stage: where in dY its first line starts, of the block's first channel, and
