@@ -49,7 +49,7 @@ OTHER_TARGET_MIB = 3.2
 # whole vectors, six. slide has seven tiles of two types and three of turned rows, narrow four of
 # four, fan eight, loom six of three types and five of strict fp32; rows had 4 until pixels, three
 # of them; comb has four tiles of two types, three of TF32 and two of strict fp32; heddle four of three
-# types and three of strict fp32. weight is weight_sum.cu.
+# types and three of strict fp32, and two of four for grad_input. weight is weight_sum.cu.
 KERNELS = {
     "direct": 64,
     "hopper": 168,
@@ -61,7 +61,7 @@ KERNELS = {
     "igemm": 64,
     "rows": 8,
     "comb": 16,
-    "heddle": 16,
+    "heddle": 25,
     "depthwise": 200,
     "weight": 4,
 }

@@ -3,6 +3,7 @@
 
 #include "cuda/direct/direct.h"
 #include "cuda/heddle/heddle.h"
+#include "cuda/heddle/heddle_input.h"
 #include "cuda/heddle/heddle_plan.h"
 #include "cuda/weight_sum.h"
 

@@ -78,6 +78,7 @@ __device__ __forceinline__ void bring_x(const Params& p, const Scope& at, const 
   const int shift = p.chunk_shift + 3, vectors = p.chunks * 8;
   const int channel = (step.n * p.groups + at.group) * p.rows + at.input;
   const int column = step.tile * vectors * kVector;
+#pragma unroll 2
   for (int i = threadIdx.x; i < block_inputs(p, tile) << shift; i += threads(tile)) {
     const int c = i >> shift, vector = i & vectors - 1, w = column + vector * kVector;
     const bool there = at.input + c < p.rows && w < p.x_w;
@@ -137,6 +138,7 @@ __device__ __forceinline__ void bring_y(const Params& p, const Scope& at, const 
   const int channel = (step.n * p.groups + at.group) * p.columns + at.output;
   const int column = first_column<T, ROW>(p, at, step);
   const int channels = min(block_outputs(p), p.columns - at.output);
+#pragma unroll 1
   for (int line = step.fresh ? 0 : p.lines - p.new_lines; line < p.lines; ++line)
     bring_line<T, threads(tile)>(p, channel, channels, block_outputs(p),
                                  first_row(p, at, step) + line * p.line_step, column,
