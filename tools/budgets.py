@@ -34,7 +34,7 @@ CORES = 2
 # One object, one GPU target; what takes longer is split. hopper_gather_bf16 and _turned take 90 to
 # 191 of a core, by how much of the machine others use.
 OBJECT_SECONDS = 240.0
-# A wheel, for each of its GPU targets: a release may take 31. sm_90a has seven families of its own;
+# A wheel, for each of its GPU targets: a release may take 31. sm_90a has eight families of its own;
 # a wheel for sm_80 alone takes 3.1, depthwise in registers and comb 0.7 of it.
 TARGET_MIB = {"sm_90": 8.5}
 OTHER_TARGET_MIB = 3.2
@@ -59,6 +59,8 @@ OTHER_TARGET_MIB = 3.2
 # weight_sum.cu.
 # of them; comb has four tiles of two types, three of TF32 and two of strict fp32; mite
 # has twelve forms and six of grad_weight, of three types. weight is weight_sum.cu.
+# of them; comb has four tiles of two types, three of TF32 and two of strict fp32; heddle four of three
+# types and three of strict fp32, and two of four for grad_input. weight is weight_sum.cu.
 KERNELS = {
     "direct": 64,
     "hopper": 168,
@@ -74,6 +76,7 @@ KERNELS = {
     "strand": 30,
     "quilt": 16,
     "mite": 56,
+    "heddle": 25,
     "depthwise": 200,
     "weight": 4,
 }

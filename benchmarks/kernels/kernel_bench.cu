@@ -35,6 +35,8 @@
 #include "cuda/direct/direct.h"
 #include "cuda/fan/fan_plan.h"
 #include "cuda/fold/fold_plan.h"
+#include "cuda/heddle/heddle_input.h"
+#include "cuda/heddle/heddle_plan.h"
 #include "cuda/hopper/hopper_fetched_weight.h"
 #include "cuda/hopper/hopper_packed_weight.h"
 #include "cuda/hopper/hopper_plan.h"
@@ -178,6 +180,10 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = cuda::quilt::plans(problem, device, reason);
   } else if (name == "mite") {
     plans = cuda::mite::plans(problem, device, reason);
+  } else if (name == "heddle") {
+    plans = problem.direction == Direction::grad_input
+                ? cuda::heddle::input_plans(problem, device, reason)
+                : cuda::heddle::plans(problem, device, reason);
   } else if (name == "fan") {
     plans = cuda::fan::plans(problem, device, reason);
   } else if (name == "loom") {

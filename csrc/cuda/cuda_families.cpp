@@ -5,6 +5,7 @@
 #include "cuda/direct/direct.h"
 #include "cuda/fan/fan.h"
 #include "cuda/fold/fold.h"
+#include "cuda/heddle/heddle.h"
 #include "cuda/hopper/hopper.h"
 #include "cuda/igemm/igemm.h"
 #include "cuda/loom/loom.h"
@@ -32,6 +33,7 @@ FamilyList families() {
       quilt_family,  // sm_90a: NCHW grad_weight of kernels that are their stride, runs of dY as they lie
       comb_family,  // sm_80: NCHW grad_weight of kernel rows and strides of whole fours, taps as columns
       strand_family,  // clusters: grad_input of few outputs and long sums, which clusters share; operands as they lie
+      heddle_family,  // sm_90a: NCHW grad_weight of few channels, a pixel fetched once for all taps of a kernel row
       igemm_family,  // tensor cores, sm_80 and up: fp16, bf16, tf32, and strict fp32 as 3 x tf32
       rows_family,  // sm_90a: NCHW forward that is bound by writing y: whole rows of it, all phases at once
       mite_family,  // few channels and taps, small: a patch of the source, no tensor cores, little code
