@@ -36,6 +36,8 @@ CUDA_ROOMS = {
     "slide_turned.cu",
     "cuda/comb": "comb_plan.cpp comb_launch.cpp comb_f16.cu comb_bf16.cu comb_tf32.cu "
     "comb_f32x3.cu",
+    "cuda/reed": "reed_plan.cpp reed_launch.cpp reed_f16.cu reed_bf16.cu reed_tf32.cu "
+    "reed_f32x3.cu",
     "cuda/narrow": "narrow_plan.cpp narrow_launch.cpp narrow_kernel.cu narrow_kernel_words.cu",
     "cuda/fan": "fan_plan.cpp fan_launch.cpp fan_kernel.cu",
     "cuda/loom": "loom_plan.cpp loom_launch.cpp loom_kernel.cu loom_kernel_f16.cu "

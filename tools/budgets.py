@@ -48,7 +48,7 @@ OTHER_TARGET_MIB = 3.2
 # multiprocessor, six; fold had 8 until it multiplied words, five of them, and 12 until planes of no
 # whole vectors, six. slide has seven tiles of two types and three of turned rows, narrow four of
 # four, fan eight, loom six of three types and five of strict fp32; rows had 4 until pixels, three
-# of them; comb has four tiles of two types, three of TF32 and two of strict fp32. weight is
+# of them; comb has four tiles of two types, three of TF32 and two of strict fp32; reed has four tiles of three types and two of strict fp32. weight is
 # weight_sum.cu.
 KERNELS = {
     "direct": 64,
@@ -61,6 +61,7 @@ KERNELS = {
     "igemm": 64,
     "rows": 8,
     "comb": 16,
+    "reed": 16,
     "depthwise": 200,
     "weight": 4,
 }

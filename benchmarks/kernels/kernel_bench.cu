@@ -44,6 +44,7 @@
 #include "cuda/igemm/igemm_weight_plan.h"
 #include "cuda/loom/loom_plan.h"
 #include "cuda/narrow/narrow_plan.h"
+#include "cuda/reed/reed_plan.h"
 #include "cuda/rows/rows_plan.h"
 #include "cuda/slide/slide_plan.h"
 #include "layers.h"
@@ -166,6 +167,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = cuda::narrow::plans(problem, device, reason);
   } else if (name == "comb") {
     plans = cuda::comb::plans(problem, device, reason);
+  } else if (name == "reed") {
+    plans = cuda::reed::plans(problem, device, reason);
   } else if (name == "fan") {
     plans = cuda::fan::plans(problem, device, reason);
   } else if (name == "loom") {

@@ -9,6 +9,7 @@
 #include "cuda/igemm/igemm.h"
 #include "cuda/loom/loom.h"
 #include "cuda/narrow/narrow.h"
+#include "cuda/reed/reed.h"
 #include "cuda/rows/rows.h"
 #include "cuda/slide/slide.h"
 
@@ -25,6 +26,7 @@ FamilyList families() {
       loom_family,  // sm_90a: NCHW forward and grad_input, weights fetched, pixels turned once for all taps
       hopper_family,  // sm_90a's own tensor-core instructions: fp16, bf16, tf32, strict fp32 as 3 x tf32
       comb_family,  // sm_80: NCHW grad_weight of kernel rows and strides of whole fours, taps as columns
+      reed_family,  // sm_80: forward of large kernels and strides, all phases as rows of one GEMM, weights as they lie
       igemm_family,  // tensor cores, sm_80 and up: fp16, bf16, tf32, and strict fp32 as 3 x tf32
       rows_family,  // sm_90a: NCHW forward that is bound by writing y: whole rows of it, all phases at once
       direct_family,  // any dtype, strides, geometry and size; declines nothing, so it stays last
