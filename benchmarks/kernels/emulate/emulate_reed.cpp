@@ -73,7 +73,7 @@ bool check(const Case& one, Precision precision, int most) {
       plan.detail[0] = std::min(plan.detail[0], 2 + int(emulate::random() % 3));
       const reed::Params params = reed::params_of(trial.problem, plan, trial.args);
       visit_row<ROWS>(plan.row, [&](auto row) {
-        emulate::run_grid(reed::blocks_of(params), reed::kThreads,
+        emulate::run_grid(reed::blocks_of(params), reed::threads_of(reed::kTiles[row]),
                           reed::shared_bytes(params, reed::kTiles[row], sizeof(T)),
                           [&] { reed::convt2d_reed_fwd_kernel<M, row>(params); });
       });

@@ -11,8 +11,8 @@
 //   w    [K][row]       copied as they lie (cp.async), 16, 8 or 4 bytes at once
 //   x    [position][K]  a chunk of channels of one j; what lies outside of x becomes zeros
 //
-// Both as mma.sync wants them: x by ldmatrix, w of 16 bits by ldmatrix.trans; of words a thread loads four rows at once,
-// which are rows of two instructions. Sums go to memory by way of shared memory, [position][row].
+// Both as mma.sync wants them: x by ldmatrix, w of 16 bits by ldmatrix.trans; of words a thread loads two rows at once,
+// which are rows g and g + 8 of an instruction. Sums go to memory by way of shared memory, [position][row].
 #pragma once
 
 #include <cstdint>
@@ -22,43 +22,58 @@
 
 namespace convt2d::cuda::reed {
 
-// Rows and positions of a block, and among how many warps the rows are shared out.
+// Rows and positions of a block, and among how many warps they are shared out. Of teams, each has all of them and its
+// part of every chunk.
 struct Tile {
-  int rows, columns, warps_m;
+  int rows, columns, warps_m, warps_n, teams;
 };
-constexpr Tile kTiles[] = {{128, 64, 4}, {128, 128, 2}, {128, 96, 4}, {128, 256, 2}};
+constexpr Tile kTiles[] = {
+    {128, 64, 4, 2, 1}, {128, 128, 2, 4, 1}, {128, 96, 4, 2, 2}, {128, 256, 2, 8, 1}};
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 // Strict fp32, whose sums leave registers to those of a chunk, has the first of them.
 constexpr int kStrictTiles = 2;
 CONVT2D_HOST_DEVICE constexpr int tile_count(bool strict) {
   return strict ? kStrictTiles : kTileCount;
 }
-
-constexpr int kThreads = 256, kWarps = kThreads / 32;
-constexpr int kChunkBytes = 128;  // of K: 32 words or 64 numbers of 16 bits
-constexpr int kSteps = kChunkBytes / 32;
-constexpr int kMostStages = 4;
-CONVT2D_HOST_DEVICE constexpr int chunk_of(int element_bytes) {
-  return kChunkBytes / element_bytes;
+CONVT2D_HOST_DEVICE constexpr int threads_of(Tile tile) {
+  return tile.warps_m * tile.warps_n * tile.teams * 32;
 }
+
+// Bytes of K of a chunk, 32 words or 64 numbers of 16 bits a team; and how many numbers they are.
+CONVT2D_HOST_DEVICE constexpr int chunk_bytes(Tile tile) { return tile.teams * 128; }
+CONVT2D_HOST_DEVICE constexpr int chunk_of(Tile tile, int element_bytes) {
+  return chunk_bytes(tile) / element_bytes;
+}
+constexpr int kSteps = 128 / 32;  // of a team
+constexpr int kMostStages = 4;
 
 // Tiles of 16 rows and of 8 positions of a warp; registers of sums of a thread.
 CONVT2D_HOST_DEVICE constexpr int row_tiles(Tile tile) { return tile.rows / tile.warps_m / 16; }
 CONVT2D_HOST_DEVICE constexpr int column_tiles(Tile tile) {
-  return tile.columns / (kWarps / tile.warps_m) / 8;
+  return tile.columns / tile.warps_n / 8;
 }
-CONVT2D_HOST_DEVICE constexpr int sums(Tile tile) { return tile.rows * tile.columns / kThreads; }
+CONVT2D_HOST_DEVICE constexpr int sums(Tile tile) {
+  return row_tiles(tile) * column_tiles(tile) * 4;
+}
+// Blocks of a multiprocessor, by their registers.
+CONVT2D_HOST_DEVICE constexpr int side_by_side(Tile tile, bool strict) {
+  return threads_of(tile) > 256 || (strict && sums(tile) > 32) ? 1 : 2;
+}
+// In how many parts numbers of 16 bits come, so that a thread holds few of them.
+CONVT2D_HOST_DEVICE constexpr int parts_of(Tile tile) {
+  return tile.columns * (chunk_bytes(tile) / 16) > threads_of(tile) * 2 ? 2 : 1;
+}
 
 // Bytes from one number of K of w, or position of x, to the next, so that neighbours lie in different banks.
 CONVT2D_HOST_DEVICE constexpr int w_pitch(Tile tile, int element_bytes) {
   return tile.rows * element_bytes + element_bytes * 8;
 }
-constexpr int kXPitch = kChunkBytes + 16;
+CONVT2D_HOST_DEVICE constexpr int x_pitch(Tile tile) { return chunk_bytes(tile) + 16; }
 CONVT2D_HOST_DEVICE constexpr int w_bytes(Tile tile, int element_bytes) {
-  return chunk_of(element_bytes) * w_pitch(tile, element_bytes);
+  return chunk_of(tile, element_bytes) * w_pitch(tile, element_bytes);
 }
 CONVT2D_HOST_DEVICE constexpr int stage_bytes(Tile tile, int element_bytes) {
-  return w_bytes(tile, element_bytes) + tile.columns * kXPitch;
+  return w_bytes(tile, element_bytes) + tile.columns * x_pitch(tile);
 }
 // In front of the stages: 16 bytes of each position, 16 of each run of rows that is stored at once, a bias of each row.
 CONVT2D_HOST_DEVICE constexpr int table_bytes(Tile tile) {

@@ -18,7 +18,7 @@ void launch_rows(int row, const Params& params, void* stream) {
     constexpr auto kernel = convt2d_reed_fwd_kernel<M, kRow>;
     const int bytes = shared_bytes(params, kTiles[kRow], sizeof(typename M::Element));
     allow_shared_memory<kernel>(bytes);
-    kernel<<<static_cast<unsigned>(blocks_of(params)), kThreads, bytes,
+    kernel<<<static_cast<unsigned>(blocks_of(params)), threads_of(kTiles[kRow]), bytes,
              static_cast<cudaStream_t>(stream)>>>(params);
     check_launch("convt2d_reed_fwd_kernel");
   });

@@ -29,7 +29,7 @@ constexpr double kL2Bytes = 30;      // a cycle
 constexpr double kRest = 0.3;        // of what is less busy that is not hidden
 constexpr double kChunkTime = 1.25;  // a chunk over what is counted,
 constexpr double kNumberTime = 1.5;  // and where x comes by numbers
-constexpr double kAlone = 1.3;       // a block that has a multiprocessor to itself
+constexpr double kAlone = 1.3;       // eight warps that have a multiprocessor to themselves
 constexpr double kMemoryRate = 0.8;  // of the copy rate
 constexpr double kBeside = 0.3;      // of the lesser of work and bytes
 
@@ -55,10 +55,6 @@ int32_t common_run(int64_t most, std::initializer_list<int64_t> numbers) {
   return static_cast<int32_t>(most);
 }
 
-int side_by_side(const Problem& problem, Tile tile) {
-  return sums(tile) > 64 || is_strict(problem) ? 1 : 2;
-}
-
 // Strides of x and y as their layouts have them: both are dense.
 void shape(const Problem& problem, const Choice& choice, Params& p) {
   const Tile tile = kTiles[choice.row];
@@ -77,7 +73,7 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.taps_h = number(taps_of(h)), p.taps_w = number(taps_of(w));
   p.first_h = number(first_of(h)), p.first_w = number(first_of(w));
   p.positions = number(problem.batch * extent_of(h) * extent_of(w));
-  p.chunks = number(int64_t{p.taps_h} * p.taps_w * ceil_div(p.terms, chunk_of(number(size))));
+  p.chunks = number(int64_t{p.taps_h} * p.taps_w * ceil_div(p.terms, chunk_of(tile, number(size))));
 
   const bool x_pixels = problem.x_layout == Layout::nhwc;
   p.x_image = number(in * plane);
@@ -133,9 +129,9 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
 }
 
 double predict(const Problem& problem, const Device& device, const Params& p, Tile tile) {
-  const int size = static_cast<int>(element_size(problem.dtype)), chunk = chunk_of(size);
+  const int size = static_cast<int>(element_size(problem.dtype)), chunk = chunk_of(tile, size);
   const bool half = size == 2, strict = is_strict(problem);
-  const double products = strict ? 3 : 1;
+  const double products = strict ? 3 : 1, warps = threads_of(tile) / 32;
   // Of a chunk, on average, cycles of a multiprocessor: its tensor cores,
   const double steps = std::ceil(p.terms * size / 32.0) / ceil_div(p.terms, chunk);
   const double rate = (half ? device.mma_f16_per_us : device.mma_tf32_per_us) / device.sm_count /
@@ -143,18 +139,19 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double mma = double(tile.rows) * tile.columns * steps * 32 / size * products / rate;
   // its four issuers,
   const double m = row_tiles(tile), n = column_tiles(tile), words = 4 * m + 2 * n;
-  const double step =
-      m + n / 2 + m * n * products + (half ? 0 : words * (strict ? kSplit : kRound)) + 8;
-  const double w_copies = double(tile.rows) * kChunkBytes / p.w_piece / 32;
-  const double x_copies = double(tile.columns) * kChunkBytes / 32 /
+  const double step = m * (half ? 1 : 2) + n / 2 + m * n * products +
+                      (half ? 0 : words * (strict ? kSplit : kRound)) + 4;
+  const double w_copies = double(tile.rows) * chunk_bytes(tile) / p.w_piece / 32;
+  const double x_copies = double(tile.columns) * chunk_bytes(tile) / 32 /
                           (p.way == kVectors ? 16 / kVector
                            : p.way == kWords ? 4 / kWord
                                              : 2 / kNumber);
-  const double issue = (steps * step * kWarps + w_copies * kCopy + x_copies + kAround * kWarps) / 4;
+  const double issue =
+      (steps * step * warps / tile.teams + w_copies * kCopy + x_copies + kAround * warps) / 4;
   // shared memory, and what comes to it, of weights in sectors of 32 bytes.
-  const double row_bytes = double(tile.rows) * kChunkBytes,
-               x_bytes = double(tile.columns) * kChunkBytes;
-  const double shared = steps * kWarps * (4 * m + 2 * n) + (row_bytes + x_bytes) / 128 +
+  const double row_bytes = double(tile.rows) * chunk_bytes(tile),
+               x_bytes = double(tile.columns) * chunk_bytes(tile);
+  const double shared = steps * warps / tile.teams * (4 * m + 2 * n) + (row_bytes + x_bytes) / 128 +
                         (p.way == kVectors ? 0 : x_bytes / size / 16);
   const double sectors = p.joined || p.run * size >= 32 ? 1 : 32.0 / (p.run * size);
   const double l2 = (row_bytes * std::min(sectors, 2.0) + x_bytes) / kL2Bytes;
@@ -164,9 +161,12 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double stored = double(p.used) * tile.columns / 32 * (kStore / p.vector + 8) / 4;
   const double blocks = double(blocks_of(p));
   const double rounds = std::ceil(blocks / device.sm_count);
-  const double alone = rounds < 2 || side_by_side(problem, tile) < 2 ? kAlone : 1;
+  const double alone = (rounds < 2 && threads_of(tile) == 256) ||
+                               (threads_of(tile) == 256 && side_by_side(tile, strict) < 2)
+                           ? kAlone
+                           : 1;
   const double busy_us = (rounds * (p.chunks * cycles * alone + stored) +
-                          std::ceil(rounds / side_by_side(problem, tile)) * kBlock) /
+                          std::ceil(rounds / side_by_side(tile, is_strict(problem))) * kBlock) /
                          kClock;
   const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
   return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
@@ -175,7 +175,7 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
 // Chunks under way: as many as leave room for a second block, where registers do.
 int stages_on(const Device& device, const Problem& problem, Tile tile) {
   const int chunk = stage_bytes(tile, static_cast<int>(element_size(problem.dtype)));
-  const int room = side_by_side(problem, tile) > 1
+  const int room = side_by_side(tile, is_strict(problem)) > 1
                        ? std::min(device.smem_optin, device.smem_per_sm / 2 - 1024)
                        : device.smem_optin;
   return std::clamp((room - table_bytes(tile)) / chunk, 2, kMostStages);

@@ -45,9 +45,9 @@ __device__ __forceinline__ Place place_at(uint32_t places, int n) {
   load_shared_16(places + n * 16, word);
   return {int(word[0]), int(word[1]), int(word[2]) >> 16, int(short(word[2] & 0xffff))};
 }
-__device__ __forceinline__ void write_places(const Params& p, const Scope& at, int columns,
+__device__ __forceinline__ void write_places(const Params& p, const Scope& at, Tile tile,
                                              uint32_t places) {
-  for (int n = threadIdx.x; n < columns; n += kThreads) {
+  for (int n = threadIdx.x; n < tile.columns; n += threads_of(tile)) {
     const int number = at.position + n;
     const int image = p.by_image.quotient(number);
     const int in_image = number - image * int(p.by_image.divisor);
@@ -81,12 +81,7 @@ __device__ __forceinline__ bool has_row(const Params& p, const Scope& at, int ro
   return row < p.used && at.row + row < p.rows;
 }
 
-// The weights that a thread copies: the same rows of every chunk, from `k` on.
-template <class T, int BYTES, int ROWS>
-struct Weights {
-  static constexpr int kNumbers = BYTES / int(sizeof(T)), kUnits = ROWS / kNumbers;
-  static constexpr int kAtOnce = kThreads / kUnits;  // numbers of K
-};
+// The weights that a thread copies: the same rows of every chunk.
 struct WeightRow {
   int offset, h, w;
   bool exists;
@@ -99,25 +94,26 @@ struct WeightRow {
     offset = at.group * p.w_group + channel * p.run_taps + h * p.run_w + w;
   }
 };
-template <class T, int BYTES, int ROWS>
+template <class T, int BYTES, int ROW>
 __device__ __forceinline__ void bring_weights(const Params& p, const WeightRow& row,
                                               const Walk& walk, uint32_t to) {
-  using W = Weights<T, BYTES, ROWS>;
-  constexpr Tile tile = {ROWS, 0, 1};
-  constexpr int kPitch = w_pitch(tile, sizeof(T));
+  constexpr Tile tile = kTiles[ROW];
+  constexpr int kPitch = w_pitch(tile, sizeof(T)), kUnits = tile.rows / (BYTES / int(sizeof(T)));
+  constexpr int kAtOnce = threads_of(tile) / kUnits;  // numbers of K
+  static_assert(chunk_of(tile, sizeof(T)) % kAtOnce == 0);
   const int step_h = p.joined ? 0 : walk.h, step_w = p.joined ? walk.h : walk.w;
   const bool exists =
       row.exists && row.h + step_h * p.runs < p.run_h && row.w + step_w * p.run < p.run_w;
-  const int k = threadIdx.x / W::kUnits;
+  const int k = threadIdx.x / kUnits;
   const T* const w = static_cast<const T*>(p.w);
   const T* from = w + row.offset + step_h * p.runs * p.run_w + step_w * p.run +
                   int64_t{walk.channel + k} * p.w_channel;
-  to += k * kPitch + threadIdx.x % W::kUnits * BYTES;
+  to += k * kPitch + threadIdx.x % kUnits * BYTES;
   const int left = exists ? p.terms - walk.channel - k : 0;
 #pragma unroll
-  for (int i = 0; i < chunk_of(sizeof(T)); i += W::kAtOnce) {
+  for (int i = 0; i < chunk_of(tile, sizeof(T)); i += kAtOnce) {
     copy_async<BYTES>(to + i * kPitch, i < left ? from : w, i < left);
-    from += int64_t{W::kAtOnce} * p.w_channel;
+    from += int64_t{kAtOnce} * p.w_channel;
   }
 }
 
@@ -134,50 +130,56 @@ __device__ __forceinline__ const T* source_of(const Params& p, const Place& plac
 }
 
 // x, 16 bytes of channels of a position at once: eight lanes have those of a chunk.
-template <class T, int COLUMNS>
+template <class T, int ROW>
 __device__ __forceinline__ void bring_vectors(const Params& p, uint32_t places, const Walk& walk,
                                               uint32_t to) {
-  constexpr int kLanes = kChunkBytes / 16, kAtOnce = kThreads / kLanes;
+  constexpr int kColumns = kTiles[ROW].columns;
+  constexpr int kLanes = chunk_bytes(kTiles[ROW]) / 16;
+  constexpr int kAtOnce = threads_of(kTiles[ROW]) / kLanes, kPitch = x_pitch(kTiles[ROW]);
   const int lane = threadIdx.x % kLanes, first = threadIdx.x / kLanes;
   const int channel = lane * (16 / int(sizeof(T)));
-  to += first * kXPitch + lane * 16;
+  to += first * kPitch + lane * 16;
 #pragma unroll
-  for (int i = 0; i < COLUMNS; i += kAtOnce) {
+  for (int i = 0; i < kColumns; i += kAtOnce) {
+    if (kColumns % kAtOnce != 0 && first + i >= kColumns) break;
     const Place place = place_at(places, first + i);
     const bool there = walk.channel + channel < p.terms && reads(p, place, walk);
-    copy_async<16>(to + i * kXPitch,
+    copy_async<16>(to + i * kPitch,
                    there ? source_of<T>(p, place, walk) + channel : static_cast<const T*>(p.x),
                    there);
   }
 }
 
 // Words: eight neighbouring positions and four channels of a warp at once.
-template <int COLUMNS>
+template <int ROW>
 __device__ __forceinline__ void bring_words(const Params& p, uint32_t places, const Walk& walk,
                                             uint32_t to) {
+  constexpr int kColumns = kTiles[ROW].columns, kAtOnce = threads_of(kTiles[ROW]) / 4;
   const int lane = threadIdx.x % 32, k = lane / 8;
 #pragma unroll
-  for (int i = 0; i < COLUMNS; i += kWarps * 8) {
+  for (int i = 0; i < kColumns; i += kAtOnce) {
     const int n = i + threadIdx.x / 32 * 8 + lane % 8;
-    if (COLUMNS % (kWarps * 8) != 0 && n >= COLUMNS) break;
+    if (kColumns % kAtOnce != 0 && n >= kColumns) break;
     const Place place = place_at(places, n);
     const int left = reads(p, place, walk) ? p.terms - walk.channel - k : 0;
     const float* from = source_of<float>(p, place, walk) + int64_t{k} * p.x_channel;
-    const uint32_t here = to + n * kXPitch + k * 4;
+    const uint32_t here = to + n * x_pitch(kTiles[ROW]) + k * 4;
 #pragma unroll
-    for (int j = 0; j < chunk_of(4); j += 4) {
+    for (int j = 0; j < chunk_of(kTiles[ROW], 4); j += 4) {
       copy_async<4>(here + j * 4, j < left ? from : static_cast<const float*>(p.x), j < left);
       from += 4 * p.x_channel;
     }
   }
 }
 
-// Numbers of 16 bits, half a chunk at once: a thread has eight channels of a position, as the lanes beside it of the next
-// ones.
-template <int COLUMNS>
+// Numbers of 16 bits, a part of a chunk at once: a thread has eight channels of a position, as the lanes beside it of the
+// next ones.
+template <int ROW>
 struct Numbers {
-  static constexpr int kPieces = chunk_of(2) / 2 / 8,
-                       kCount = (COLUMNS * kPieces + kThreads - 1) / kThreads;
+  static constexpr Tile kTile = kTiles[ROW];
+  static constexpr int kThreads = threads_of(kTile), kPart = chunk_of(kTile, 2) / parts_of(kTile);
+  static constexpr int kItems = kTile.columns * (kPart / 8);
+  static constexpr int kCount = (kItems + kThreads - 1) / kThreads;
   uint32_t number[kCount][8];
 
   template <class Visit>
@@ -185,15 +187,15 @@ struct Numbers {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       const int item = i * kThreads + threadIdx.x;
-      if (COLUMNS * kPieces % kThreads != 0 && item >= COLUMNS * kPieces) break;
-      visit(i, item % COLUMNS, item / COLUMNS * 8);
+      if (kItems % kThreads != 0 && item >= kItems) break;
+      visit(i, item % kTile.columns, item / kTile.columns * 8);
     }
   }
   __device__ __forceinline__ void load(const Params& p, uint32_t places, const Walk& walk,
-                                       int half) {
+                                       int part) {
     each([&](int i, int n, int k) {
       const Place place = place_at(places, n);
-      k += half * (chunk_of(2) / 2);
+      k += part * kPart;
       const int left = reads(p, place, walk) ? p.terms - walk.channel - k : 0;
       const unsigned short* from =
           source_of<unsigned short>(p, place, walk) + int64_t{k} * p.x_channel;
@@ -204,9 +206,9 @@ struct Numbers {
       }
     });
   }
-  __device__ __forceinline__ void put(uint32_t to, int half) const {
+  __device__ __forceinline__ void put(uint32_t to, int part) const {
     each([&](int i, int n, int k) {
-      store_shared_16(to + n * kXPitch + half * (kChunkBytes / 2) + k * 2,
+      store_shared_16(to + n * x_pitch(kTile) + (part * kPart + k) * 2,
                       {number[i][0] | number[i][1] << 16, number[i][2] | number[i][3] << 16,
                        number[i][4] | number[i][5] << 16, number[i][6] | number[i][7] << 16});
     });

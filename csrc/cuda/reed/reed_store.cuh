@@ -7,8 +7,8 @@
 
 namespace convt2d::cuda::reed {
 
-// Of a thread: [16 rows][8 positions][row g or g + 8, position 2 t or the next]; of words, rows g and g + 8 of two
-// instructions are rows 4 g to 4 g + 3 of 32.
+// Of a thread: [16 rows][8 positions][row g or g + 8, position 2 t or the next]; of words, rows g and g + 8
+// of an instruction are rows 2 g and 2 g + 1.
 template <int ROW>
 using Sums = float[row_tiles(kTiles[ROW])][column_tiles(kTiles[ROW])][4];
 
@@ -18,11 +18,18 @@ __device__ __forceinline__ int warp_row() {
 }
 template <int ROW>
 __device__ __forceinline__ int warp_column() {
-  return threadIdx.x / 32 / kTiles[ROW].warps_m * column_tiles(kTiles[ROW]) * 8;
+  return threadIdx.x / 32 / kTiles[ROW].warps_m % kTiles[ROW].warps_n * column_tiles(kTiles[ROW]) *
+         8;
+}
+template <int ROW>
+__device__ __forceinline__ int team() {
+  return kTiles[ROW].teams > 1 ? threadIdx.x / (threads_of(kTiles[ROW]) / kTiles[ROW].teams) : 0;
 }
 
+// Sums to [position][row], or added to what is there.
 template <class M, int ROW>
-__device__ __forceinline__ void put_sums(const Params& p, const Sums<ROW>& sum, uint32_t out) {
+__device__ __forceinline__ void put_sums(const Params& p, const Sums<ROW>& sum, uint32_t out,
+                                         bool add) {
   constexpr int kM = row_tiles(kTiles[ROW]), kN = column_tiles(kTiles[ROW]);
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int pitch = p.out_pitch * 4;
@@ -34,17 +41,26 @@ __device__ __forceinline__ void put_sums(const Params& p, const Sums<ROW>& sum, 
       const uint32_t to = out + (j * 8 + e) * pitch;
       if constexpr (M::kRow == 8) {
 #pragma unroll
-        for (int i = 0; i < kM; i += 2)
-          store_shared_16(
-              to + (i * 16 + 4 * g) * 4,
-              {__float_as_uint(sum[i][j][e]), __float_as_uint(sum[i][j][2 + e]),
-               __float_as_uint(sum[i + 1][j][e]), __float_as_uint(sum[i + 1][j][2 + e])});
+        for (int i = 0; i < kM; ++i) {
+          const uint32_t place = to + (i * 16 + 2 * g) * 4;
+          float value[2] = {sum[i][j][e], sum[i][j][2 + e]};
+          if (add) {
+            uint32_t word[2];
+            load_shared_8(place, word);
+            value[0] += __uint_as_float(word[0]), value[1] += __uint_as_float(word[1]);
+          }
+          store_shared<2>(place, {__float_as_uint(value[0]), __float_as_uint(value[1])});
+        }
       } else {
 #pragma unroll
         for (int i = 0; i < kM; ++i)
 #pragma unroll
-          for (int half = 0; half < 2; ++half)
-            store_shared_sum(to + (i * 16 + half * 8 + g) * 4, sum[i][j][half * 2 + e]);
+          for (int half = 0; half < 2; ++half) {
+            const uint32_t place = to + (i * 16 + half * 8 + g) * 4;
+            float value = sum[i][j][half * 2 + e];
+            if (add) value += load_shared<float>(place);
+            store_shared_sum(place, value);
+          }
       }
     }
 }
@@ -81,9 +97,9 @@ __device__ __noinline__ float sum_with_care(const Params& p, const Scope& at, Pl
 // Rows of the block, VECTOR at once, that are stored in a run: where in y, and phases; those that are not there far
 // outside.
 template <int VECTOR>
-__device__ __forceinline__ void write_rows(const Params& p, const Scope& at, int rows,
+__device__ __forceinline__ void write_rows(const Params& p, const Scope& at, Tile tile,
                                            uint32_t to) {
-  for (int i = threadIdx.x; i * VECTOR < rows; i += kThreads) {
+  for (int i = threadIdx.x; i * VECTOR < tile.rows; i += threads_of(tile)) {
     const RowOf row(p, at.row + i * VECTOR);
     const bool there = has_row(p, at, i * VECTOR);
     store_shared_16(to + i * 16,
@@ -92,14 +108,16 @@ __device__ __forceinline__ void write_rows(const Params& p, const Scope& at, int
 }
 
 // Visits what this thread stores: visit(position, first row of the block, place in y).
-template <int COLUMNS, int VECTOR, class Visit>
+template <int ROW, int VECTOR, class Visit>
 __device__ __forceinline__ void each_run(const Params& p, uint32_t places, uint32_t rows,
                                          Visit&& visit) {
+  constexpr int kColumns = kTiles[ROW].columns;
   const int runs = p.used / VECTOR;
-  const int count = (runs + p.vectors - 1) / p.vectors * p.vectors * COLUMNS;
+  const int count = (runs + p.vectors - 1) / p.vectors * p.vectors * kColumns;
 #pragma unroll 1
-  for (int item = threadIdx.x; item < count; item += kThreads) {
-    const int rest = p.by_vectors.quotient(item), part = rest / COLUMNS, n = rest - part * COLUMNS;
+  for (int item = threadIdx.x; item < count; item += threads_of(kTiles[ROW])) {
+    const int rest = p.by_vectors.quotient(item), part = rest / kColumns,
+              n = rest - part * kColumns;
     const int run = part * p.vectors + item - rest * p.vectors;
     if (run >= runs) continue;
     const Place place = place_at(places, n);
@@ -116,7 +134,6 @@ template <class M, int ROW, int VECTOR>
 __device__ __forceinline__ void store_runs(const Params& p, const Scope& at, uint32_t places,
                                            uint32_t rows, uint32_t bias, uint32_t out) {
   using T = typename M::Element;
-  constexpr int kColumns = kTiles[ROW].columns;
   T* const y = static_cast<T*>(p.y);
   const auto load_run = [](uint32_t from, float (&value)[VECTOR]) {
     if constexpr (VECTOR == 1) {
@@ -136,7 +153,7 @@ __device__ __forceinline__ void store_runs(const Params& p, const Scope& at, uin
     }
   };
   bool nan = false;
-  each_run<kColumns, VECTOR>(p, places, rows, [&](int n, int row, const Place&, int to) {
+  each_run<ROW, VECTOR>(p, places, rows, [&](int n, int row, const Place&, int to) {
     float value[VECTOR], more[VECTOR];
     load_run(out + (n * p.out_pitch + row) * 4, value);
     load_run(bias + row * 4, more);
@@ -152,7 +169,7 @@ __device__ __forceinline__ void store_runs(const Params& p, const Scope& at, uin
     }
   });
   if (!nan) return;
-  each_run<kColumns, VECTOR>(p, places, rows, [&](int n, int row, const Place& place, int to) {
+  each_run<ROW, VECTOR>(p, places, rows, [&](int n, int row, const Place& place, int to) {
     float value[VECTOR], more[VECTOR];
     load_run(out + (n * p.out_pitch + row) * 4, value);
     load_run(bias + row * 4, more);
@@ -168,12 +185,16 @@ template <class M, int ROW>
 __device__ __forceinline__ void store_sums(const Params& p, const Scope& at, const Sums<ROW>& sum,
                                            uint32_t places, uint32_t rows, uint32_t bias,
                                            uint32_t out) {
-  constexpr int kRows = kTiles[ROW].rows;
   const auto store = [&](auto vector) {
-    constexpr int kVector = decltype(vector)::value;
-    write_rows<kVector>(p, at, kRows, rows);
-    put_sums<M, ROW>(p, sum, out);
+    constexpr int kVector = decltype(vector)::value, kTeams = kTiles[ROW].teams;
+    write_rows<kVector>(p, at, kTiles[ROW], rows);
+    if (kTeams == 1 || team<ROW>() == 0) put_sums<M, ROW>(p, sum, out, false);
     __syncthreads();
+    if constexpr (kTeams > 1) {
+      static_assert(kTeams == 2);
+      if (team<ROW>() == 1) put_sums<M, ROW>(p, sum, out, true);
+      __syncthreads();
+    }
     store_runs<M, ROW, kVector>(p, at, places, rows, bias, out);
   };
   if (p.vector == 4) {
