@@ -64,6 +64,10 @@ CONVT2D_HOST_DEVICE constexpr int parts_of(Tile tile) {
   return tile.columns * (chunk_bytes(tile) / 16) > threads_of(tile) * 2 ? 2 : 1;
 }
 
+// Positions in front of a tile's. Where positions of a row end beyond x, the one before reads of j what a position reads of
+// j + 1, if it is there: in pairs, a team has j and one the next, of the same channels.
+CONVT2D_HOST_DEVICE constexpr int lead(Tile tile) { return tile.teams > 1 ? 1 : 0; }
+
 // Bytes from one number of K of w, or position of x, to the next, so that neighbours lie in different banks.
 CONVT2D_HOST_DEVICE constexpr int w_pitch(Tile tile, int element_bytes) {
   return tile.rows * element_bytes + element_bytes * 8;
@@ -73,11 +77,11 @@ CONVT2D_HOST_DEVICE constexpr int w_bytes(Tile tile, int element_bytes) {
   return chunk_of(tile, element_bytes) * w_pitch(tile, element_bytes);
 }
 CONVT2D_HOST_DEVICE constexpr int stage_bytes(Tile tile, int element_bytes) {
-  return w_bytes(tile, element_bytes) + tile.columns * x_pitch(tile);
+  return w_bytes(tile, element_bytes) + (tile.columns + lead(tile)) * x_pitch(tile);
 }
 // In front of the stages: 16 bytes of each position, 16 of each run of rows that is stored at once, a bias of each row.
 CONVT2D_HOST_DEVICE constexpr int table_bytes(Tile tile) {
-  return tile.columns * 16 + tile.rows * 16 + tile.rows * 4;
+  return (tile.columns + lead(tile)) * 16 + tile.rows * 16 + tile.rows * 4;
 }
 
 // How x comes.
@@ -108,6 +112,7 @@ struct Params {
   // The same of weights, whose rows may be joined: a run of `run` neighbours, runs of one channel, a channel's rows.
   int32_t run, runs, run_h, run_w, run_taps;
   int32_t joined;  // whether j of an axis h steps along them
+  int32_t paired;  // whether teams have two j of a kernel row
   Way way;
   int32_t w_piece;  // bytes of w at once
   int32_t row_blocks, position_blocks, stages;

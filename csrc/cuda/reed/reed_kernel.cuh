@@ -117,41 +117,65 @@ __global__ void __launch_bounds__(threads_of(kTiles[ROW]), side_by_side(kTiles[R
 #else
   using T = typename M::Element;
   constexpr Tile tile = kTiles[ROW];
-  constexpr int kStage = stage_bytes(tile, sizeof(T)), kChunk = chunk_of(tile, sizeof(T));
+  constexpr int kStage = stage_bytes(tile, sizeof(T)),
+                kPart = chunk_of(tile, sizeof(T)) / tile.teams;
   constexpr bool kHalf = sizeof(T) == 2;
   constexpr int kParts = kHalf ? parts_of(tile) : 1;
   extern __shared__ __align__(16) unsigned char smem[];
-  const uint32_t places = shared_address(smem), rows = places + tile.columns * 16,
-                 bias = rows + tile.rows * 16, stages = bias + tile.rows * 4;
+  const uint32_t first_place = shared_address(smem), places = first_place + lead(tile) * 16,
+                 rows = places + tile.columns * 16, bias = rows + tile.rows * 16,
+                 stages = bias + tile.rows * 4;
   const Scope at = scope_of(p, tile);
   const WeightRow weight_row(p, at, tile.rows, p.w_piece / int(sizeof(T)));
+  // Calls visit(whether paired, the places that it brings).
+  const auto by_pairs = [&](auto&& visit) {
+    if constexpr (kTiles[ROW].teams > 1)
+      if (p.paired) return visit(std::true_type(), first_place);
+    visit(std::false_type(), places);
+  };
   const auto bring_w = [&](const Walk& walk, uint32_t stage) {
-    if (p.w_piece == 16) {
-      bring_weights<T, 16, ROW>(p, weight_row, walk, stage);
-    } else if (p.w_piece == 8) {
-      bring_weights<T, 8, ROW>(p, weight_row, walk, stage);
-    } else {
-      bring_weights<T, 4, ROW>(p, weight_row, walk, stage);
-    }
+    by_pairs([&](auto paired, uint32_t) {
+      constexpr bool kPaired = decltype(paired)::value;
+      if (p.w_piece == 16) {
+        bring_weights<T, 16, ROW, kPaired>(p, weight_row, walk, stage);
+      } else if (p.w_piece == 8) {
+        bring_weights<T, 8, ROW, kPaired>(p, weight_row, walk, stage);
+      } else {
+        bring_weights<T, 4, ROW, kPaired>(p, weight_row, walk, stage);
+      }
+    });
   };
   // What comes asynchronously.
   const auto bring_x = [&](const Walk& walk, uint32_t to) {
-    if (p.way == kVectors) {
-      bring_vectors<T, ROW>(p, places, walk, to);
-    } else if constexpr (!kHalf) {
-      bring_words<ROW>(p, places, walk, to);
-    }
+    by_pairs([&](auto paired, uint32_t of) {
+      constexpr bool kPaired = decltype(paired)::value;
+      if (p.way == kVectors) {
+        bring_vectors<T, ROW, kPaired>(p, of, walk, to);
+      } else if constexpr (!kHalf) {
+        bring_words<ROW, kPaired>(p, of, walk, to);
+      }
+    });
   };
   Numbers<ROW> numbers;
   const bool by_number = kHalf && p.way == kNumbers;
+  const auto load_numbers = [&](const Walk& walk, int part) {
+    by_pairs([&](auto paired, uint32_t of) {
+      numbers.template load<decltype(paired)::value>(p, of, walk, part);
+    });
+  };
+  const auto put_numbers = [&](uint32_t to, int part) {
+    by_pairs(
+        [&](auto paired, uint32_t) { numbers.template put<decltype(paired)::value>(to, part); });
+  };
   const auto steps_of = [&](const Walk& walk) {
     return (p.terms - walk.channel + M::kRow - 1) / M::kRow;
   };
   constexpr int kXPlace = w_bytes(tile, sizeof(T));
 
+  const int channels = p.paired ? kPart : kPart * tile.teams;  // of a chunk
   Walk next, here;
   bring_w(next, stages);  // while the table is written
-  write_places(p, at, tile, places);
+  write_places(p, at, tile, first_place);
   float of_row = 0;
   if (threadIdx.x < tile.rows) {
     const RowOf row(p, at.row + threadIdx.x);
@@ -168,15 +192,17 @@ __global__ void __launch_bounds__(threads_of(kTiles[ROW]), side_by_side(kTiles[R
         if (by_number)
 #pragma unroll 1
           for (int part = 0; part < kParts; ++part) {
-            numbers.load(p, places, next, part);
-            numbers.put(stage + kXPlace, part);
+            load_numbers(next, part);
+            put_numbers(stage + kXPlace, part);
           }
-      next.advance(p, kChunk);
+      next.advance(p, channels);
     }
     copy_async_commit();
   }
   Sums<ROW> sum = {};
-  const uint32_t w = first_rows<M, ROW>(), x = first_columns<M, ROW>();
+  const uint32_t w = first_rows<M, ROW>(),
+                 x = first_columns<M, ROW>() +
+                     (p.paired ? (1 - team<ROW>()) * x_pitch(tile) : team<ROW>() * kSteps * 32);
   constexpr int kStep = M::kRow * w_pitch(tile, sizeof(T));
   int from = 0, to = p.stages - 1;  // stages
 #pragma unroll 1
@@ -196,14 +222,14 @@ __global__ void __launch_bounds__(threads_of(kTiles[ROW]), side_by_side(kTiles[R
     for (int part = 0; part < kParts; ++part) {
       const int first = team<ROW>() * kSteps + part * kMine;
       if constexpr (kHalf)
-        if (by_number && more) numbers.load(p, places, next, part);
-      multiply_part<M, ROW, kMine>(sum, w + stage + first * kStep, x + stage + first * 32,
+        if (by_number && more) load_numbers(next, part);
+      multiply_part<M, ROW, kMine>(sum, w + stage + first * kStep, x + stage + part * kMine * 32,
                                    steps - first);
       if constexpr (kHalf)
-        if (by_number && more) numbers.put(ahead + kXPlace, part);
+        if (by_number && more) put_numbers(ahead + kXPlace, part);
     }
-    if (more) next.advance(p, kChunk);
-    here.advance(p, kChunk);
+    if (more) next.advance(p, channels);
+    here.advance(p, channels);
     from = from + 1 == p.stages ? 0 : from + 1;
     to = to + 1 == p.stages ? 0 : to + 1;
   }

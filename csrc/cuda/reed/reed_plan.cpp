@@ -73,7 +73,6 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.taps_h = number(taps_of(h)), p.taps_w = number(taps_of(w));
   p.first_h = number(first_of(h)), p.first_w = number(first_of(w));
   p.positions = number(problem.batch * extent_of(h) * extent_of(w));
-  p.chunks = number(int64_t{p.taps_h} * p.taps_w * ceil_div(p.terms, chunk_of(tile, number(size))));
 
   const bool x_pixels = problem.x_layout == Layout::nhwc;
   p.x_image = number(in * plane);
@@ -101,6 +100,10 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.w_group = number(problem.group_in() * int64_t{p.w_channel});
   p.joined = w.kernel == w.stride;
   const bool all = p.joined && h.kernel == h.stride;
+  p.paired = tile.teams > 1 && p.taps_w % 2 == 0 && p.first_w <= 0 &&
+             p.first_w + extent_of(w) + 1 - p.taps_w >= w.in;
+  const int of_chunk = chunk_of(tile, number(size)) / (1 + p.paired);
+  p.chunks = number(int64_t{p.taps_h} * p.taps_w / (1 + p.paired) * ceil_div(p.terms, of_chunk));
   p.run = all ? p.rows : p.joined ? number(h.stride) * p.unit : p.unit;
   p.runs = p.joined ? 1 : p.stride_h;
   p.run_h = p.joined ? 1 : p.kernel_h;
@@ -133,7 +136,8 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const bool half = size == 2, strict = is_strict(problem);
   const double products = strict ? 3 : 1, warps = threads_of(tile) / 32;
   // Of a chunk, on average, cycles of a multiprocessor: its tensor cores,
-  const double steps = std::ceil(p.terms * size / 32.0) / ceil_div(p.terms, chunk);
+  const double steps = tile.teams > 1 ? kSteps * tile.teams
+                                      : std::ceil(p.terms * size / 32.0) / ceil_div(p.terms, chunk);
   const double rate = (half ? device.mma_f16_per_us : device.mma_tf32_per_us) / device.sm_count /
                       kClock / kTensorTime;
   const double mma = double(tile.rows) * tile.columns * steps * 32 / size * products / rate;
@@ -142,18 +146,18 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double step = m * (half ? 1 : 2) + n / 2 + m * n * products +
                       (half ? 0 : words * (strict ? kSplit : kRound)) + 4;
   const double w_copies = double(tile.rows) * chunk_bytes(tile) / p.w_piece / 32;
-  const double x_copies = double(tile.columns) * chunk_bytes(tile) / 32 /
+  const double x_bytes = double(tile.columns) * chunk_bytes(tile) / (1 + p.paired);
+  const double x_copies = x_bytes / 32 /
                           (p.way == kVectors ? 16 / kVector
                            : p.way == kWords ? 4 / kWord
                                              : 2 / kNumber);
   const double issue =
       (steps * step * warps / tile.teams + w_copies * kCopy + x_copies + kAround * warps) / 4;
   // shared memory, and what comes to it, of weights in sectors of 32 bytes.
-  const double row_bytes = double(tile.rows) * chunk_bytes(tile),
-               x_bytes = double(tile.columns) * chunk_bytes(tile);
+  const double row_bytes = double(tile.rows) * chunk_bytes(tile);
   const double shared = steps * warps / tile.teams * (4 * m + 2 * n) + (row_bytes + x_bytes) / 128 +
                         (p.way == kVectors ? 0 : x_bytes / size / 16);
-  const double sectors = p.joined || p.run * size >= 32 ? 1 : 32.0 / (p.run * size);
+  const double sectors = p.joined || p.paired || p.run * size >= 32 ? 1 : 32.0 / (p.run * size);
   const double l2 = (row_bytes * std::min(sectors, 2.0) + x_bytes) / kL2Bytes;
   const double busiest = std::max({mma, issue, shared, l2});
   const double cycles = (p.way == kNumbers ? kNumberTime : kChunkTime) *
@@ -217,8 +221,9 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
               (p.way == kVectors ? "vectors"
                : p.way == kWords ? "words"
                                  : "numbers") +
-              ", stores of " + number(p.vector) + ", " + number(p.chunks) + " chunks, " +
-              number(p.stages) + " stages, " + number(blocks_of(p)) + " blocks";
+              (p.paired ? " in pairs, stores of " : ", stores of ") + number(p.vector) + ", " +
+              number(p.chunks) + " chunks, " + number(p.stages) + " stages, " +
+              number(blocks_of(p)) + " blocks";
   return plan;
 }
 
