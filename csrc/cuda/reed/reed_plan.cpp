@@ -256,7 +256,9 @@ std::string refusal(const Problem& problem, const Device& device) {
           (extent_of(w) + 1) >
       INT32_MAX)
     return "positions are too many";
-  return sums_too_short(problem, kLeastSplitTerms);
+  Problem dense = problem;  // whose sums have no products beside x where x is one pixel
+  dense.h = h, dense.w = w;
+  return sums_too_short(dense, kLeastSplitTerms);
 }
 
 }  // namespace
