@@ -161,6 +161,10 @@ emulators:
 	build/kernels/emulate_heddle benchmarks/kernels/cases.txt tf32 1 1 heddle_g4; \
 	build/kernels/emulate_heddle benchmarks/kernels/cases.txt fp32 1 1 heddle_k9; \
 	build/kernels/emulate_heddle benchmarks/kernels/cases.txt input:fp16 1 1 heddle_i; \
+	benchmarks/kernels/emulate_reed.sh fp16 1 1 reed_; \
+	build/kernels/emulate_reed benchmarks/kernels/cases.txt tf32 1 1 reed_; \
+	build/kernels/emulate_reed benchmarks/kernels/cases.txt fp32 1 1 reed_k16; \
+	build/kernels/emulate_reed benchmarks/kernels/cases.txt tf32:nhwc 1 1 reed_k; \
 	benchmarks/kernels/emulate_fold.sh fp16 1 1 fold_k4; \
 	build/kernels/emulate_fold benchmarks/kernels/cases.txt bf16 1 1 shift_; \
 	build/kernels/emulate_fold benchmarks/kernels/cases.txt tf32 1 1 fold_odd; \

@@ -56,6 +56,7 @@ OTHER_TARGET_MIB = 3.2
 # whole vectors, six. slide has seven tiles of two types and three of turned rows, two of strided ones, narrow four
 # of four, fan eight, loom six of three types and five of strict fp32; rows had 4 until pixels, three
 # of them; comb has four tiles of two types, three of TF32 and two of strict fp32. weight is
+# of them; comb has four tiles of two types, three of TF32 and two of strict fp32; reed has four tiles of three types and two of strict fp32. weight is
 # weight_sum.cu.
 # of them; comb has four tiles of two types, three of TF32 and two of strict fp32; mite
 # has twelve forms and six of grad_weight, of three types. weight is weight_sum.cu.
@@ -77,6 +78,7 @@ KERNELS = {
     "quilt": 16,
     "mite": 56,
     "heddle": 25,
+    "reed": 16,
     "depthwise": 200,
     "weight": 4,
 }

@@ -48,6 +48,7 @@
 #include "cuda/mite/mite_plan.h"
 #include "cuda/narrow/narrow_plan.h"
 #include "cuda/quilt/quilt_plan.h"
+#include "cuda/reed/reed_plan.h"
 #include "cuda/rows/rows_plan.h"
 #include "cuda/slide/slide_plan.h"
 #include "cuda/strand/strand_plan.h"
@@ -184,6 +185,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = problem.direction == Direction::grad_input
                 ? cuda::heddle::input_plans(problem, device, reason)
                 : cuda::heddle::plans(problem, device, reason);
+  } else if (name == "reed") {
+    plans = cuda::reed::plans(problem, device, reason);
   } else if (name == "fan") {
     plans = cuda::fan::plans(problem, device, reason);
   } else if (name == "loom") {

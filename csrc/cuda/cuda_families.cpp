@@ -12,6 +12,7 @@
 #include "cuda/mite/mite.h"
 #include "cuda/narrow/narrow.h"
 #include "cuda/quilt/quilt.h"
+#include "cuda/reed/reed.h"
 #include "cuda/rows/rows.h"
 #include "cuda/slide/slide.h"
 #include "cuda/strand/strand.h"
@@ -34,6 +35,7 @@ FamilyList families() {
       comb_family,  // sm_80: NCHW grad_weight of kernel rows and strides of whole fours, taps as columns
       strand_family,  // clusters: grad_input of few outputs and long sums, which clusters share; operands as they lie
       heddle_family,  // sm_90a: NCHW grad_weight of few channels, a pixel fetched once for all taps of a kernel row
+      reed_family,  // sm_80: forward of large kernels and strides, all phases as rows of one GEMM, weights as they lie
       igemm_family,  // tensor cores, sm_80 and up: fp16, bf16, tf32, and strict fp32 as 3 x tf32
       rows_family,  // sm_90a: NCHW forward that is bound by writing y: whole rows of it, all phases at once
       mite_family,  // few channels and taps, small: a patch of the source, no tensor cores, little code

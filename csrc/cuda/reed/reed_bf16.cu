@@ -1,0 +1,9 @@
+#include "cuda/reed/reed_launch.cuh"
+
+namespace convt2d::cuda::reed {
+
+void launch_bf16(int row, const Params& params, void* stream) {
+  launch_rows<MmaBF16, kTileCount>(row, params, stream);
+}
+
+}  // namespace convt2d::cuda::reed

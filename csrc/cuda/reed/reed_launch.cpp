@@ -1,0 +1,24 @@
+// Problem + Plan + Args → Params → the kernel.
+#include "cuda/reed/reed_launch.h"
+
+#include "cuda/reed/reed.h"
+#include "cuda/reed/reed_plan.h"
+
+namespace convt2d::cuda {
+namespace reed {
+namespace {
+
+void launch(const Problem& problem, const Plan& plan, const Args& args) {
+  const auto run = problem.dtype == DType::f16            ? launch_f16
+                   : problem.dtype == DType::bf16         ? launch_bf16
+                   : problem.precision == Precision::tf32 ? launch_tf32
+                                                          : launch_f32x3;
+  run(plan.row, params_of(problem, plan, args), args.stream);
+}
+
+}  // namespace
+}  // namespace reed
+
+const Family reed_family = {"reed", reed::plan, reed::launch};
+
+}  // namespace convt2d::cuda

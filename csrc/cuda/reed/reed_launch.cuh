@@ -1,0 +1,27 @@
+// From a row of kTiles to its kernel; each reed_<mode>.cu instantiates this for one way of multiplying.
+#pragma once
+
+#include "cuda/cuda_check.h"
+#include "cuda/reed/reed_kernel.cuh"
+#include "cuda/reed/reed_launch.h"
+#include "cuda/reed/reed_plan.h"
+#include "cuda/shared_memory.h"
+#include "cuda/visit_row.h"
+
+namespace convt2d::cuda::reed {
+
+// `row` is one of the first ROWS.
+template <class M, int ROWS>
+void launch_rows(int row, const Params& params, void* stream) {
+  visit_row<ROWS>(row, [&](auto index) {
+    constexpr int kRow = decltype(index)::value;
+    constexpr auto kernel = convt2d_reed_fwd_kernel<M, kRow>;
+    const int bytes = shared_bytes(params, kTiles[kRow], sizeof(typename M::Element));
+    allow_shared_memory<kernel>(bytes);
+    kernel<<<static_cast<unsigned>(blocks_of(params)), threads_of(kTiles[kRow]), bytes,
+             static_cast<cudaStream_t>(stream)>>>(params);
+    check_launch("convt2d_reed_fwd_kernel");
+  });
+}
+
+}  // namespace convt2d::cuda::reed
