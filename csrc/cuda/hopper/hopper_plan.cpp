@@ -54,12 +54,15 @@ constexpr double kStrictBrought = 1.08;     // of rows that threads bring there
 constexpr double kStrictFew = 1.33;         // 32 columns there whose pixels are not fetched
 constexpr double kStrictSplit = 1.1;        // with weights split on their way (counted)
 constexpr double kStrictOverlap = 0.7;      // as kOverlap, with three times as much to multiply
-constexpr double kStaged = 6.28;          // a byte of a consumer thread's sum where rows are staged
-constexpr double kHalves = 2.6;           // the same where 16-bit rows have odd places
-constexpr double kPairs = 1.6;            // of 16-bit rows that two phases share
-constexpr double kSectorStored = 0.422;   // 32 bytes on their way to L2
-constexpr double kRagged = 4.15;          // what the ends of a run add, in sectors
-constexpr double kTile = 3100;            // tables of a tile, first product, last product
+constexpr double kStaged = 6.28;         // a byte of a consumer thread's sum where rows are staged
+constexpr double kHalves = 2.6;          // the same where 16-bit rows have odd places
+constexpr double kPairs = 1.6;           // of 16-bit rows that two phases share
+constexpr double kSectorStored = 0.422;  // 32 bytes on their way to L2
+constexpr double kRagged = 4.15;         // what the ends of a run add, in sectors
+constexpr double kTile = 3100;           // tables of a tile, first product, last product
+// 32 bytes of a phase without taps, of a block that does nothing else: 1.6 to 2.7 (k1s2 and k3s4_gaps of the off-list suite,
+// all formats and layouts, whose phases without taps had one block each and took ten times what was thought, 2026-11-24).
+constexpr double kEmptySector = 2.2;
 constexpr double kOverlap = 0.293;        // how much of the lesser work hides behind the greatest
 constexpr double kStalls = 0.768;         // what nothing above accounts for
 constexpr double kPlanes = 1.08;          // 16-bit NCHW in grad_input
@@ -350,6 +353,8 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
                            : !channels_last(problem) ? 8 * size * p.w.slots
                            : stacked(p, tile) == 1   ? 8 * size
                                                      : size;
+  // A phase without taps is nothing but stores, behind which nothing is multiplied.
+  if (products == 0) return {kTile + sums * 256 * size / 32 * kEmptySector, 0, 0};
   const bool whole = !half || (forward ? problem.w.out : problem.w.in) % 2 == 0;
   // Staged rows pass through shared memory; other sums go straight to L2, which takes longer than the threads do.
   const double each = !staged(tile) ? 0

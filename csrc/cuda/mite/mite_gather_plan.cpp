@@ -28,6 +28,10 @@ constexpr double kUsed = 0.65;       // of the instructions that a multiprocesso
 constexpr double kStepWait = 45;     // cycles of a warp from one slot to the next
 constexpr double kMemoryRate = 0.7;  // of the copy rate
 constexpr double kBeside = 0.3;      // of the lesser of work and bytes
+// Work over what is counted (flownet_flow, spleeter_up6, groups_of_4, 2026-11-24): forward and grad_input, in 16 bits and in
+// words; forward to channels-last pixels of several groups, of which a block writes pieces.
+constexpr double kHalvesForward = 1.3, kHalvesInput = 1.8, kWordsForward = 1.2, kWordsInput = 1.4,
+                 kPieces = 2.2;
 
 int32_t number(int64_t value) {
   return static_cast<int32_t>(std::clamp<int64_t>(value, INT32_MIN / 2, INT32_MAX / 2));
@@ -190,8 +194,13 @@ double predict_gather(const Problem& problem, const Device& device, const Choice
   const double waves = std::ceil(turns / std::floor(resident));
   const double fills = rounds(p.patch, kThreads, kFill);
   const double waiting = waves * (fills * kRound + loops * kStepWait / kClock);
-  const double busy = std::max(turns * cycles / kClock, waiting);
   const int64_t size = element_size(problem.dtype);
+  const bool forward = problem.direction == Direction::fwd, half = size == 2,
+             pieces = forward && problem.groups > 1 && problem.y_layout == Layout::nhwc;
+  const double over =
+      (half ? (forward ? kHalvesForward : kHalvesInput) : (forward ? kWordsForward : kWordsInput)) *
+      (pieces ? kPieces : 1);
+  const double busy = over * std::max(turns * cycles / kClock, waiting);
   const double to_line =
       double(p.tile_w) * p.destination_step_w * (p.run_channels ? p.tile_columns : 1);
   const double to_lines = double(p.tile_h) * p.phases_h * (p.run_channels ? 1 : p.tile_columns);

@@ -23,6 +23,8 @@ constexpr double kPixelWait = 60;    // cycles of a warp from one pixel to the n
 constexpr double kMemoryRate = 0.7;  // of the copy rate
 constexpr double kBeside = 0.3;      // of the lesser of work and bytes
 constexpr double kSum = 2.2;         // us, the second pass, and for pieces that its threads add up
+// Work over what is counted, in 16 bits and in words (flownet_flow, groups_of_4, 2026-11-24).
+constexpr double kHalves = 2, kWords = 1.2;
 constexpr double kPieces = 160, kPiecesTime = 0.6;
 constexpr int64_t kMostPieces = 2048;
 
@@ -112,7 +114,8 @@ double predict_weight(const Problem& problem, const Device& device, const Choice
                                 rounds(p.patch[1], kWeightThreads - p.x_threads, kWeightFill));
   const double waiting =
       waves * (fills * kRound + turns_of_work * (pixels * kPixelWait + 300) / kClock);
-  const double busy = std::max(turns * cycles / kClock, waiting);
+  const double busy = (element_size(problem.dtype) == 2 ? kHalves : kWords) *
+                      std::max(turns * cycles / kClock, waiting);
   double moved = 0;
   for (const Patch& patch : p.patch)
     moved += p.blocks * sectors(patch.lines, patch.line, element_size(problem.dtype));

@@ -12,8 +12,11 @@ namespace convt2d::cuda::strand {
 namespace {
 
 // Counted, not measured.
-constexpr double kClock = 1700;      // cycles a microsecond
-constexpr double kLaunch = 6.5;      // us: launch, cold code, places, the way out
+constexpr double kClock = 1700;     // cycles a microsecond
+constexpr double kLaunch = 6.5;     // us: launch, cold code, places, the way out
+constexpr double kLeftOver = 0.03;  // of multiprocessors, for each rank but the first
+constexpr double kTornRuns = 1.5,
+                 kTornStrict = 1.3;  // by depthany_S_r0, k3s3, k2s2_odd (2026-11-24)
 constexpr double kClusters = 1.5;    // us: a cluster starts, its sums are added
 constexpr double kFirst = 1200;      // cycles until the first chunk is there
 constexpr double kBarrier = 60;      // cycles of a chunk that nothing hides
@@ -161,11 +164,14 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double shared = steps(tile) * kWarps * words * 4 / 4 + (source + weights) * kCopyTime;
   const double copied = (rows + positions) * chunk, l2 = copied / kL2Bytes;
   const double busiest = std::max({mma, issue, shared, l2});
-  const double cycles = busiest + kRest * (mma + issue + shared + l2 - busiest);
+  // Runs that are no whole sectors.
+  const double torn = p.run * size >= 32 ? 1 : strict ? kTornStrict : kTornRuns;
+  const double cycles = torn * (busiest + kRest * (mma + issue + shared + l2 - busiest));
   const double blocks = static_cast<double>(tiles_of(p)) * p.ranks;
   const double chunks = std::ceil(double(p.chunks) / p.ranks);
-  // Clusters leave multiprocessors over, which come in groups that are no multiple of theirs (igemm, 2026-11-21).
-  const double processors = std::floor(device.sm_count * (1 - 0.02 * (p.ranks - 1)));
+  // Clusters leave multiprocessors over, which come in groups that are no multiple of theirs: 16 of six blocks have one each, of
+  // seven they take as long as two rounds (hifigan_u0, fcn32s, vector_to_image, 2026-11-24).
+  const double processors = std::floor(device.sm_count * (1 - kLeftOver * (p.ranks - 1)));
   const double rounds = std::ceil(blocks / processors);
   const double waves = std::ceil(blocks / (processors * side_by_side(tile)));
   const double stored = double(tile.rows) * tile.positions / 4 / kThreads / p.ranks;
