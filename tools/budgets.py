@@ -60,7 +60,7 @@ OTHER_TARGET_MIB = 3.2
 # weight_sum.cu.
 # of them; comb has four tiles of two types, three of TF32 and two of strict fp32; mite
 # has twelve forms and six of grad_weight, of three types. weight is weight_sum.cu.
-# of them; comb has four tiles of two types, three of TF32 and two of strict fp32; heddle four of three
+# of them; comb has four tiles of two types, three of TF32 and two of strict fp32; heddle three of three
 # types and three of strict fp32, and two of four for grad_input. weight is weight_sum.cu.
 KERNELS = {
     "direct": 64,
@@ -77,7 +77,7 @@ KERNELS = {
     "strand": 30,
     "quilt": 16,
     "mite": 56,
-    "heddle": 25,
+    "heddle": 22,
     "reed": 16,
     "depthwise": 200,
     "weight": 4,

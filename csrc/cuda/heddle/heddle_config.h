@@ -36,11 +36,11 @@ struct Tile {
 };
 // The first are not for strict fp32, whose sums of a chunk take as many registers again.
 constexpr Tile kTiles[] = {
-    {3, 3, 4, 1, 8},  {1, 3, 4, 1, 12}, {1, 7, 2, 1, 12}, {1, 5, 1, 3, 12},
+    {1, 3, 4, 1, 12}, {1, 7, 2, 1, 12}, {1, 5, 1, 3, 12},
     {1, 3, 2, 1, 12}, {1, 7, 2, 1, 8},  {1, 5, 1, 3, 8},
 };
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
-constexpr int kFirstStrict = 4;
+constexpr int kFirstStrict = 3;
 
 constexpr int kOutputs = 16;     // channels of a warp
 constexpr int kLaneWords = 8;    // of x in a chunk
