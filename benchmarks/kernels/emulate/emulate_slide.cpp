@@ -34,7 +34,7 @@ bool check(const Case& one, int most) {
   std::vector<Plan> plans = slide::plans(trial.problem, invented_device("h200"), reason);
   for (Plan& plan : plans) {
     if (plan.row >= slide::kStridedRow) {
-      int32_t &raws = plan.detail[4], &slots = plan.detail[5], &walkers = plan.detail[6];
+      int32_t &raws = plan.detail[3], &slots = plan.detail[4], &walkers = plan.detail[5];
       raws = std::min(raws, 2 + int(emulate::random() % 3));
       slots = std::min(slots, 2 + int(emulate::random() % 4));
       walkers = std::min(walkers, 1 + int(emulate::random() % 3));
@@ -55,8 +55,7 @@ bool check(const Case& one, int most) {
       return visit_row<slide::kWidthCount>(plan.row - slide::kStridedRow, [&](auto row) {
         emulate::run_grid(
             slide::blocks_of(params), slide::kStridedThreads, params.shared_bytes,
-            [&] { slide::convt2d_slide_strided_kernel<T, slide::kWidths[row]>(params, map); },
-            params.ranks);
+            [&] { slide::convt2d_slide_strided_kernel<T, slide::kWidths[row]>(params, map); });
       });
     }
     if (plan.row >= slide::kTurnedRow) {

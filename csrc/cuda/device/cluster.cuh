@@ -36,8 +36,7 @@ __device__ __forceinline__ uint32_t place_of_rank(uint32_t shared, int rank) {
   return there;
 }
 
-// This thread arrives at another block's barrier (barrier.cuh), at its place in the cluster; what it has read and written is
-// seen by those who wait there for ranks.
+// This thread arrives at another block's barrier (barrier.cuh), at its place in the cluster.
 __device__ __forceinline__ void barrier_arrive_there(uint32_t place) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(place)
@@ -54,26 +53,6 @@ __device__ __forceinline__ float4 load_of_rank(uint32_t place) {
                : "memory");
 #endif
   return value;
-}
-
-// Two numbers to a block's shared memory.
-__device__ __forceinline__ void store_to_rank(uint32_t place, float a, float b) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("st.shared::cluster.v2.f32 [%0], {%1,%2};" ::"r"(place), "f"(a), "f"(b) : "memory");
-#endif
-}
-
-// Waits at a barrier of this block where threads of others arrive: what they, or their warps before these met, have read
-// and written is seen.
-__device__ __forceinline__ void barrier_wait_for_ranks(uint32_t address, uint32_t parity) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile(
-      "{ .reg .pred done;\n\t"
-      "again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n\t"
-      "@!done bra again; }" ::"r"(address),
-      "r"(parity)
-      : "memory");
-#endif
 }
 
 }  // namespace convt2d::cuda

@@ -13,18 +13,9 @@ void launch_widths(int row, const StridedParams& params, const CUtensorMap& map,
   visit_row<kWidthCount>(row - kStridedRow, [&](auto index) {
     constexpr auto kernel = convt2d_slide_strided_kernel<T, kWidths[decltype(index)::value]>;
     allow_shared_memory<kernel>(params.shared_bytes);
-    cudaLaunchAttribute cluster = {};
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim.x = cluster.val.clusterDim.z = 1;
-    cluster.val.clusterDim.y = params.ranks;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(static_cast<unsigned>(blocks), params.ranks);
-    config.blockDim = dim3(kStridedThreads);
-    config.dynamicSmemBytes = params.shared_bytes;
-    config.stream = static_cast<cudaStream_t>(stream);
-    config.attrs = &cluster;
-    config.numAttrs = params.ranks > 1;
-    CONVT2D_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, params, map));
+    kernel<<<static_cast<unsigned>(blocks), kStridedThreads, params.shared_bytes,
+             static_cast<cudaStream_t>(stream)>>>(params, map);
+    check_launch("convt2d_slide_strided_kernel");
   });
 }
 

@@ -1,12 +1,11 @@
 // The kernel of slide's strided tiles; slide_strided.h draws them.
 //
-// Four warps turn, one of whose threads asks the copy engine for what comes next; two warpgroups multiply. Everybody goes
-// round the ring of slots in the same order, and gives back what is not his at once; while one warpgroup stores the other
+// Four warps turn, who by turns ask the copy engine for what comes next; two warpgroups multiply. Everybody goes round
+// the ring of slots in the same order, and gives back what is not his at once; while one warpgroup stores the other
 // multiplies.
 #pragma once
 
 #include "cuda/device/barrier.cuh"
-#include "cuda/device/cluster.cuh"
 #include "cuda/device/numeric.cuh"
 #include "cuda/device/stage_ring.cuh"
 #include "cuda/device/tensor_copy.cuh"
@@ -23,10 +22,6 @@ __device__ __forceinline__ int residue_of(const StridedParams& p, int octet) {
 __device__ __forceinline__ int channel_of(const StridedParams& p, int octet) {
   return (octet - (residue_of(p, octet) << p.residue_octets_shift)) * 8;
 }
-// The first eight of channels of this block's.
-__device__ __forceinline__ int first_octet(const StridedParams& p) {
-  return p.ranks > 1 ? int(blockIdx.y) * p.octets : 0;
-}
 __device__ __forceinline__ bool row_used(const StridedParams& p, int row) {
   return p.used_rows >> row % p.step_h & 1;
 }
@@ -42,9 +37,9 @@ struct WeightOctet {
 template <class T>
 __device__ __forceinline__ WeightOctet weight_octet(const StridedParams& p, const Scope& at,
                                                     uint32_t shared, int octet, int inside) {
-  const int all = first_octet(p) + octet, residue = residue_of(p, all);
+  const int residue = residue_of(p, octet);
   const int column = at.column_tile * tile_channels(p) + inside;
-  const int first = (channel_of(p, all) << p.residue_shift) + residue;
+  const int first = (channel_of(p, octet) << p.residue_shift) + residue;
   const T* const weight = static_cast<const T*>(p.weight) + int64_t{at.group} * p.weight_group +
                           int64_t{first} * p.weight_reduce + int64_t{column} * p.weight_column;
   return {reinterpret_cast<const char*>(weight),
@@ -158,7 +153,7 @@ __device__ __forceinline__ void copy_block(const StridedParams& p, const CUtenso
                                            const Scope& at, const BlockWalk& walk, uint32_t to,
                                            uint32_t full) {
   barrier_expect(full, p.copied_bytes);
-  const int octet = first_octet(p) + walk.block * (p.depth / 8), row = walk.source_row(p),
+  const int octet = walk.block * (p.depth / 8), row = walk.source_row(p),
             beyond = p.residues * p.x_h * p.x_w;  // zeros
   for (int box = 0; box < p.boxes; ++box, to += p.box_bytes) {
     const int residue = residue_of(p, octet) + box;
@@ -175,7 +170,7 @@ __device__ __forceinline__ void copy_block(const StridedParams& p, const CUtenso
 __device__ __forceinline__ void turn_octet_parts(const StridedParams& p, const BlockWalk& walk,
                                                  uint32_t shared, uint32_t raw, uint32_t slot,
                                                  int octet, int first, int step) {
-  constexpr int kAtOnce = 3;
+  constexpr int kAtOnce = 5;
   const int lane = threadIdx.x % 32;
   const uint32_t dump = shared + kStridedDumpAt + lane * 16,
                  eights = shared + kEightsAt + lane / 8 * 8, pixel_bytes = p.depth * 2,
@@ -185,26 +180,35 @@ __device__ __forceinline__ void turn_octet_parts(const StridedParams& p, const B
   const uint32_t from = raw + box * p.box_bytes + min(channel, p.box_channels - 1) * p.pitch,
                  to = slot + octet * 16;
   const int lead =
-      walk.pixel(p, residue_of(p, first_octet(p) + walk.block * (p.depth / 8) + octet)) &
-      (kVector - 1);
+      walk.pixel(p, residue_of(p, walk.block * (p.depth / 8) + octet)) & (kVector - 1);
   const int ahead = lane % 8 - lead, column = walk.source_column(p);
 #pragma unroll 1
   for (int part = first; part < p.parts; part += kAtOnce * step) {
-    uint32_t there[kAtOnce], word[kAtOnce][4];
+    // All loads first, and one branch: no part waits for another.
+    uint32_t eight[kAtOnce][2], there[kAtOnce], zeros[kAtOnce], word[kAtOnce][4];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+      load_shared_8(eights + min(part + i * step, p.parts - 1) * 32, eight[i]);
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) load_tiles(from + eight[i][0], word[i]);
+    bool beside = false;
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      uint32_t eight[2];
-      load_shared_8(eights + min(part + i * step, p.parts - 1) * 32, eight);
-      load_tiles(from + eight[0], word[i]);
-      const int pixel = int(eight[1] & 0xffff) + ahead;
+      const int pixel = int(eight[i][1] & 0xffff) + ahead;
       const int row = int(uint32_t(pixel) * uint32_t(p.step_magic) >> 16),
                 remainder = pixel - row * p.step_w;
-      uint32_t mine = to + (remainder * p.plane_pixels + int(eight[1] >> 16) + row) * pixel_bytes;
+      uint32_t mine =
+          to + (remainder * p.plane_pixels + int(eight[i][1] >> 16) + row) * pixel_bytes;
       mine ^= (mine >> 7 & swizzle) << 4;
       const bool wanted = uint32_t(pixel) < uint32_t(p.pixels),
                  inside = uint32_t(column + pixel) < uint32_t(p.x_w);
-      if (wanted && !inside) store_shared_16(mine, {0, 0, 0, 0});
       there[i] = wanted && inside ? mine : dump;
+      zeros[i] = wanted && !inside ? mine : dump;
+      beside |= wanted && !inside;
+    }
+    if (beside) {
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) store_shared_16(zeros[i], {0, 0, 0, 0});
     }
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i)
@@ -221,10 +225,15 @@ __device__ __forceinline__ void turn_blocks(const StridedParams& p, const CUtens
   StageRing slots{shared, shared + p.slots_at, p.slots, p.slot_bytes},
       raws{shared + kRawBarriers, shared + p.raws_at, p.raws, p.raw_bytes}, asked = raws;
   BlockWalk walk(p, at), ahead(p, at);
+  // By turns: a slot is full when the last of the warps has come.
+  int turn = warp;
   const auto ask = [&] {
-    if (thread != 0 || !ahead.there()) return;
-    barrier_wait(asked.empty(), asked.parity ^ 1);
-    copy_block(p, map, at, ahead, asked.stage(), asked.full());
+    if (lane != 0 || !ahead.there()) return;
+    if (turn == 0) {
+      barrier_wait(asked.empty(), asked.parity ^ 1);
+      copy_block(p, map, at, ahead, asked.stage(), asked.full());
+    }
+    turn = (turn + kWarps - 1) % kWarps;
     asked.advance();
     ahead.advance(p);
   };
@@ -311,82 +320,13 @@ __device__ __forceinline__ void multiply_strided(const StridedParams& p, SlotRea
   reader.release();
 }
 
-// A warp's sums to the ranks that store them, eight channels at a time; those of this rank become whole, always in the order
-// of ranks. Returns which of the two eights this rank stores, a bit each. `number`: of the warpgroup's rows. Warpgroups
-// come by turns, and one writes where the other did when all of that has been read; which it asks of the other's barriers.
-template <int WIDTH>
-__device__ __forceinline__ int trade_sums(const StridedParams& p, uint32_t shared, int number,
-                                          StridedSums<WIDTH>& sum) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, rank = blockIdx.y,
-            eight = 2 * (warp % 4), other = warp ^ 4;
-  const int owner[2] = {rank_of(p, eight), rank_of(p, eight + 1)};
-  const uint32_t barriers = shared + kSumBarriers, full = barriers + warp * 16;
-  const auto place_of = [&](int half, int sender) {
-    const int place = (eight + half - (owner[half] << (3 - p.ranks_shift))) * (p.ranks - 1) +
-                      sender - (sender > owner[half]);
-    return shared + p.sums_at + place * sum_bytes(WIDTH) + lane * 8;
-  };
-  if (owner[0] != rank || owner[1] != rank) {
-    barrier_wait_for_ranks(barriers + other * 16 + 8, warp < 4 ? (number & 1) ^ 1 : number & 1);
-    __syncwarp();
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      if (owner[half] == rank) continue;
-      const uint32_t place = place_of_rank(place_of(half, rank), owner[half]);
-#pragma unroll
-      for (int i = 0; i < WIDTH / 8; ++i)
-        store_to_rank(place + i * 256, sum[4 * i + 2 * half], sum[4 * i + 2 * half + 1]);
-    }
-    __syncwarp();
-    if (lane == 0) {
-      if (owner[0] != rank) barrier_arrive_there(place_of_rank(full, owner[0]));
-      if (owner[1] != rank && owner[1] != owner[0])
-        barrier_arrive_there(place_of_rank(full, owner[1]));
-    }
-  }
-  const int mine = (owner[0] == rank) | (owner[1] == rank) << 1;
-  if (mine) {
-    barrier_wait_for_ranks(full, number & 1);
-    __syncwarp();
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      if (owner[half] != rank) continue;
-#pragma unroll 1
-      for (int sender = 0; sender < p.ranks; ++sender) {
-        if (sender == rank) continue;
-        const uint32_t place = place_of(half, sender);
-#pragma unroll
-        for (int i = 0; i < WIDTH / 8; ++i) {
-          uint32_t word[2];
-          load_shared_8(place + i * 256, word);
-          sum[4 * i + 2 * half] += __uint_as_float(word[0]);
-          sum[4 * i + 2 * half + 1] += __uint_as_float(word[1]);
-        }
-      }
-    }
-    __syncwarp();
-    if (lane < p.ranks && lane != rank) barrier_arrive_there(place_of_rank(full + 8, lane));
-  }
-  return mine;
-}
-// Barriers for that: who sends to a warp here, and to whom it sends.
-__device__ __forceinline__ void init_sum_barriers(const StridedParams& p, uint32_t shared) {
-  const int warp = threadIdx.x, rank = blockIdx.y;
-  if (p.ranks == 1 || warp >= kConsumers / 32) return;
-  const int near = rank_of(p, 2 * (warp % 4)), far = rank_of(p, 2 * (warp % 4) + 1),
-            to = (near != rank) + (far != rank && far != near);
-  barrier_init(shared + kSumBarriers + warp * 16, p.ranks - 1);
-  barrier_init(shared + kSumBarriers + warp * 16 + 8, max(to, 1));
-}
-
 template <class T, int WIDTH>
 __device__ __forceinline__ void consume_strided(const StridedParams& p, const Scope& at,
                                                 uint32_t shared) {
   const int group = threadIdx.x / 128, groups = row_groups(p), set = p.sets > 1 ? group : 0,
             turn = p.sets > 1 ? 0 : group;
-  const int storing = storing_warps(p), warp = threadIdx.x / 32 % 4;
-  const uint32_t staging = shared + p.staging_at +
-                           (group * storing + warp % storing) * (kWarpChannels * kStridedPitch),
+  const uint32_t staging =
+                     shared + p.staging_at + threadIdx.x / 32 * (kWarpChannels * kStridedPitch),
                  weights = shared + p.weights_at + set * (kRows * 16);
   const int channel = at.column_tile * tile_channels(p) + set * kRows + threadIdx.x / 32 % 4 * 16;
   SlotReader reader{{shared, shared + p.slots_at, p.slots, p.slot_bytes}, 0, 0};
@@ -410,9 +350,7 @@ __device__ __forceinline__ void consume_strided(const StridedParams& p, const Sc
       } else {
         multiply_strided<T, WIDTH, 1>(p, reader, first, weights, sum);
       }
-      const int mine =
-          p.ranks > 1 ? trade_sums<WIDTH>(p, shared, (number + step) / kGroups, sum) : 3;
-      store_strided<T, WIDTH>(p, at.group, channel, mine, stretch, stretch.first + step, sum,
+      store_strided<T, WIDTH>(p, at.group, channel, stretch, stretch.first + step, sum,
                               staging);
     }
     reader.pass(p, rows_of_steps(p, stretch.count));
@@ -436,7 +374,6 @@ __global__ void __launch_bounds__(kStridedThreads, 1)
     barrier_init(shared + kRawBarriers + thread * 16, 1);
     barrier_init(shared + kRawBarriers + thread * 16 + 8, kTurners / 32);
   }
-  init_sum_barriers(p, shared);
   build_eights(p, shared);
   if (p.weight_runs)
     bring_strided_runs<T>(p, at, shared);
@@ -447,19 +384,10 @@ __global__ void __launch_bounds__(kStridedThreads, 1)
     store_shared_16(shared + p.slots_at + i, {0, 0, 0, 0});
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
-  // Nobody sends to a block that has no barriers yet, or has ended.
-  const auto meet_ranks = [&] {
-    if (p.ranks == 1) return;
-    __syncwarp();
-    cluster_arrive();
-    cluster_wait();
-  };
-  meet_ranks();
   if (thread >= kConsumers)
     turn_blocks(p, map, at, shared);
   else
     consume_strided<T, WIDTH>(p, at, shared);
-  meet_ranks();
 #endif
 }
 

@@ -11,11 +11,6 @@
 //   as copied  a ring [residue][image][channel][pixel]: channels of a block of one row
 //   slots      a ring [remainder][image][pixel][32, 64 or 128 B], swizzled: the same, turned
 //   staging    [warp that stores][8 channels][position]: the result
-//   sums       [eight channels of a warp][rank][two positions][lane][8 B], of other blocks
-//
-// Where channels of dY are too many for a block's weights they are shared out to the blocks of a cluster, which walk the
-// same rows. A warp's sums of 16 channels of the result, or eight, go to the rank that stores these, and those of both
-// warpgroups, which have rows by turns, to the same place.
 //
 // Planes are copied as slide_turned.h says: so many `residues` together are whole 16 bytes. Columns of an instruction are the
 // positions of a strip of one image, or of so many images as fit beside each other. Both warpgroups have the same
@@ -48,8 +43,7 @@ struct StridedParams : Params {
   int32_t sets;       // of 64 input channels
   int32_t images, strip, strips, steps;  // side by side; positions of a strip; rows of the result
   int32_t residues, residue_shift, residue_octets, residue_octets_shift;
-  int32_t ranks, ranks_shift;
-  int32_t octets, depth, depths;  // eights of channels of a rank; channels of a block; blocks
+  int32_t octets, depth, depths;  // eights of channels; channels of a block; blocks
   int32_t pixels, image_pixels;   // that a strip reads of a row; of a slot, from image to image
   int32_t plane_pixels;           // of a slot, from remainder to remainder
   int32_t eights, pitch;          // copied eights of pixels of a channel of an image; bytes
@@ -61,19 +55,10 @@ struct StridedParams : Params {
   int32_t column[kMostKernelColumns];  // of a tap: bytes in a slot
   int32_t aligned;                     // rows of the result and of the staging are whole 16 bytes
   int32_t lanes_shift;                 // of those that store a row of an image
-  int32_t raws_at, slots_at, sums_at;
+  int32_t raws_at, slots_at;
 };
 
 CONVT2D_HOST_DEVICE int tile_channels(const StridedParams& p) { return kRows * p.sets; }
-// Of an eight of channels of a warpgroup: the bytes of a rank's sums; the rank that stores it.
-CONVT2D_HOST_DEVICE constexpr int sum_bytes(int width) { return width / 8 * 32 * 8; }
-CONVT2D_HOST_DEVICE int rank_of(const StridedParams& p, int eight) {
-  return eight >> (3 - p.ranks_shift);
-}
-// Warps of a warpgroup that store.
-CONVT2D_HOST_DEVICE int storing_warps(const StridedParams& p) {
-  return p.ranks > 4 ? 1 : 4 / p.ranks;
-}
 CONVT2D_HOST_DEVICE int row_groups(const StridedParams& p) { return kGroups / p.sets; }
 CONVT2D_HOST_DEVICE int image_groups(const StridedParams& p) {
   return (p.batch + p.images - 1) / p.images;
@@ -86,10 +71,9 @@ CONVT2D_HOST_DEVICE int rows_of_steps(const StridedParams& p, int count) {
   return (count - 1) * p.step_h + p.reach + 1;
 }
 
-// Barriers: `full` and `empty` of each slot, of each stage as copied, and of the sums of each warp
-// that multiplies; eights of pixels; where pixels go that nobody wants.
-constexpr int kRawBarriers = kMostStrided * 16, kSumBarriers = kRawBarriers + kMostRaws * 16,
-              kEightsAt = kSumBarriers + kGroups * 4 * 16,
+// Barriers: `full` and `empty` of each slot, and of each stage as copied; eights of pixels; where pixels go that nobody
+// wants.
+constexpr int kRawBarriers = kMostStrided * 16, kEightsAt = kRawBarriers + kMostRaws * 16,
               kStridedDumpAt = kEightsAt + kMostParts * 4 * 8,
               kStridedHeader = kStridedDumpAt + 32 * 16;
 

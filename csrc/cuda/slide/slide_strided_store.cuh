@@ -126,16 +126,16 @@ __device__ __noinline__ void repair_strided(const StridedParams& p, ImageRows<T>
   }
 }
 
-// `channel`: the first of a warp's sixteen; `mine`: which eights of them, a bit each; `row`: of the result.
+// `channel`: the first of a warp's sixteen; `row`: of the result.
 template <class T, int WIDTH>
 __device__ __forceinline__ void store_strided(const StridedParams& p, int group, int channel,
-                                              int mine, const Stretch& stretch, int row,
+                                              const Stretch& stretch, int row,
                                               const StridedSums<WIDTH>& sum, uint32_t staging) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int first = channel + half * kWarpChannels;
-    if (first >= p.columns || !(mine >> half & 1)) continue;
+    if (first >= p.columns) continue;
     const uint32_t to = staging + lane / 4 * kStridedPitch + lane % 4 * 4;
     uint32_t nan = 0;
 #pragma unroll

@@ -17,15 +17,6 @@ inline void barrier_arrive_there(uint32_t place) {
   emulate::barrier_arrive(address);
   emulate::block_index.y = mine;
 }
-inline void barrier_wait_for_ranks(uint32_t address, uint32_t parity) {
-  emulate::barrier_wait(address, parity);
-}
-inline void store_to_rank(uint32_t place, float a, float b) {
-  const float both[] = {a, b};
-  const uint32_t address = place & ((1u << kRankShift) - 1);
-  if (address % 8 != 0) emulate::fail("misaligned");
-  std::memcpy(emulate::shared_of_rank(place >> kRankShift, address, 8), both, 8);
-}
 inline float4 load_of_rank(uint32_t place) {
   const uint32_t address = place & ((1u << kRankShift) - 1);
   if (address % 16 != 0) emulate::fail("misaligned");
