@@ -72,7 +72,7 @@ struct Choice {
   int sets;  // of 64 channels, or 0: 32 channels of two phases of rows
   int layout, own_rows, row_phases;
   int slices, x_stages, turned_stages, weight_stages;  // of weights: 0 if they stay
-  int ranks, lined;
+  int lined;
   int walkers[kMostGroups];
 };
 
@@ -134,8 +134,6 @@ std::string set_weights(Tile tile, GatherParams& p) {
     }
     if (!p.forward) break;
   }
-  p.boxes = p.forward ? p.tile_channels / p.box_rows : p.slices;
-  if (p.ranks > 1 && p.boxes % 2 != 0) return "boxes of weights are no pairs";
   if (p.forward) {
     p.box_bytes = p.pitch * 4 * slice * p.slices;
     p.row_pitch = tap_bytes;
@@ -288,7 +286,6 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   set_extents(problem, p);
   p.element_bytes = static_cast<int32_t>(element_size(problem.dtype));
   p.row_phases = choice.row_phases;
-  p.ranks = choice.ranks;
   if (std::string reason = set_axes(problem, p.row_phases, tile.phases, p); !reason.empty())
     return reason;
   if (phases_of(problem, problem.h) % p.row_phases != 0) return "phases of rows are not pairs";
@@ -363,8 +360,6 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.weight_stages = p.resident ? p.chunks : choice.weight_stages;
   if (p.weight_stages > kMostWeights) return "weights that stay are too many chunks";
   p.own_rows = choice.own_rows;
-  if (p.ranks > 1 && (p.resident || p.own_rows || p.brought))
-    return "blocks do not ask for weights together";
   if (p.own_rows && p.row_phases > 1) return "kernel rows are of several phases";
   if (p.own_rows &&
       (halves || tile.taps != 4 || problem.w.kernel != 4 || p.h.groups == 1 || !p.forward))
@@ -438,7 +433,7 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
   const double wide = std::min<double>(p.copied_w, p.w.source_extent) / p.copied_w,
                high = std::min<double>(p.load_h, p.h.source_extent) / p.load_h;
   const double patch = x_bytes * wide * high / kL2Bytes;
-  const double brought = patch + weight_bytes * (p.own_rows ? kShort : 1) / p.ranks / kL2Bytes;
+  const double brought = patch + weight_bytes * (p.own_rows ? kShort : 1) / kL2Bytes;
   // Where a patch is turned before the next one is asked for.
   const double alone =
       p.brought || p.x_stages > 1 ? 0 : kUnderWay / p.slices + turned + (halves ? patch : 0);
@@ -471,16 +466,14 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
 double predict(const Problem& problem, const Device& device, Tile tile, GatherParams& p) {
   std::vector<double> cycles;
   for (int g = 0; g < p.h.groups; ++g) cycles.push_back(tile_cycles(problem, p, tile, g));
-  Device clusters = device;
-  clusters.sm_count /= p.ranks;
-  set_walkers(clusters, cycles, p);
+  set_walkers(device, cycles, p);
   const double combos = double(combinations(p)) / p.h.groups;
   double longest = 0, all = 0;
   for (int g = 0; g < p.h.groups; ++g) {
     const double once = kStart + (p.resident ? double(p.all_weights) / kL2Bytes : 0);
-    const double block = once + ceil_div(tiles_of(p), p.walkers[g] * p.ranks) * cycles[g];
+    const double block = once + ceil_div(tiles_of(p), p.walkers[g]) * cycles[g];
     longest = std::max(longest, block);
-    all += block * p.walkers[g] * p.ranks * combos;
+    all += block * p.walkers[g] * combos;
   }
   const double busy_us = std::max(longest, all / device.sm_count) / kClock;
   const double rate = kMemoryRate * (p.h.groups == 1            ? 1
@@ -550,11 +543,6 @@ void add_tiles(const Problem& problem, const Device& device, Tile tile, Choice c
   }
 }
 
-// Of weights and of turned patches; blocks that ask for the former together.
-struct Stages {
-  int weights, turned, ranks;
-};
-
 std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
                                           std::string& reason) {
   std::vector<Candidate<Choice>> found;
@@ -574,7 +562,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                 : columns * 2 > kRows && (sets * row_phases == 1 ||
                                           ((sets == 1 || columns > kRows) && layout != kBeside)))
           add_tiles(problem, device, tile,
-                    {row, 1, 1, 1, sets, layout, 0, row_phases, 1, 1, 2, 2, 1, 0, {}}, tiles);
+                    {row, 1, 1, 1, sets, layout, 0, row_phases, 1, 1, 2, 2, 0, {}}, tiles);
     for (Choice choice : tiles)
       for (const int slices : {1, 2, kMostSlices}) {
         if (!chunks_in_groups(problem, slices)) continue;
@@ -583,14 +571,11 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                 (problem.direction == Direction::fwd ? problem.group_in() : problem.group_out()))
           continue;
         choice.slices = slices;
-        for (const auto& [weights, turned, ranks] :
-             {Stages{0, 2, 1}, {0, 3, 1}, {2, 2, 1}, {3, 2, 1}, {3, 3, 1}, {3, 2, 2}, {3, 3, 2}})
+        for (const auto& [weights, turned] : {std::pair{0, 2}, {0, 3}, {2, 2}, {3, 2}, {3, 3}})
           for (const int own_rows : {0, 1}) {
             if (own_rows && tile.taps != 4) continue;
-            if (ranks > device.most_ranks) continue;
             choice.own_rows = own_rows;
             choice.weight_stages = weights;
-            choice.ranks = ranks;
             choice.turned_stages = turned;
             // Lines, and what lanes have, where both are possible.
             for (const int lined : {1, 0}) {
@@ -633,7 +618,7 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
       c.tile_n,
       c.tile_h,
       c.tile_w,
-      c.lined * 512 + c.ranks * 128 + c.row_phases * 32 + c.own_rows * 16 + c.sets * 4 + c.layout,
+      c.lined * 128 + c.row_phases * 32 + c.own_rows * 16 + c.sets * 4 + c.layout,
       c.slices,
       c.x_stages,
       c.turned_stages,
@@ -650,15 +635,14 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
               " stages, weights " +
               (c.weight_stages ? std::to_string(c.weight_stages) + " stages" : "resident") +
               (c.own_rows ? " of own rows, " : ", ") + std::to_string(blocks_of(p)) +
-              (c.ranks > 1 ? " pairs of blocks" : " blocks") + (p.lined ? ", lines" : "");
+              " blocks" + (p.lined ? ", lines" : "");
   return plan;
 }
 
 Choice choice_of(const Plan& plan) {
   const int32_t* d = plan.detail;
-  return {plan.row, d[0],          d[1],           d[2],       d[3] / 4 % 4,
-          d[3] % 4, d[3] / 16 % 2, d[3] / 32 % 4,  d[4],       d[5],
-          d[6],     d[7],          d[3] / 128 % 4, d[3] / 512, {d[8], d[9], d[10], d[11]}};
+  return {plan.row, d[0], d[1], d[2], d[3] / 4 % 4, d[3] % 4, d[3] / 16 % 2, d[3] / 32 % 4,
+          d[4],     d[5], d[6], d[7], d[3] / 128,   {d[8], d[9], d[10], d[11]}};
 }
 
 std::string refusal(const Problem& problem, const Device& device) {
