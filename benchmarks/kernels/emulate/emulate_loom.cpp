@@ -43,7 +43,7 @@ bool check(const Case& one, Direction direction, Precision precision, int most) 
     constexpr int kRows = sizeof(T) == 4 ? loom::kTileCount : loom::kFirstStrict;
     visit_row<kRows>(plan.row, [&](auto row) {
       emulate::run_grid(loom::blocks_of(params), loom::kThreads, params.shared_bytes,
-                        [&] { loom::convt2d_loom_kernel<T, row>(params, maps); }, params.ranks);
+                        [&] { loom::convt2d_loom_kernel<T, row>(params, maps); });
     });
   });
 }

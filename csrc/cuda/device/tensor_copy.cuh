@@ -34,18 +34,6 @@ __device__ __forceinline__ void copy_box(uint32_t shared, const CUtensorMap* map
       : "memory");
 #endif
 }
-// The same to those blocks of a cluster whose bits `ranks` has: to this place in each, and its barrier here.
-__device__ __forceinline__ void copy_box_to_ranks(uint32_t shared, const CUtensorMap* map,
-                                                  uint32_t barrier, unsigned short ranks, int a,
-                                                  int b, int c, int d) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-      ".multicast::cluster [%0], [%1, {%4, %5, %6, %7}], [%2], %3;" ::"r"(shared),
-      "l"(map), "r"(barrier), "h"(ranks), "r"(a), "r"(b), "r"(c), "r"(d)
-      : "memory");
-#endif
-}
 __device__ __forceinline__ void copy_box(uint32_t shared, const CUtensorMap* map, uint32_t barrier,
                                          int a, int b, int c, int d, int e) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

@@ -31,9 +31,6 @@
 // only one of them has a tap the others multiply zeros.
 // Of four other warps one asks the copy engine for both operands, three turn patches, and bring them where it cannot.
 //
-// Two blocks of the same channels and other tiles may be a cluster (`ranks`): each asks for half of the weights that come in
-// turn, for both, which go through them together.
-//
 // Columns of an instruction are eights of neighbouring pixels, equally far apart. In runs they follow each other, from row
 // to row of a patch, and what they cover beyond a row of the tile is not stored; or each is a row of a tile that is 8 wide,
 // or 16 with the two warpgroups side by side.
@@ -122,7 +119,6 @@ struct GatherParams {
   int32_t layout;
   // Blocks for each combination of group and column tile, by the group of phases.
   int32_t walkers[kMostGroups];
-  int32_t ranks;           // blocks of a cluster, of which these are numbers then
   int32_t slices, chunks;  // of a chunk; chunks of K
   int32_t row_phases;  // of a block, of rows of the result: if two, each warpgroup has one of them,
   int32_t
@@ -153,8 +149,7 @@ struct GatherParams {
   // number of K; to the row eight further on, and to the second half of K; of a slice. Rows of a box, in forward.
   int32_t set_pitch, two_warps_pitch, warp_pitch, row_pitch, number_pitch, far_row, far_number,
       slice_pitch;
-  int32_t taps, pitch, box_step, box_rows, boxes, box_bytes, weight_stages, weight_bytes,
-      all_weights;
+  int32_t taps, pitch, box_step, box_rows, box_bytes, weight_stages, weight_bytes, all_weights;
   int32_t resident;
   int32_t own_rows;        // of a kernel, those of the phase alone
   int32_t weight_barrier;  // bytes, from stage to stage: 0 where all come at once

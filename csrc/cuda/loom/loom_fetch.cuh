@@ -3,7 +3,6 @@
 
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/barrier.cuh"
-#include "cuda/device/cluster.cuh"
 #include "cuda/device/stage_ring.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/loom/loom_halves.cuh"
@@ -51,11 +50,7 @@ struct Fetcher {
   __device__ __forceinline__ void give_back() {
     if (threadIdx.x % 32 == 0 && left_turned) {
       barrier_arrive(shared + kTurnedBarriers + left_turned * 16 - 8);
-      if (!p.resident) {
-        const uint32_t empty = shared + kWeightBarriers + left_weights * 16 + 8;
-        barrier_arrive(empty);
-        if (p.ranks > 1) barrier_arrive_there(place_of_rank(empty, blockIdx.y ^ 1));
-      }
+      if (!p.resident) barrier_arrive(shared + kWeightBarriers + left_weights * 16 + 8);
     }
     left_turned = 0;
   }

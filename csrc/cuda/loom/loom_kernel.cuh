@@ -78,8 +78,8 @@ __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at, 
   else
     fetcher.operand += group * p.beside >> 4;
   fetcher.left_turned = 0;
-  const Walk walk = walk_of(p, at);
-  for (int tile = walk.first; tile < walk.end; tile += walk.step) {
+  const int tiles = p.tiles_n * p.tiles_h * p.tiles_w;
+  for (int tile = at.walker; tile < tiles; tile += p.walkers[at.group_h]) {
     Sums<TILE> sum;
     clear(sum);
     if (fetcher.end > fetcher.first) {
@@ -97,12 +97,6 @@ __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at, 
   }
 }
 
-__device__ __forceinline__ void meet_cluster() {
-  __syncwarp();
-  cluster_arrive();
-  cluster_wait();
-}
-
 template <class T, int TILE>
 __global__ void __launch_bounds__(kThreads, 1)
     convt2d_loom_kernel(const __grid_constant__ GatherParams p,
@@ -110,7 +104,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 #ifdef CONVT2D_HAS_WGMMA
   extern __shared__ __align__(1024) unsigned char smem[];
   const uint32_t shared = shared_address(smem);
-  const Scope at = scope_of(p);
+  const Scope at = walker_scope_of(p);
   Rings rings = rings_of(p, shared);
   if (threadIdx.x == 0) make_known(at, shared + kScope);
   build_positions<TILE>(p, shared);
@@ -127,10 +121,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   };
   init(rings.x, 1, kTurners);
   init(rings.turned, kTurners, kConsumers / 32);
-  init(rings.weights, 1, kConsumers / 32 * p.ranks);
+  init(rings.weights, 1, kConsumers / 32);
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
-  if (p.ranks > 1) meet_cluster();
   if (threadIdx.x >= kConsumers) {
     fewer_registers<kProducerRegisters>();
     if (p.first_step[at.group_h * p.row_phases] == p.first_step[(at.group_h + 1) * p.row_phases]) {
@@ -149,8 +142,6 @@ __global__ void __launch_bounds__(kThreads, 1)
     more_registers<kConsumerRegisters>();
     consume<T, TILE>(p, at, shared);
   }
-  // Nobody leaves while the other may write here.
-  if (p.ranks > 1) meet_cluster();
 #endif
 }
 

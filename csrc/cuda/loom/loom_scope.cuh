@@ -8,26 +8,6 @@ namespace convt2d::cuda::loom {
 
 using Scope = WalkerScope;
 
-__device__ __forceinline__ Scope scope_of(const GatherParams& p) {
-  Scope at = walker_scope_of(p);
-  at.walker = at.walker * p.ranks + blockIdx.y;
-  return at;
-}
-// The tiles of a block. Blocks of a cluster have as many: what is behind the last tile is beyond all images.
-struct Walk {
-  int first, end, step;
-};
-__device__ __forceinline__ Walk walk_of(const GatherParams& p, const Scope& at) {
-  return {at.walker, p.tiles_n * p.tiles_h * p.tiles_w + int(blockIdx.y),
-          p.walkers[at.group_h] * p.ranks};
-}
-template <class Visit>
-__device__ __forceinline__ void for_own_tiles(const GatherParams& p, const Scope& at,
-                                              Visit&& visit) {
-  const Walk walk = walk_of(p, at);
-  for (int tile = walk.first; tile < walk.end; tile += walk.step) visit(tile_origin(p, tile));
-}
-
 // The row and the column of the source that a patch needs first.
 __device__ __forceinline__ int first_row(const GatherParams& p, const Scope& at,
                                          TileOrigin origin) {

@@ -55,14 +55,14 @@ __device__ __forceinline__ void copy_weights(const GatherParams& p, const Scope&
     return;
   }
   barrier_expect(full, p.weight_bytes);
-  for (int i = 0; i < p.boxes; ++i, to += p.box_bytes) {
-    const int a = (p.forward ? (first + i * p.box_rows) / kEight : chunk * p.slices + i) *
-                  p.box_step,
-              b = p.forward ? at.group * p.reduce + number : at.group * p.columns + first;
-    if (p.ranks == 1)
-      copy_box(to, map, full, a, b, 0, 0);
-    else if (i % 2 == int(blockIdx.y))
-      copy_box_to_ranks(to, map, full, 3, a, b, 0, 0);
+  if (p.forward) {
+    for (int i = 0; i < p.tile_channels; i += p.box_rows, to += p.box_bytes)
+      copy_box(to, map, full, (first + i) / kEight * p.box_step, at.group * p.reduce + number, 0,
+               0);
+  } else {
+    for (int i = 0; i < p.slices; ++i, to += p.box_bytes)
+      copy_box(to, map, full, (chunk * p.slices + i) * p.box_step, at.group * p.columns + first, 0,
+               0);
   }
 }
 
@@ -86,7 +86,7 @@ __device__ __forceinline__ void copy(const GatherParams& p, const Scope& at, con
                                      Rings& rings) {
   constexpr int kVector = 16 / sizeof(T), kNumbers = 4 / sizeof(T);  // of 16 bytes, of a word
   bool weights = true;
-  for_own_tiles(p, at, [&](TileOrigin origin) {
+  for_tiles(p, at, [&](TileOrigin origin) {
     for (int chunk = 0; chunk < p.chunks; ++chunk) {
       if (!p.brought) {
         barrier_wait(rings.x.empty(), rings.x.parity ^ 1);
@@ -167,7 +167,7 @@ __device__ __forceinline__ void turn_chunk(const GatherParams& p, uint32_t share
 template <class T, bool STRICT>
 __device__ __forceinline__ void turn(const GatherParams& p, const Scope& at, uint32_t shared,
                                      Rings& rings) {
-  for_own_tiles(p, at, [&](TileOrigin origin) {
+  for_tiles(p, at, [&](TileOrigin origin) {
     for (int chunk = 0; chunk < p.chunks; ++chunk) {
       barrier_wait(rings.turned.empty(), rings.turned.parity ^ 1);
       barrier_wait(rings.x.full(), rings.x.parity);
@@ -243,7 +243,7 @@ __device__ __forceinline__ void bring_and_turn(const GatherParams& p, const Scop
   };
   for (int i = 1; i < kBatches; ++i) bring_batch();
   int left = 0;  // of a batch that is there
-  for_own_tiles(p, at, [&](TileOrigin) {
+  for_tiles(p, at, [&](TileOrigin) {
     for (int chunk = 0; chunk < p.chunks; ++chunk) {
       barrier_wait(ring.empty(), ring.parity ^ 1);
       for (int first = turner_of_block() * 32; first < p.items; first += kTurners * 32) {

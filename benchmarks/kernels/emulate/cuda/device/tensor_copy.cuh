@@ -63,18 +63,6 @@ inline void copy_box(uint32_t shared, const CUtensorMap* map, uint32_t barrier, 
   emulate::barrier_copied(barrier, elements * box.element_bytes);
 }
 
-inline void copy_box_to_ranks(uint32_t shared, const CUtensorMap* map, uint32_t barrier,
-                              unsigned short ranks, int a, int b, int c, int d) {
-  const unsigned mine = emulate::block_index.y;
-  for (unsigned rank = 0; rank < 16; ++rank) {
-    if (!(ranks >> rank & 1)) continue;
-    emulate::shared_of_rank(rank, shared, 16);
-    emulate::block_index.y = rank;
-    copy_box(shared, map, barrier, a, b, c, d);
-  }
-  emulate::block_index.y = mine;
-}
-
 inline void copy_run(uint32_t shared, const void* global, uint32_t bytes, uint32_t barrier) {
   if (shared % 16 != 0 || reinterpret_cast<uintptr_t>(global) % 16 != 0 || bytes % 16 != 0)
     emulate::fail("misaligned");

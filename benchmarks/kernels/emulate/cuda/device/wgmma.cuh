@@ -28,7 +28,7 @@ inline uint64_t advance(uint64_t operand, uint32_t by) { return operand + by; }
 using Batch = std::vector<std::function<void()>>;
 inline std::deque<Batch>& issued() {
   static std::deque<Batch> of_thread[8 * 640];
-  std::deque<Batch>& mine = of_thread[blockIdx.y * blockDim.x + threadIdx.x];
+  std::deque<Batch>& mine = of_thread[emulate::fiber()];
   if (mine.empty()) mine.emplace_back();
   return mine;
 }
