@@ -36,14 +36,6 @@ __device__ __forceinline__ uint32_t place_of_rank(uint32_t shared, int rank) {
   return there;
 }
 
-// This thread arrives at another block's barrier (barrier.cuh), at its place in the cluster.
-__device__ __forceinline__ void barrier_arrive_there(uint32_t place) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(place)
-               : "memory");
-#endif
-}
-
 __device__ __forceinline__ float4 load_of_rank(uint32_t place) {
   float4 value = {};
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

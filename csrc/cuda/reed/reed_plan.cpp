@@ -33,7 +33,7 @@ constexpr double kAlone = 1.3;       // eight warps that have a multiprocessor t
 constexpr double kMemoryRate = 0.8;  // of the copy rate
 constexpr double kBeside = 0.3;      // of the lesser of work and bytes
 // Work over what is counted, by 700 times (2026-11-24), and where each team takes a step of taps.
-constexpr double kOver = 0.78, kPairsOver = 1.08;
+constexpr double kOver = 0.85, kPairsOver = 1.08;
 
 constexpr int64_t kFar = 30000;  // of what 16 bits hold
 

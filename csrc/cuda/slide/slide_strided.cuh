@@ -179,8 +179,7 @@ __device__ __forceinline__ void turn_octet_parts(const StridedParams& p, const B
             channel = (octet - (box << p.box_octets_shift)) * 8 + lane % 8;
   const uint32_t from = raw + box * p.box_bytes + min(channel, p.box_channels - 1) * p.pitch,
                  to = slot + octet * 16;
-  const int lead =
-      walk.pixel(p, residue_of(p, walk.block * (p.depth / 8) + octet)) & (kVector - 1);
+  const int lead = walk.pixel(p, residue_of(p, walk.block * (p.depth / 8) + octet)) & (kVector - 1);
   const int ahead = lane % 8 - lead, column = walk.source_column(p);
 #pragma unroll 1
   for (int part = first; part < p.parts; part += kAtOnce * step) {
@@ -350,8 +349,7 @@ __device__ __forceinline__ void consume_strided(const StridedParams& p, const Sc
       } else {
         multiply_strided<T, WIDTH, 1>(p, reader, first, weights, sum);
       }
-      store_strided<T, WIDTH>(p, at.group, channel, stretch, stretch.first + step, sum,
-                              staging);
+      store_strided<T, WIDTH>(p, at.group, channel, stretch, stretch.first + step, sum, staging);
     }
     reader.pass(p, rows_of_steps(p, stretch.count));
   }

@@ -18,23 +18,23 @@ constexpr double kClock = 1700;  // cycles a microsecond
 // blocks of 32 channels, 1311 by blocks of 16. The kernels measured turned three parts at a time, one after the other, and
 // one warp asked for all copies; what has been mended since is not measured. Channels shared out to clusters took 2 to 7
 // times what other families do (pix2pix_inner 986 us for 149), and are gone.
-constexpr double kLaunch = 12;           // us
-constexpr double kWeightByte = 0.1;      // of resident weights
-constexpr double kRunByte = 0.04;        // where eight taps come at once
-constexpr double kFirst = 8400;          // until the first row is there
-constexpr double kMultiply = 1.05;       // times what the tensor core takes
-constexpr double kSlot = 500;            // of a warpgroup, for a block of channels and a kernel row
-constexpr double kSlice = 68;            // and 16 channels of a tap
-constexpr double kStoreRun = 335;        // of a row of an image, of a warp's eight channels, by words
-constexpr double kStoreVectors = 580;    // of all rows, by 16 bytes
-constexpr double kTurnBlock = 1240;      // of the warps that turn
-constexpr double kTurnBox = 150;         // of a copy
-constexpr double kTurnPart = 124;        // of a warp, for 32 pixels of eight channels
-constexpr double kCopyBytes = 12.9;      // a cycle
-constexpr double kFewSlots = 1.25;       // times storing, which holds up a slot, where there are two
-constexpr double kSharp = 6;             // what takes longest hides the rest, but not all of it
-constexpr double kMemoryRate = 0.85;     // of the copy rate
-constexpr double kBeside = 0.05;         // of the lesser of work and bytes
+constexpr double kLaunch = 12;         // us
+constexpr double kWeightByte = 0.1;    // of resident weights
+constexpr double kRunByte = 0.04;      // where eight taps come at once
+constexpr double kFirst = 8400;        // until the first row is there
+constexpr double kMultiply = 1.05;     // times what the tensor core takes
+constexpr double kSlot = 500;          // of a warpgroup, for a block of channels and a kernel row
+constexpr double kSlice = 68;          // and 16 channels of a tap
+constexpr double kStoreRun = 335;      // of a row of an image, of a warp's eight channels, by words
+constexpr double kStoreVectors = 580;  // of all rows, by 16 bytes
+constexpr double kTurnBlock = 1240;    // of the warps that turn
+constexpr double kTurnBox = 150;       // of a copy
+constexpr double kTurnPart = 124;      // of a warp, for 32 pixels of eight channels
+constexpr double kCopyBytes = 12.9;    // a cycle
+constexpr double kFewSlots = 1.25;     // times storing, which holds up a slot, where there are two
+constexpr double kSharp = 6;           // what takes longest hides the rest, but not all of it
+constexpr double kMemoryRate = 0.85;   // of the copy rate
+constexpr double kBeside = 0.05;       // of the lesser of work and bytes
 constexpr int kEnoughAhead = 48 * 1024;  // bytes of rows on their way
 
 struct Choice {
@@ -133,8 +133,7 @@ void shape(const Problem& problem, const Choice& choice, StridedParams& p) {
                             : std::clamp(shift_of(p.strip) - 1, 2, 5);
   SharedPlaces places{kStridedHeader};
   p.weights_at = places.take(int64_t{p.kernel_h} * p.kernel_w * p.tap_bytes, 128);
-  p.staging_at =
-      places.take(int64_t{kConsumers / 32} * kWarpChannels * kStridedPitch, 128);
+  p.staging_at = places.take(int64_t{kConsumers / 32} * kWarpChannels * kStridedPitch, 128);
   p.raws_at = places.take(int64_t{p.raws} * p.raw_bytes, 128);
   p.slots_at = places.take(int64_t{p.slots} * p.slot_bytes, 1024);
   p.shared_bytes = static_cast<int32_t>(places.end);
@@ -148,9 +147,9 @@ double predict(const Problem& problem, const Device& device, const StridedParams
   for (int i = 0; i < p.step_h; ++i) rows += p.used_rows >> i & 1;
   const double copied = rows * p.depths * p.copied_bytes / kCopyBytes;
   const int halves = std::min(2, (p.columns + 7) / 8);
-  const double store = halves * (p.aligned ? kStoreVectors
-                                           : kStoreRun * kWarpChannels * p.images *
-                                                 (1 << p.lanes_shift) / 32.0);
+  const double store =
+      halves * (p.aligned ? kStoreVectors
+                          : kStoreRun * kWarpChannels * p.images * (1 << p.lanes_shift) / 32.0);
   const double group = (kSlot * p.kernel_h * p.depths + kSlice * products + store) / row_groups(p);
   const int eights = p.depth / 8, warps = kTurners / 32;  // as turn_blocks() shares them out
   const double parts =
@@ -268,13 +267,12 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   plan.predicted_us = candidate.predicted_us;
   const int detail[] = {c.strips, c.depth, c.sets, c.raws, c.slots, c.walkers};
   std::copy(std::begin(detail), std::end(detail), plan.detail);
-  plan.note =
-      "strided rows, " + std::to_string(tile_channels(p)) + " channels x " +
-      std::to_string(kWidths[c.row - kStridedRow]) + ", " + std::to_string(p.images) +
-      " images x strips of " + std::to_string(p.strip) +
-      ", blocks of " + std::to_string(p.depth) + ", " + std::to_string(p.raws) + " stages, " +
-      std::to_string(p.slots) + " slots, " + std::to_string(p.residues) + " residues, " +
-      std::to_string(blocks_of(p)) + " blocks";
+  plan.note = "strided rows, " + std::to_string(tile_channels(p)) + " channels x " +
+              std::to_string(kWidths[c.row - kStridedRow]) + ", " + std::to_string(p.images) +
+              " images x strips of " + std::to_string(p.strip) + ", blocks of " +
+              std::to_string(p.depth) + ", " + std::to_string(p.raws) + " stages, " +
+              std::to_string(p.slots) + " slots, " + std::to_string(p.residues) + " residues, " +
+              std::to_string(blocks_of(p)) + " blocks";
   return plan;
 }
 

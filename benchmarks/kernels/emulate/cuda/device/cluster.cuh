@@ -9,14 +9,6 @@ inline void cluster_wait() { emulate::cluster_wait(); }
 
 constexpr int kRankShift = 20;  // above any address
 inline uint32_t place_of_rank(uint32_t shared, int rank) { return shared | rank << kRankShift; }
-inline void barrier_arrive_there(uint32_t place) {
-  const unsigned rank = place >> kRankShift, mine = emulate::block_index.y;
-  const uint32_t address = place & ((1u << kRankShift) - 1);
-  emulate::shared_of_rank(rank, address, 8);
-  emulate::block_index.y = rank;
-  emulate::barrier_arrive(address);
-  emulate::block_index.y = mine;
-}
 inline float4 load_of_rank(uint32_t place) {
   const uint32_t address = place & ((1u << kRankShift) - 1);
   if (address % 16 != 0) emulate::fail("misaligned");
