@@ -157,7 +157,7 @@ emulators:
 	benchmarks/kernels/emulate_mite.sh fp16 nchw fwd 1 1 mite_t; \
 	build/kernels/emulate_mite benchmarks/kernels/cases.txt fp32 nhwc grad_input 1 1 mite_g; \
 	build/kernels/emulate_mite benchmarks/kernels/cases.txt bf16 nchw grad_weight 1 1 mite_d; \
-	benchmarks/kernels/emulate_heddle.sh fp16 1 1 heddle_odd; \
+	benchmarks/kernels/emulate_heddle.sh tf32 1 1 heddle_odd; \
 	build/kernels/emulate_heddle benchmarks/kernels/cases.txt tf32 1 1 heddle_g4; \
 	build/kernels/emulate_heddle benchmarks/kernels/cases.txt fp32 1 1 heddle_k9; \
 	build/kernels/emulate_heddle benchmarks/kernels/cases.txt input:fp16 1 1 heddle_i; \

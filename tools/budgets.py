@@ -56,7 +56,7 @@ KERNELS = {
     "strand": 30,  # eight of three types, six of strict fp32
     "quilt": 16,  # four of three types, two of strict fp32
     "mite": 56,  # twelve forms and six of grad_weight, of three types
-    "heddle": 22,  # three of three types and of strict fp32, two of four for grad_input
+    "heddle": 16,  # three of TF32 and of strict fp32, two of four types for grad_input
     "reed": 16,  # four of three types, two of strict fp32
     "depthwise": 200,  # y, or dY, in registers: 45 in NCHW, 24 in NHWC
     "weight": 4,  # weight_sum.cu

@@ -1,6 +1,6 @@
 // heddle on a CPU, to the bit, in random schedules.
 //
-//   emulate_heddle CASES TYPE SEED PLANS [NAME]     TYPE: fp16, bf16, tf32, fp32; input:fp16 and so on: grad_input
+//   emulate_heddle CASES TYPE SEED PLANS [NAME]     TYPE: tf32, fp32; input:fp16, bf16, tf32, fp32: grad_input
 //
 // As emulate_weight.cpp does for igemm: PLANS plans of each case at random, on integers, and again with an infinity or a
 // NaN in places. NCHW is all there is.
@@ -115,10 +115,7 @@ int main(int count, char** arguments) {
     }
     using heddle::kFirstStrict, heddle::kTileCount;
     if (emulate::random() % 4 == 0) one.problem.w_layout = Layout::nhwc;
-    return type == "fp16"   ? check<MmaF16, 0, kFirstStrict>(one, Precision::tf32, plans)
-           : type == "bf16" ? check<MmaBF16, 0, kFirstStrict>(one, Precision::tf32, plans)
-           : type == "tf32"
-               ? check<MmaTF32, 0, kFirstStrict>(one, Precision::tf32, plans)
-               : check<MmaF32x3, kFirstStrict, kTileCount>(one, Precision::ieee, plans);
+    return type == "tf32" ? check<MmaTF32, 0, kFirstStrict>(one, Precision::tf32, plans)
+                          : check<MmaF32x3, kFirstStrict, kTileCount>(one, Precision::ieee, plans);
   });
 }

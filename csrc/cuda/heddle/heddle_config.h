@@ -13,7 +13,7 @@
 // side by side: the quarter of a `chunk` of 32 words. With what of dY's line meets these, 8 words of stride 1 and the taps
 // of a kernel row beyond, it has the operands of all these taps: they differ in which of its registers they are. A line of
 // dY lies in 16 bytes as in memory, so its first number is one of these (`lead`): all of a lane's words move by that much
-// first, which is two selections a word, and, of 16 bits, one more instruction for odd numbers.
+// first, which is two selections a word.
 //
 // Warps of a block differ in kernel rows, output channels and input channels (`units`), and where these are few, in
 // chunks (`parts`), whose sums are added up in the end.
@@ -53,16 +53,11 @@ CONVT2D_HOST_DEVICE constexpr int threads(Tile tile) { return tile.warps * 32; }
 CONVT2D_HOST_DEVICE constexpr int sums(Tile tile) {
   return tile.taps_h * tile.taps_w * tile.inputs * 4;
 }
-// Of a line of dY, numbers and words that a lane's words of x meet; and the vectors of 16 bytes that they may lie in.
-CONVT2D_HOST_DEVICE constexpr int lane_numbers(Tile tile, int size) {
-  return (kLaneWords * 4 / size - 1) * tile.stride + tile.taps_w;
+// Of a line of dY, words that a lane's words of x meet; and the vectors of 16 bytes that they may lie in.
+CONVT2D_HOST_DEVICE constexpr int lane_words(Tile tile) {
+  return (kLaneWords - 1) * tile.stride + tile.taps_w;
 }
-CONVT2D_HOST_DEVICE constexpr int lane_words(Tile tile, int size) {
-  return (lane_numbers(tile, size) * size + 3) / 4;
-}
-CONVT2D_HOST_DEVICE constexpr int lane_vectors(Tile tile, int size) {
-  return (lane_words(tile, size) + (size == 2 ? 4 : 3) + 3) / 4;
-}
+CONVT2D_HOST_DEVICE constexpr int lane_vectors(Tile tile) { return (lane_words(tile) + 6) / 4; }
 
 struct Params {
   const void *x, *y;

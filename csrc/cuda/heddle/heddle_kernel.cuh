@@ -27,54 +27,26 @@ struct WarpPart {
   }
 };
 
-// A lane's numbers of a line of dY, from the first one on, which is `lead` numbers into its vectors.
-template <class T, int ROW>
-__device__ __forceinline__ void fetch_line(uint32_t (&word)[lane_words(kTiles[ROW], sizeof(T))],
-                                           uint32_t from, int lead) {
-  constexpr Tile tile = kTiles[ROW];
-  constexpr int kSize = int(sizeof(T)), kWords = lane_words(tile, kSize);
-  constexpr int kVectors = lane_vectors(tile, kSize), kMore = kSize == 2 ? 2 : 1;
+// A lane's words of a line of dY, from the first one on, which is `lead` words into its vectors.
+template <int ROW>
+__device__ __forceinline__ void fetch_line(uint32_t (&word)[lane_words(kTiles[ROW])], uint32_t from,
+                                           int lead) {
+  constexpr int kWords = lane_words(kTiles[ROW]), kVectors = lane_vectors(kTiles[ROW]);
   uint32_t raw[kVectors * 4];
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
     uint32_t four[4] = {};
     // Of the last one few leads want something.
-    if (i < kVectors - 1 || lead + lane_numbers(tile, kSize) > i * 16 / kSize)
-      load_shared_16(from + i * 16, four);
+    if (i < kVectors - 1 || lead + kWords > i * 4) load_shared_16(from + i * 16, four);
 #pragma unroll
     for (int j = 0; j < 4; ++j) raw[i * 4 + j] = four[j];
   }
-  const int words = kSize == 2 ? lead >> 1 : lead;
-  const bool two = words & 2, one = words & 1;
-  uint32_t by_two[kWords + kMore];
+  const bool two = lead & 2, one = lead & 1;
+  uint32_t by_two[kWords + 1];
 #pragma unroll
-  for (int i = 0; i < kWords + kMore; ++i) by_two[i] = two ? raw[i + 2] : raw[i];
-  if constexpr (kSize == 4) {
+  for (int i = 0; i < kWords + 1; ++i) by_two[i] = two ? raw[i + 2] : raw[i];
 #pragma unroll
-    for (int i = 0; i < kWords; ++i) word[i] = one ? by_two[i + 1] : by_two[i];
-  } else {
-    uint32_t by_one[kWords + 1];
-#pragma unroll
-    for (int i = 0; i < kWords + 1; ++i) by_one[i] = one ? by_two[i + 1] : by_two[i];
-    const uint32_t select = lead & 1 ? 0x5432 : 0x3210;
-#pragma unroll
-    for (int i = 0; i < kWords; ++i) word[i] = __byte_perm(by_one[i], by_one[i + 1], select);
-  }
-}
-
-// Of these, what a tap wants of the ith word of x.
-template <class T, int ROW>
-__device__ __forceinline__ uint32_t
-word_of_tap(const uint32_t (&word)[lane_words(kTiles[ROW], sizeof(T))], int i, int tap) {
-  constexpr int kStride = kTiles[ROW].stride;
-  if constexpr (sizeof(T) == 4) {
-    return word[i * kStride + tap];
-  } else {
-    const int first = 2 * i * kStride + tap, second = first + kStride;
-    if (first % 2 == 0 && kStride == 1) return word[first / 2];
-    return __byte_perm(word[first / 2], word[second / 2],
-                       (first % 2 ? 0x32 : 0x10) | (second % 2 ? 0x7600 : 0x5400));
-  }
+  for (int i = 0; i < kWords; ++i) word[i] = one ? by_two[i + 1] : by_two[i];
 }
 
 // A lane's part of a chunk, of all taps of a kernel row.
@@ -83,12 +55,11 @@ __device__ __forceinline__ void multiply_row(
     float (&sum)[kTiles[ROW].taps_w][kTiles[ROW].inputs][4],
     const uint32_t (&x)[kTiles[ROW].inputs][kLaneWords],
     const uint32_t (&low_x)[kTiles[ROW].inputs][M::kSplit ? kLaneWords : 1],
-    const uint32_t (&y)[2][lane_words(kTiles[ROW], sizeof(typename M::Element))]) {
-  using T = typename M::Element;
+    const uint32_t (&y)[2][lane_words(kTiles[ROW])]) {
   constexpr Tile tile = kTiles[ROW];
   const auto operand = [&](uint32_t (&a)[4], int slice, int tap) {
 #pragma unroll
-    for (int w = 0; w < 4; ++w) a[w] = word_of_tap<T, ROW>(y[w % 2], slice * 2 + w / 2, tap);
+    for (int w = 0; w < 4; ++w) a[w] = y[w % 2][(slice * 2 + w / 2) * tile.stride + tap];
   };
   if constexpr (M::kSplit) {
     static_assert(kSlices == M::kFoldSteps);
@@ -139,9 +110,8 @@ template <class M, int ROW>
 __device__ __forceinline__ void multiply(const Params& p, const Scope& at, const WarpPart& warp,
                                          int stage, uint32_t stages, uint32_t slots,
                                          Sums<ROW>& sum) {
-  using T = typename M::Element;
   constexpr Tile tile = kTiles[ROW];
-  constexpr int kSize = int(sizeof(T)), kWords = lane_words(tile, kSize);
+  constexpr int kWords = lane_words(tile);
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const uint32_t from_x =
       stages + stage * stage_bytes(p, tile) + (warp.input + g) * p.x_pitch + t * kLaneWords * 4;
@@ -171,11 +141,11 @@ __device__ __forceinline__ void multiply(const Params& p, const Scope& at, const
       if (at.kernel_h + tap_h >= p.kernel_h) break;
       const uint32_t line = from_y + slot_of_line(p, slot, tap_h * p.tap_lines) * slot_bytes(p) +
                             chunk * kChunkWords * 4 * tile.stride;
-      const int lead = first + tap_h * p.dilation_h * p.y_w & 16 / kSize - 1;
+      const int lead = first + tap_h * p.dilation_h * p.y_w & 3;
       uint32_t y[2][kWords];
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        fetch_line<T, ROW>(y[half], line + half * 8 * p.y_pitch, lead);
+        fetch_line<ROW>(y[half], line + half * 8 * p.y_pitch, lead);
 #pragma unroll
         for (int w = 0; w < kWords; ++w) y[half][w] = M::round(y[half][w]);
       }

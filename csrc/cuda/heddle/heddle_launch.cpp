@@ -15,10 +15,7 @@ void launch(const Problem& problem, const Plan& plan, const Args& args) {
   if (problem.direction == Direction::grad_input)
     return launch_input(problem, input_params(problem, plan, args), args.stream);
   const Params params = params_of(problem, plan, args);
-  const auto run = problem.dtype == DType::f16            ? launch_f16
-                   : problem.dtype == DType::bf16         ? launch_bf16
-                   : problem.precision == Precision::tf32 ? launch_tf32
-                                                          : launch_f32x3;
+  const auto run = problem.precision == Precision::tf32 ? launch_tf32 : launch_f32x3;
   run(plan.row, params, args.stream);
   if (params.partials) launch_weight_sum(problem, params.split, args, true);
   if (problem.has_bias) launch_grad_bias(problem, args);

@@ -6,8 +6,6 @@
 namespace convt2d::cuda::heddle {
 
 using Launch = void(int row, const Params& params, void* stream);
-Launch launch_f16;    // heddle_f16.cu
-Launch launch_bf16;   // heddle_bf16.cu
 Launch launch_tf32;   // heddle_tf32.cu
 Launch launch_f32x3;  // heddle_f32x3.cu
 

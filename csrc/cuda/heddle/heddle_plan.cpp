@@ -34,9 +34,6 @@ constexpr double kMemoryRate = 0.9;   // of the copy rate
 constexpr double kBeside = 0.05;      // of the lesser of work and bytes
 constexpr double kSum = 2.5;          // us, the second pass,
 constexpr double kPartialRate = 1.5;  // and times the copy rate's time
-// Of 16 bits, on purpose too much: igemm is faster there, but predicts 1.1 to 1.6 times what it takes (kernelbench_1_71
-// 339 us, to 383 of this, 1_75 191 to 191, 1_78 555 to 641).
-constexpr double kBehindIgemm = 1.4;
 
 struct Choice {
   int row, row_units, out_units, in_units, chunks, stages, split;
@@ -76,7 +73,7 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   const int words = p.chunks * kChunkWords, pixels = words * 4 / size;
   p.x_pitch = words * 4 + 16;
   p.y_vectors = ((pixels - 1) * tile.stride + tile.taps_w + vector - 1 + vector - 1) / vector;
-  const int read = (words - kLaneWords) * tile.stride / 4 + lane_vectors(tile, size);
+  const int read = (words - kLaneWords) * tile.stride / 4 + lane_vectors(tile);
   p.y_pitch = (std::max(p.y_vectors, read) | 1) * 16;
   p.by_vectors = FastDivide(p.y_vectors);
   p.stages = choice.stages;
@@ -94,24 +91,18 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
 
 double predict(const Problem& problem, const Device& device, const Params& p, Tile tile) {
   const int size = static_cast<int>(element_size(problem.dtype));
-  const bool half = size == 2, strict = is_strict(problem);
+  const bool strict = is_strict(problem);
   const double products = strict ? 3 : 1;
   // Of a chunk and a warp: multiplications, loads of 16 bytes, instructions.
   const double mmas = double(sums(tile)) / 4 * kSlices * products;
-  const double loads = tile.inputs * 2 + tile.taps_h * 2 * (lane_vectors(tile, size) - 0.5);
-  const double words = lane_words(tile, size);
-  const double moved =
-      (half ? 4.5 : 2.5) * tile.taps_h * 2 * words +
-      (half && (tile.stride > 1 || tile.taps_w > 1)
-           ? tile.taps_h * 2.0 * kLaneWords * tile.taps_w * (tile.stride > 1 ? 1 : 0.5)
-           : 0);
+  const double loads = tile.inputs * 2 + tile.taps_h * 2 * (lane_vectors(tile) - 0.5);
+  const double words = lane_words(tile);
+  const double moved = 2.5 * tile.taps_h * 2 * words;
   const double made = strict ? 5 * (tile.taps_h * 2.0 * words * 1.8 + tile.inputs * 8) + sums(tile)
-                      : half ? 0
                              : 2 * (tile.taps_h * 2.0 * words + tile.inputs * 8);
-  // Of a multiprocessor: 16 x 8 x 8 products of words, or twice as many of 16 bits, to an instruction.
-  const double rate = (half ? device.mma_f16_per_us : device.mma_tf32_per_us) / device.sm_count /
-                      kClock / kTensorTime;
-  const double mma_cycles = 1024.0 * (half ? 2 : 1) / rate;
+  // Of a multiprocessor: 16 x 8 x 8 products to an instruction.
+  const double rate = device.mma_tf32_per_us / device.sm_count / kClock / kTensorTime;
+  const double mma_cycles = 1024.0 / rate;
   const int used = units(p) * p.parts;
   const double each = std::ceil(double(p.chunks) / p.parts);  // chunks of a warp
   const double busiest_warps = std::ceil(used / 4.0) * 4;     // of four schedulers
@@ -135,9 +126,8 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double partial = static_cast<double>(partial_bytes(problem, p.split));
   const double memory_us =
       (tensor_bytes(problem) + partial) / (kMemoryRate * device.copy_bytes_per_us);
-  return (kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us) +
-          (p.split > 1 ? kSum + kPartialRate * partial / device.copy_bytes_per_us : 0)) *
-         (half ? kBehindIgemm : 1);
+  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us) +
+         (p.split > 1 ? kSum + kPartialRate * partial / device.copy_bytes_per_us : 0);
 }
 
 // Every tile that fits, in no order: the same for all devices. `reason` says why there is none.
@@ -215,7 +205,8 @@ std::string refusal(const Problem& problem, const Device& device) {
   const Axis &h = problem.h, &w = problem.w;
   if (!device.has_wgmma) return "heddle is for sm_90a";
   if (problem.direction != Direction::grad_weight) return "heddle is for gradients";
-  if (problem.dtype == DType::f64) return "heddle is for fp16, bf16 and fp32";
+  // In 16 bits igemm took 0.8 of its time (kernelbench_1_71, 1_75, 1_78, 2026-11-24).
+  if (problem.dtype != DType::f32) return "heddle's grad_weight is for fp32";
   if (problem.x_layout != Layout::nchw || problem.y_layout != Layout::nchw)
     return "heddle is for NCHW";
   if (w.in * static_cast<int64_t>(element_size(problem.dtype)) % 16 != 0)

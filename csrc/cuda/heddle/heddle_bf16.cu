@@ -1,9 +1,0 @@
-#include "cuda/heddle/heddle_launch.cuh"
-
-namespace convt2d::cuda::heddle {
-
-void launch_bf16(int row, const Params& params, void* stream) {
-  launch_rows<MmaBF16, 0, kFirstStrict>(row, params, stream);
-}
-
-}  // namespace convt2d::cuda::heddle
