@@ -709,6 +709,14 @@ def test_sizes_beyond_32_bits():
 
 
 @needs_cuda_room
+def test_folded_windows_have_rows_of_their_own():
+    """Rows of y as long as the kernel fold into one; igemm's planner divided by zero."""
+    column = Case("column", 130, 16, 4, (2, 1), (4, 2), (2, 2))
+    for direction, dtype, layout in itertools.product(DIRECTIONS, DTYPES, LAYOUTS):
+        assert chosen(explain(column, direction, dtype, layout)) in FAMILIES
+
+
+@needs_cuda_room
 def test_turing_has_no_tensor_core_family():
     """mma.sync in the shapes we use begins with sm_80; only what needs no tensor core may run."""
     for case, dtype in itertools.product(CASES, ("bf16", "tf32", "f16")):

@@ -10,6 +10,7 @@
 #include "core/plan.h"
 #include "core/problem.h"
 #include "cuda/cuda_families.h"
+#include "cuda/direct/direct.h"
 #include "cuda/gather_params.h"
 
 namespace convt2d::cuda {
@@ -60,6 +61,18 @@ auto at_hand(const Device& device, Describe& describe) {
   return [&device, &describe](const Problem& problem, const auto& candidate) {
     return describe(problem, device, candidate.choice);
   };
+}
+
+// What plans of grad_weight that are cut so have in common; a bias gradient, if wanted, has launches of `launch_us`.
+inline Plan weight_sum_plan(const Problem& problem, const Device& device, int row, int split,
+                            double predicted_us, double launch_us) {
+  Plan plan;
+  plan.row = row;
+  plan.split = split;
+  plan.workspace_bytes = partial_bytes(problem, split);
+  plan.predicted_us = predicted_us;
+  add_grad_bias(problem, device, launch_us, plan);
+  return plan;
 }
 
 // Adds up `pieces` partial sums of dW in a fixed order. Reads args.workspace, writes args.w. `early`: the kernel before

@@ -6,7 +6,6 @@
 
 #include "core/phases.h"
 #include "cuda/cuda_families.h"
-#include "cuda/direct/direct.h"
 #include "cuda/gather_params.h"
 #include "cuda/strict_sums.h"
 #include "cuda/weight_sum.h"
@@ -146,12 +145,8 @@ Plan plan_of(const Problem& problem, const Device& device, Choice choice) {
   choice.stages = stages_on(device, problem, tile);
   Params p;
   shape(problem, choice, p);
-  Plan plan;
-  plan.row = choice.row;
-  plan.split = choice.split;
-  plan.workspace_bytes = partial_bytes(problem, p.split);
-  plan.predicted_us = predict(problem, device, p, tile);
-  add_grad_bias(problem, device, kLaunch, plan);
+  Plan plan = weight_sum_plan(problem, device, choice.row, choice.split,
+                              predict(problem, device, p, tile), kLaunch);
   plan.detail[0] = choice.stages;
   plan.note = std::to_string(tile.rows) + " channels x " + std::to_string(tile.columns) +
               " columns, x by " + std::to_string(p.x_piece) + " bytes, " +

@@ -7,7 +7,6 @@
 
 #include "core/phases.h"
 #include "cuda/cuda_families.h"
-#include "cuda/direct/direct.h"
 #include "cuda/gather_params.h"
 #include "cuda/strict_sums.h"
 #include "cuda/weight_sum.h"
@@ -181,12 +180,8 @@ Plan plan_of(const Problem& problem, const Device& device, const Choice& choice)
   const Tile tile = kTiles[choice.row];
   Params p;
   shape(problem, choice, p);
-  Plan plan;
-  plan.row = choice.row;
-  plan.split = choice.split;
-  plan.workspace_bytes = partial_bytes(problem, p.split);
-  plan.predicted_us = predict(problem, device, p, tile);
-  add_grad_bias(problem, device, kLaunch, plan);
+  Plan plan = weight_sum_plan(problem, device, choice.row, choice.split,
+                              predict(problem, device, p, tile), kLaunch);
   const int detail[] = {choice.row_units, choice.out_units, choice.in_units, choice.chunks,
                         choice.stages};
   std::copy(std::begin(detail), std::end(detail), plan.detail);

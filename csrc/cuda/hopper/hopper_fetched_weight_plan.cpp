@@ -7,7 +7,6 @@
 
 #include "core/phases.h"
 #include "cuda/cuda_families.h"
-#include "cuda/direct/direct.h"
 #include "cuda/gather_params.h"
 #include "cuda/hopper/hopper_fetched_weight.h"
 #include "cuda/hopper/hopper_weight_shape.h"
@@ -490,12 +489,8 @@ Plan plan_of(const Problem& problem, const Device& device, const Choice& c) {
   const FetchedWeightTile tile = kFetchedWeightTiles[c.row];
   FetchedWeightParams p;
   shape(problem, c, p);
-  Plan plan;
-  plan.row = c.row;
-  plan.split = c.split;
-  plan.workspace_bytes = partial_bytes(problem, p.split);
-  plan.predicted_us = predict(problem, device, p, tile);
-  add_grad_bias(problem, device, kLaunch, plan);
+  Plan plan =
+      weight_sum_plan(problem, device, c.row, c.split, predict(problem, device, p, tile), kLaunch);
   const int detail[] = {c.stages,  c.y_blocks, c.unit_h,      c.unit_w,    c.runs,
                         c.brought, c.apart,    p.taps_inside, c.whole_rows};
   std::copy(std::begin(detail), std::end(detail), plan.detail);

@@ -5,7 +5,6 @@
 
 #include "core/phases.h"
 #include "cuda/cuda_families.h"
-#include "cuda/direct/direct.h"
 #include "cuda/gather_params.h"
 #include "cuda/hopper/hopper_packed_weight.h"
 #include "cuda/hopper/hopper_weight_shape.h"
@@ -192,12 +191,8 @@ Plan plan_of(const Problem& problem, const Device& device, const Choice& c) {
   const PackedWeightTile tile = kPackedWeightTiles[c.row];
   PackedWeightParams p;
   shape(problem, c, p);
-  Plan plan;
-  plan.row = kFirstPackedWeight + c.row;
-  plan.split = c.split;
-  plan.workspace_bytes = partial_bytes(problem, p.split);
-  plan.predicted_us = predict(problem, device, p, tile);
-  add_grad_bias(problem, device, kLaunch, plan);
+  Plan plan = weight_sum_plan(problem, device, kFirstPackedWeight + c.row, c.split,
+                              predict(problem, device, p, tile), kLaunch);
   const int detail[] = {c.unit_rows, c.tile_n, c.tile_h, c.tile_w, c.stages, c.line_stages};
   std::copy(std::begin(detail), std::end(detail), plan.detail);
   plan.note = std::to_string(kPackedGroups * kCellChannels) + " channels x " +

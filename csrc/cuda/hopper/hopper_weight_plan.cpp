@@ -6,7 +6,6 @@
 
 #include "core/phases.h"
 #include "cuda/cuda_families.h"
-#include "cuda/direct/direct.h"
 #include "cuda/gather_params.h"
 #include "cuda/weight_sum.h"
 
@@ -142,13 +141,8 @@ Plan weight_plan_of(const Problem& problem, const Device& device,
   const auto shape = std::make_shared<WeightParams>();
   WeightParams& params = *shape;
   weight_shape(problem, c, params);
-  Plan plan;
+  Plan plan = weight_sum_plan(problem, device, c.row, c.split, candidate.predicted_us, kLaunch);
   plan.prepared = shape;
-  plan.row = c.row;
-  plan.split = c.split;
-  plan.workspace_bytes = partial_bytes(problem, params.split);
-  plan.predicted_us = candidate.predicted_us;
-  add_grad_bias(problem, device, kLaunch, plan);
   const int detail[] = {c.x_blocks, c.y_blocks, c.unit_taps, c.shared,
                         c.tile_n,   c.tile_h,   c.tile_w,    c.stages};
   std::copy(std::begin(detail), std::end(detail), plan.detail);

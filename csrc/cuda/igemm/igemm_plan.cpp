@@ -301,9 +301,11 @@ std::vector<GatherCandidate> gather_candidates(const Problem& problem, const Dev
   const int64_t extent_w = forward ? ceil_div(problem.w.out, problem.w.stride) : problem.w.in;
   const int64_t columns = forward ? problem.group_out() : problem.group_in();
   const int64_t phases = forward ? problem.h.stride * problem.w.stride : 1;
-  const std::vector<int> tap_rows = tap_rows_of(problem);
   Fold folded;
   const int most_folds = fold(problem, folded);
+  // A folded window may have fewer rows, or one.
+  const std::vector<int> tap_rows[] = {
+      tap_rows_of(problem), most_folds ? tap_rows_of(folded.problem) : std::vector<int>{}};
   for (int row = is_strict(problem) ? kFirstSplitTile : 0; row < kTileCount; ++row) {
     if (!worth_trying(row, columns, phases)) continue;
     const bool shares = device.most_ranks > 1 && kTiles[row].shares;
@@ -314,7 +316,7 @@ std::vector<GatherCandidate> gather_candidates(const Problem& problem, const Dev
           choice.warps = warps;
           choice.teams = teams;
           for (choice.folded = 0; choice.folded <= (shares ? most_folds : 0); ++choice.folded)
-            for (int rows : tap_rows) {
+            for (int rows : tap_rows[choice.folded]) {
               if (rows && !shares) break;
               choice.tap_rows = rows;
               add_depths(problem, device, choice, found, reason);
