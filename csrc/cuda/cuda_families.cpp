@@ -15,8 +15,8 @@
 #include "cuda/reed/reed.h"
 #include "cuda/rows/rows.h"
 #include "cuda/slide/slide.h"
-#include "cuda/strand/strand.h"
 #include "cuda/spread/spread.h"
+#include "cuda/strand/strand.h"
 
 namespace convt2d::cuda {
 
