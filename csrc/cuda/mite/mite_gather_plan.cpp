@@ -13,7 +13,7 @@ namespace {
 // Strict fp32: products of a sum, one after the other; with 108 the error was more than twice torch's (rows).
 constexpr int64_t kMostPlainTerms = 64;
 
-// Counted, not measured.
+// Counted; what is dated was measured.
 constexpr double kClock = 1700;      // cycles a microsecond
 constexpr double kLaunch = 4.5;      // us, the way in and out
 constexpr double kRound = 0.9;       // us that memory takes to answer

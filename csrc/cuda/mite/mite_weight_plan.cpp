@@ -9,7 +9,7 @@
 namespace convt2d::cuda::mite {
 namespace {
 
-// Counted, not measured.
+// Counted; what is dated was measured.
 constexpr double kClock = 1700;      // cycles a microsecond
 constexpr double kLaunch = 4.5;      // us, the way in and out
 constexpr double kRound = 0.9;       // us that memory takes to answer

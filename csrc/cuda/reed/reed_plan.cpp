@@ -12,7 +12,7 @@
 namespace convt2d::cuda::reed {
 namespace {
 
-// Counted, not measured.
+// Counted; what is dated was measured.
 constexpr double kClock = 1700;      // cycles a microsecond
 constexpr double kLaunch = 5;        // us
 constexpr double kBlock = 4500;      // cycles of a block beside its chunks

@@ -11,7 +11,7 @@
 namespace convt2d::cuda::strand {
 namespace {
 
-// Counted, not measured.
+// Counted; what is dated was measured.
 constexpr double kClock = 1700;     // cycles a microsecond
 constexpr double kLaunch = 6.5;     // us: launch, cold code, places, the way out
 constexpr double kLeftOver = 0.03;  // of multiprocessors, for each rank but the first
