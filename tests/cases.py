@@ -181,9 +181,12 @@ CASES: tuple[Case, ...] = (
     _case("from_600_channels", (600, 12), 3, k=3, p=1, n=1),
     # One real axis.
     _case("1d_tall", (16, 12), (24, 1), k=(8, 1), s=(4, 1), p=(2, 0)),
+    _case("1d_tall_k4s2", (40, 24), (90, 1), k=(4, 1), s=(2, 1), p=(1, 0)),
     _case("1d_wide", (12, 16), (1, 33), k=(1, 16), s=(1, 8), p=(0, 4)),
     _case("column_kernel", (8, 6), (9, 11), k=(8, 1), s=(2, 1), p=(3, 0), n=1),
     _case("row_kernel", (6, 8), (5, 12), k=(1, 5), s=(1, 2), p=(0, 2), op=(0, 1), n=1),
+    # Planes under 1 x 1 kernels, which are rows.
+    _case("1x1_planes", (40, 24), (9, 14), k=1),
     # Crops beyond the kernel's reach, and everything different on the two axes.
     _case("padding_past_the_kernel", (8, 8), (9, 8), k=2, s=2, p=3),
     _case("1x1_padding_2", (6, 10), (7, 6), k=1, p=2),

@@ -429,6 +429,31 @@ def test_fold_says_why_it_declines():
 
 
 @needs_cuda_room
+def test_upright_lines_lie_down():
+    lines = Case("lines", 32, 128, 96, (700, 1), (6, 1), (3, 1), (1, 0), (1, 0))
+    for dtype, direction in itertools.product(("f16", "bf16"), DIRECTIONS):
+        text = explain(lines, direction, dtype, "nchw")
+        assert "an upright line, laid down" in text.splitlines()[0], text
+        assert "x [32, 128, 1, 700]" in text, text
+        wide = dataclasses.replace(lines, size=(700, 2))
+        assert "an upright line" not in explain(wide, direction, dtype, "nchw")
+
+
+@needs_cuda_room
+def test_planes_under_1x1_kernels_are_rows_where_that_is_faster():
+    planes = Case("planes", 8, 32, 32, (256, 250), (1, 1))
+    text = explain(planes, "grad_weight", "f16", "nchw")
+    assert "images as rows" in text.splitlines()[0] and "x [8, 32, 1, 64000]" in text, text
+    for case in (
+        dataclasses.replace(planes, padding=(1, 0)),
+        dataclasses.replace(planes, stride=(1, 2)),
+        dataclasses.replace(planes, kernel=(1, 2)),
+    ):
+        assert "images as rows" not in explain(case, "grad_weight", "f16", "nchw")
+    assert "images as rows" not in explain(planes, "grad_weight", "f16", "nhwc")
+
+
+@needs_cuda_room
 def test_one_pixel_to_one_kernel_is_a_product_of_matrices():
     case = Case("first", 64, 128, 256, (1, 1), (4, 4))
     for dtype, layout in itertools.product((*TENSOR_CORES, "f32"), DENSE):

@@ -27,6 +27,7 @@
 
 #include "core/choose.h"
 #include "core/floor.h"
+#include "core/forms.h"
 #include "cuda/comb/comb_plan.h"
 #include "cuda/cuda_check.h"
 #include "cuda/cuda_families.h"
@@ -51,8 +52,8 @@
 #include "cuda/reed/reed_plan.h"
 #include "cuda/rows/rows_plan.h"
 #include "cuda/slide/slide_plan.h"
-#include "cuda/strand/strand_plan.h"
 #include "cuda/spread/spread_plan.h"
+#include "cuda/strand/strand_plan.h"
 #include "layers.h"
 
 namespace {
@@ -348,7 +349,12 @@ int main(int count, char** arguments) {
   for (const std::string& mode : words(arguments[3]))
     for (const std::string& direction : words(arguments[4]))
       for (const Layer& layer : layers) {
-        const Problem problem = problem_of(layer, mode, direction);
+        const Problem given = problem_of(layer, mode, direction);
+        const auto predicted = [&](const Problem& p) {
+          return choose(list, p, device, -1).plan.predicted_us;
+        };
+        const Problem problem =
+            wanted == "chosen" ? in_form(better_form(given, predicted), given) : given;
         const Family& family =
             wanted == "chosen" ? *choose(list, problem, device, -1).family : *named;
         const std::string label = layer.name + " " + mode + " " + direction +

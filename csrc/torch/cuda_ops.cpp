@@ -5,9 +5,10 @@
 #include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/c/shim.h>
 
+#include <limits>
 #include <stdexcept>
 
-#include "core/matrix.h"
+#include "core/forms.h"
 #include "cuda/cuda_families.h"
 #include "cuda/direct/direct.h"
 #include "torch/choice_cache.h"
@@ -46,14 +47,14 @@ Precision ambient_precision() {
   return torch::stable::detail::to<int64_t>(stack[0]) == 1 ? Precision::tf32 : Precision::ieee;
 }
 
-// A product of matrices goes in the form that promises more; in the turned one if a family is asked for by name.
-bool better_turned(const Backend& backend, const Call& call) {
-  if (!is_matrix(call.problem)) return false;
-  if (call.algorithm >= 0) return true;
-  const auto predicted = [&](const Problem& problem) {
-    return cached_choice(backend, problem, call.algorithm).plan.predicted_us;
-  };
-  return predicted(as_matrix(call.problem)) <= predicted(call.problem);
+Form form_of(const Backend& backend, const Call& call) {
+  return better_form(call.problem, [&](const Problem& problem) {
+    try {
+      return cached_choice(backend, problem, call.algorithm).plan.predicted_us;
+    } catch (const std::invalid_argument&) {  // by a family that was asked for by name
+      return std::numeric_limits<double>::infinity();
+    }
+  });
 }
 
 void run(Call& call) {
@@ -61,9 +62,9 @@ void run(Call& call) {
   if (call.ask_precision) call.problem.precision = ambient_precision();
   const torch::stable::accelerator::DeviceGuard guard(call.device_index);
   const Backend backend{families(), &device(call.device_index), call.device_index};
-  if (better_turned(backend, call)) {
-    call.problem = as_matrix(call.problem);
-    call.args = as_matrix(call.problem, call.args);
+  if (const Form form = form_of(backend, call); form != Form::given) {
+    call.problem = in_form(form, call.problem);
+    call.args = in_form(call.problem, call.args);
   }
   const Choice& choice = cached_choice(backend, call.problem, call.algorithm);
   allocate_workspace(call, choice.plan.workspace_bytes);

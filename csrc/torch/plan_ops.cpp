@@ -3,12 +3,14 @@
 
 #include <torch/csrc/stable/library.h>
 
+#include <algorithm>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "core/choose.h"
-#include "core/matrix.h"
+#include "core/forms.h"
 #include "cpu/cpu_families.h"
 #include "torch/tensor_args.h"
 #ifdef CONVT2D_WITH_CUDA
@@ -92,16 +94,18 @@ std::string explain_op(int64_t direction, int64_t dtype, int64_t precision,
                  elements(p.batch, p.out_channels, p.h.out, p.w.out) > INT32_MAX ||
                  elements(p.in_channels, p.out_channels, p.h.kernel, p.w.kernel) >
                      double(INT32_MAX) * double(p.groups);
-  // As cuda_ops.cpp has it.
-  const auto predicted = [&](const Problem& problem) {
-    return choose(families_of(device), problem, device_of(device), int(algorithm))
-        .plan.predicted_us;
-  };
-  const bool matrix = device != "cpu" && is_matrix(p) &&
-                      (algorithm >= 0 || predicted(as_matrix(p)) <= predicted(p));
-  const std::string text =
-      explain(families_of(device), matrix ? as_matrix(p) : p, device_of(device), int(algorithm));
-  return matrix ? describe(p) + ", a product of matrices:\n" + text : text;
+  const FamilyList families = families_of(device);
+  const Form form = device == "cpu" ? Form::given : better_form(p, [&](const Problem& problem) {
+    double least = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < families.count; ++i) {
+      if (algorithm >= 0 && i != algorithm) continue;
+      const Decision answer = families.first[i].plan(problem, device_of(device));
+      if (answer.accepted) least = std::min(least, answer.plan.predicted_us);
+    }
+    return least;
+  });
+  const std::string text = explain(families, in_form(form, p), device_of(device), int(algorithm));
+  return form == Form::given ? text : describe(p) + ", " + name_of(form) + ":\n" + text;
 }
 
 }  // namespace

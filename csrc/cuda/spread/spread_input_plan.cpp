@@ -2,7 +2,7 @@
 #include <cmath>
 #include <iterator>
 
-#include "core/matrix.h"
+#include "core/forms.h"
 #include "cuda/gather_params.h"
 #include "cuda/spread/spread_input.h"
 #include "cuda/strict_sums.h"

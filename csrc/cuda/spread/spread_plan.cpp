@@ -4,7 +4,7 @@
 #include <cmath>
 #include <iterator>
 
-#include "core/matrix.h"
+#include "core/forms.h"
 #include "core/phases.h"
 #include "cuda/gather_params.h"
 #include "cuda/spread/spread_input.h"
