@@ -1,4 +1,4 @@
-"""README's two tables of the yardstick, from the summaries that bench_vs.py prints at its end.
+"""README's tables of the yardstick, from what bench_vs.py prints: summaries, and cells torch wins.
 
 python benchmarks/yardstick_tables.py FORWARD [GRADIENTS]
 
@@ -28,6 +28,13 @@ GRADIENTS = """\
 | weight: speed-up | torch faster | × floor |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: |
 """
+LOSING = """\
+| mode, pass | cells below 0.97 | torch's time ÷ ours |
+| --- | ---: | --- |
+"""
+# layer, mode, cells; of a cell: pass, ours / torch
+CELLS = re.compile(r"^(\S+) +(\w+:\w+) +((?:fwd|grad_\w+) .*)$", re.MULTILINE)
+CELL = re.compile(r"(fwd|grad_\w+) +([\d.]+)/ *([\d.]+)us")
 # mode, pass, layers; speed-up, worst, cells that torch wins, ours x floor, torch x floor
 LINE = re.compile(r"^(\w+:\w+) +(fwd|grad_\w+) +(\d+)((?: +[\d.]+){5})$", re.MULTILINE)
 LAYERS = 44
@@ -36,6 +43,19 @@ LAYERS = 44
 def summary(path: str) -> dict[tuple[str, str], list[str]]:
     lines = LINE.finditer(Path(path).read_text())
     return {(m[1], m[2]): m[4].split() for m in lines if int(m[3]) == LAYERS}
+
+
+def lost_cells(
+    path: str, passes: tuple[str, ...]
+) -> dict[tuple[str, str], list[tuple[float, str]]]:
+    """For each mode and pass, the layers that torch is faster at, worst first."""
+    found: dict[tuple[str, str], list[tuple[float, str]]] = {}
+    for layer, mode, cells in CELLS.findall(Path(path).read_text()):
+        for direction, ours, theirs in CELL.findall(cells):
+            ratio = float(theirs) / float(ours)
+            if direction in passes and ratio < 0.97:
+                found.setdefault((mode, direction), []).append((ratio, layer))
+    return {cell: sorted(layers) for cell, layers in found.items()}
 
 
 def tables(run: str, run_of_gradients: str) -> dict[str, str]:
@@ -50,7 +70,15 @@ def tables(run: str, run_of_gradients: str) -> dict[str, str]:
             cells += [speed_up, losing, floor]
         if any(cells):
             gradients += f"| {title} | " + " | ".join(cells) + " |\n"
-    return {"forward": forward, "gradients": gradients}
+    lost = lost_cells(run, ("fwd",)) | lost_cells(run_of_gradients, ("grad_input", "grad_weight"))
+    rows = ""
+    for direction in ("fwd", "grad_input", "grad_weight"):
+        for mode, title in MODES.items():
+            layers = lost.get((mode, direction), [])
+            if layers:
+                listed = ", ".join(f"{layer} {ratio:.2f}" for ratio, layer in layers)
+                rows += f"| {title} {direction} | {len(layers)} | {listed} |\n"
+    return {"forward": forward, "gradients": gradients, "losing": LOSING + rows}
 
 
 def main() -> None:
