@@ -11,7 +11,7 @@ struct Item {
 };
 
 // Calls `visit` with each of a block. Blocks side by side have stretches side by side, whose edges they share.
-template <class Visit>
+template <class Params, class Visit>
 __device__ __forceinline__ void for_items(const Params& p, Visit&& visit) {
   for (int i = blockIdx.x; i < p.items; i += p.walkers) {
     const int rest = i / p.sweeps, n = rest / p.row_items;
