@@ -38,8 +38,8 @@ bool check(const Case& one, Precision precision, int most) {
     const Axis& h = trial.problem.h;
     const int reach = int((h.kernel - 1) * h.dilation / h.stride);
     if (emulate::random() % 2) rows = std::min(rows, 1 + int(emulate::random() % 8));
-    stages = std::min(
-        stages, (plan.row < narrow::kTileCount ? reach + 1 : 1) + int(emulate::random() % 4));
+    stages = std::min(stages,
+                      (plan.row < narrow::kTileCount ? reach + 1 : 1) + int(emulate::random() % 4));
     walkers = std::min(walkers, 1 + int(emulate::random() % 3));
   }
   return trial.passes(trial.some(plans, most, reason), [&](const Plan& plan) {
@@ -47,7 +47,8 @@ bool check(const Case& one, Precision precision, int most) {
       const narrow::RibbonParams params = narrow::ribbon_params_of(trial.problem, plan, trial.args);
       const auto map = narrow::ribbon_map_of(params);
       visit_row<narrow::kRibbonCount>(plan.row - narrow::kTileCount, [&](auto row) {
-        emulate::run_grid(params.walkers, narrow::kRibbonThreads, params.shared_bytes,
+        emulate::run_grid(params.walkers, narrow::ribbon_threads(narrow::kRibbons[row]),
+                          params.shared_bytes,
                           [&] { narrow::convt2d_narrow_ribbon_kernel<T, row>(params, map); });
       });
       return;

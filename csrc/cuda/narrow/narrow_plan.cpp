@@ -105,6 +105,8 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.end_row = static_cast<int32_t>(end_of(h));
   p.item_rows = choice.item_rows;
   p.row_items = static_cast<int32_t>(ceil_div(p.end_row - p.first_row, p.item_rows));
+  p.by_sweeps = FastDivide(p.sweeps);
+  p.by_row_items = FastDivide(p.row_items);
   p.items = static_cast<int32_t>(ceil_div(p.batch, p.images)) * p.row_items * p.sweeps;
   p.walkers = std::min(choice.walkers, p.items);
 

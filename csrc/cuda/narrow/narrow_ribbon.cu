@@ -12,8 +12,8 @@ void launch_ribbons(int ribbon, const RibbonParams& params, const CUtensorMap& m
     constexpr int kRow = decltype(index)::value;
     constexpr auto kernel = convt2d_narrow_ribbon_kernel<T, kRow>;
     allow_shared_memory<kernel>(params.shared_bytes);
-    kernel<<<static_cast<unsigned>(params.walkers), kRibbonThreads, params.shared_bytes,
-             static_cast<cudaStream_t>(stream)>>>(params, map);
+    kernel<<<static_cast<unsigned>(params.walkers), ribbon_threads(kRibbons[kRow]),
+             params.shared_bytes, static_cast<cudaStream_t>(stream)>>>(params, map);
     check_launch("convt2d_narrow_ribbon_kernel");
   });
 }

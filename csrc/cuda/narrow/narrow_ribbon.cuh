@@ -39,8 +39,7 @@ __device__ __forceinline__ void bring_fragments(const RibbonParams& p, uint32_t 
 #pragma unroll
     for (int s = 0; s < ribbon.span; ++s) {
       const int reach = s * p.stride_h + phase, kh = p.by_dilation.quotient(reach);
-      const bool there =
-          phase < p.stride_h && kh < p.kernel_h && kh * p.dilation_h == reach;
+      const bool there = phase < p.stride_h && kh < p.kernel_h && kh * p.dilation_h == reach;
       offset[s * kColumns + n] = channel * p.weight_column + kh * p.weight_h + kw * p.weight_w;
       left[s * kColumns + n] = there ? p.reduce : 0;
     }
@@ -71,15 +70,15 @@ __device__ __forceinline__ void bring_fragments(const RibbonParams& p, uint32_t 
       };
 #pragma unroll
       for (int i = 0; i < kBatch && batch + i < kPairs; ++i)
-        store_shared_16(to + (batch + i) * 512, {word(2 * i, 0), word(2 * i, 1), word(2 * i + 1, 0),
-                                                 word(2 * i + 1, 1)});
+        store_shared_16(to + (batch + i) * 512,
+                        {word(2 * i, 0), word(2 * i, 1), word(2 * i + 1, 0), word(2 * i + 1, 1)});
     }
   }
 }
 
 __device__ __forceinline__ void bring_chunks(const RibbonParams& p, const CUtensorMap& map,
                                              StageRing& ring) {
-  const int numbers = p.line / p.number_bytes,
+  const int numbers = 1 << p.line_bits,
             chunk_channels = p.chunk_slices * slice_channels(p.number_bytes);
   for_items(p, [&](const Item& item) {
     const int first = item.sweep * p.step, end = min(item.row + item.rows, p.x_h);
@@ -102,7 +101,7 @@ __device__ __forceinline__ void bring_chunks(const RibbonParams& p, const CUtens
 // pixels; words of NCHW: four pixels of channels 2 t and 2 t + 1.
 template <class T>
 __device__ __forceinline__ void find_ribbon(const RibbonParams& p, uint32_t (&place)[2]) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, numbers = p.line / p.number_bytes;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int chunk_channels = p.chunk_slices * slice_channels(sizeof(T));
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
@@ -115,9 +114,9 @@ __device__ __forceinline__ void find_ribbon(const RibbonParams& p, uint32_t (&pl
                         (sizeof(T) == 4 ? lane / 4 * 4 : i * 16 + lane / 8 % 2 * 8),
                 channel = sizeof(T) == 4 ? lane % 4 * 2 + i : lane / 16 * 8 + lane % 8;
       const int image = p.by_run.quotient(pixel), inside = pixel - image * p.run,
-                box = inside / numbers;
+                box = inside >> p.line_bits;
       at = ((box * p.images + image) * chunk_channels + channel) * p.line +
-           (inside - box * numbers) * sizeof(T);
+           (inside - (box << p.line_bits)) * sizeof(T);
     }
     place[i] = at ^ (at >> 7 & (p.line / 16 - 1)) << 4;
   }
@@ -212,7 +211,7 @@ __device__ __forceinline__ void follow_ribbons(const RibbonParams& p, uint32_t s
         barrier_among(1, kRibbonConsumers);  // the row before has been collected
         store_ribbon<T, ROW>(p, sum[0], products);
         barrier_among(1, kRibbonConsumers);
-        collect_ribbon<T, ROW>(p, item, row, products);
+        collect_ribbon<T, ROW>(p, item, row, shared);
       }
       each([&](int s, int i, int n, int r) {
         sum[s][i][n][r] = s + 1 < kSpan ? sum[min(s + 1, kSpan - 1)][i][n][r] : 0;
@@ -222,7 +221,7 @@ __device__ __forceinline__ void follow_ribbons(const RibbonParams& p, uint32_t s
 }
 
 template <class T, int ROW>
-__global__ void __launch_bounds__(kRibbonThreads, kRibbons[ROW].blocks)
+__global__ void __launch_bounds__(ribbon_threads(kRibbons[ROW]), kRibbons[ROW].blocks)
     convt2d_narrow_ribbon_kernel(const __grid_constant__ RibbonParams p,
                                  const __grid_constant__ CUtensorMap map) {
 #ifdef CONVT2D_HAS_WGMMA
@@ -239,8 +238,10 @@ __global__ void __launch_bounds__(kRibbonThreads, kRibbons[ROW].blocks)
   }
   __syncthreads();
   if (threadIdx.x >= kRibbonConsumers) {
+    if constexpr (lends(kRibbons[ROW])) fewer_registers<kLentRegisters>();
     if (threadIdx.x == kRibbonConsumers) bring_chunks(p, map, ring);
   } else {
+    if constexpr (lends(kRibbons[ROW])) more_registers<kRibbonRegisters>();
     for (int at = threadIdx.x * 16; at < p.products_bytes; at += kRibbonConsumers * 16)
       store_shared_16(shared + p.products_at + at, {0, 0, 0, 0});  // the margins stay
     bring_fragments<T, ROW>(p, shared);

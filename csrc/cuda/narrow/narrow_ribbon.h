@@ -9,6 +9,7 @@
 //   weights    [slice of channels][pair of fragments][lane][16 B], a fragment for each (row of the destination, 8 columns)
 //   x          a ring of chunks: [box of pixels][image][channel][32, 64 or 128 B], swizzled; NHWC: [pixel][32, 64 or 128 B]
 //   products   of a row: [column][image][pixel], zeros between images
+//   turned     NHWC: of a warp's outputs: [phase][pixel][channel], as in y
 //
 // A unit of outputs are stride_w neighbours in a row of y; a thread collects all channels and phases of one.
 #pragma once
@@ -38,8 +39,15 @@ constexpr int kRibbonCount = sizeof(kRibbons) / sizeof(kRibbons[0]);
 
 constexpr int kRibbonPixels = 128, kWarpPixels = 32;
 constexpr int kRibbonWarps = kRibbonPixels / kWarpPixels, kRibbonConsumers = kRibbonWarps * 32;
-constexpr int kRibbonThreads = kRibbonConsumers + 32;  // a lane of the last warp asks the copy engine
 constexpr int kChunkSlices = 4, kMostRibbonStages = 8;
+
+// The thread behind those that multiply asks the copy engine. Where sums are many, it has a warpgroup, which gives registers
+// to the other.
+CONVT2D_HOST_DEVICE constexpr bool lends(Ribbon ribbon) { return ribbon.blocks == 2; }
+CONVT2D_HOST_DEVICE constexpr int ribbon_threads(Ribbon ribbon) {
+  return kRibbonConsumers + (lends(ribbon) ? 128 : 32);
+}
+constexpr int kRibbonRegisters = 216, kLentRegisters = 40;
 
 CONVT2D_HOST_DEVICE constexpr int fragment_pairs(Ribbon ribbon) {
   return (ribbon.width / 8 * ribbon.span + 1) / 2;
@@ -69,15 +77,18 @@ struct RibbonParams {
   // The same of the first two outputs, as many as `span`; where there is none, any of the other's and 0 instead of 1.
   int32_t two[2][kMostSpanOfRibbon];
   float two_there[2][kMostSpanOfRibbon];
-  int32_t twos, pairs;  // units are two outputs of at most `span` taps; which are stored at once
+  // Units are two outputs of at most `span` taps each; which are stored at once; with all channels, by way of shared memory.
+  int32_t twos, pairs, wide;
+  int32_t line_bits;  // 1 << line_bits numbers are a line
   int32_t run, images, line, margin, pitch, step, sweeps;
-  int32_t units, lead;  // of a row of y; of a stretch that is not the first, units less pixels before its own
-  int32_t positions;    // units of a stretch, at most
-  FastDivide by_positions, by_run, by_columns, by_kernel_w, by_dilation;
+  int32_t units,
+      lead;  // of a row of y; of a stretch that is not the first, units less pixels before its own
+  int32_t positions;  // units of a stretch, at most
+  FastDivide by_positions, by_run, by_columns, by_kernel_w, by_dilation, by_sweeps, by_row_items;
   int32_t first_row, end_row, item_rows, row_items, items, walkers;
   int32_t stages, stage_bytes, box_bytes;
-  int32_t products_bytes;
-  int32_t weights_at, stages_at, products_at, shared_bytes;
+  int32_t products_bytes, turned_bytes;  // turned_bytes: of a warp
+  int32_t weights_at, stages_at, products_at, turned_at, shared_bytes;
 };
 
 constexpr int kRibbonHeader = kMostRibbonStages * 16;

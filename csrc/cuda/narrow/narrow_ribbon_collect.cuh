@@ -55,6 +55,15 @@ struct alignas(2 * sizeof(T)) Pair {
   T a, b;
 };
 
+template <class T>
+__device__ __forceinline__ void store_number(uint32_t shared, T value) {
+  if constexpr (sizeof(T) == 4) {
+    store_shared_4(shared, __float_as_uint(value));
+  } else {
+    store_shared_2(shared, *reinterpret_cast<const unsigned short*>(&value));
+  }
+}
+
 // What a thread writes of a row.
 template <class T>
 struct RibbonUnit {
@@ -79,9 +88,11 @@ __device__ __forceinline__ float bias_of(const RibbonParams& p, int channel) {
 
 // Units of two outputs with at most TAPS kernel columns each: two lines at once, so that their loads do not wait for each
 // other. A tap that there is not is another's products times zero; where these are not finite, the output is summed again.
+// `from`: where the unit's products are; `turned`: where its outputs go, if they are stored with those of the warp's other
+// units.
 template <class T, int TAPS>
 __device__ __forceinline__ void collect_twos(const RibbonParams& p, const RibbonUnit<T>& unit,
-                                             uint32_t from) {
+                                             uint32_t from, uint32_t turned) {
   const int lines = p.stride_h * p.columns;
   const uint32_t line_bytes = p.kernel_w * p.pitch * 4;
 #pragma unroll 1
@@ -100,18 +111,29 @@ __device__ __forceinline__ void collect_twos(const RibbonParams& p, const Ribbon
       sum[l][0] = sum[l][1] = bias_of<T>(p, channel[l]);
     }
 #pragma unroll
-    for (int l = 0; l < 2; ++l) {
+    for (int l = 0; l < 2; ++l)
 #pragma unroll
       for (int i = 0; i < 2; ++i)
 #pragma unroll
         for (int j = 0; j < TAPS; ++j)
           sum[l][i] = fmaf(product[l][i][j], p.two_there[i][j], sum[l][i]);
-      if (line + l >= lines || !unit.there(p, phase[l])) continue;
-      Pair<T> pair{Numeric<T>::narrow(sum[l][0]), Numeric<T>::narrow(sum[l][1])};
+#pragma unroll 1
+    for (int l = 0; l < 2; ++l) {
+      if (line + l >= lines) break;
+      const int ph = l ? phase[1] : phase[0], ch = l ? channel[1] : channel[0];
+      if (!unit.there(p, ph)) continue;
+      Pair<T> pair{Numeric<T>::narrow(l ? sum[1][0] : sum[0][0]),
+                   Numeric<T>::narrow(l ? sum[1][1] : sum[0][1])};
       const bool both = unit.first + 1 < p.y_w;
-      if (!is_finite(pair.a)) pair.a = unit.again(p, phase[l], channel[l], 0);
-      if (both && !is_finite(pair.b)) pair.b = unit.again(p, phase[l], channel[l], 1);
-      T* const to = unit.place(p, phase[l], channel[l]);
+      if (!is_finite(pair.a)) pair.a = unit.again(p, ph, ch, 0);
+      if (both && !is_finite(pair.b)) pair.b = unit.again(p, ph, ch, 1);
+      if (turned) {
+        const uint32_t to = turned + (ph * 64 * p.columns + ch) * sizeof(T);
+        store_number(to, pair.a);
+        store_number(to + p.columns * sizeof(T), pair.b);
+        continue;
+      }
+      T* const to = unit.place(p, ph, ch);
       if (p.pairs) {
         *reinterpret_cast<Pair<T>*>(to) = pair;
       } else {
@@ -119,6 +141,21 @@ __device__ __forceinline__ void collect_twos(const RibbonParams& p, const Ribbon
         if (both) to[p.y_pixel] = pair.b;
       }
     }
+  }
+}
+
+// What a warp has turned, of its first unit: 64 pixels of each phase, all channels.
+template <class T>
+__device__ __forceinline__ void store_turned_units(const RibbonParams& p,
+                                                   const RibbonUnit<T>& first, uint32_t turned) {
+  const int words = 64 * p.columns * int(sizeof(T)) / 4;
+#pragma unroll 1
+  for (int phase = 0; phase < p.stride_h; ++phase) {
+    if (!first.there(p, phase)) continue;
+    uint32_t* const to = reinterpret_cast<uint32_t*>(first.place(p, phase, 0));
+#pragma unroll 4
+    for (int word = threadIdx.x % 32; word < words; word += 32)
+      to[word] = load_shared_4(turned + (phase * words + word) * 4);
   }
 }
 
@@ -147,25 +184,36 @@ __device__ __forceinline__ void collect_some(const RibbonParams& p, const Ribbon
 
 template <class T, int ROW>
 __device__ __forceinline__ void collect_ribbon(const RibbonParams& p, const Item& item, int row,
-                                               uint32_t products) {
+                                               uint32_t shared) {
   const Units units = units_of(p, item.sweep);
-  const int count = p.images * p.positions;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, count = p.images * p.positions;
 #pragma unroll 1
-  for (int task = threadIdx.x; task < count; task += kRibbonConsumers) {
-    const int image = p.by_positions.quotient(task);
+  for (int start = warp * 32; start < count; start += kRibbonConsumers) {
+    const int task = start + lane, image = p.by_positions.quotient(task);
     const int u = units.first + task - image * p.positions, n = item.n + image;
-    if (u >= units.end || n >= p.batch) continue;
-    const uint32_t from =
-        products + (image * p.run + (image + 1) * p.margin + u - item.sweep * p.step) * 4;
+    const bool here = image < p.images && u < units.end && n < p.batch;
+    const uint32_t from = shared + p.products_at +
+                          (image * p.run + (image + 1) * p.margin + u - item.sweep * p.step) * 4;
     const int first = u * p.stride_w;
-    const RibbonUnit<T> unit{static_cast<T*>(p.destination) +
-                                 (n * p.columns * p.y_h * p.y_w + first * p.y_pixel),
-                             n, row, first};
-    if (p.twos) {
-      collect_twos<T, kRibbons[ROW].span>(p, unit, from);
-    } else {
-      collect_some<T>(p, unit, from);
+    RibbonUnit<T> unit{
+        static_cast<T*>(p.destination) + (n * p.columns * p.y_h * p.y_w + first * p.y_pixel), n,
+        row, first};
+    if (!p.twos) {
+      if (here) collect_some<T>(p, unit, from);
+      continue;
     }
+    // Where all units of a warp are there, neighbours of a row, and have two outputs.
+    uint32_t turned = 0;
+    if (p.wide && __all_sync(0xffffffff, here && first + 1 < p.y_w &&
+                                             image == int(p.by_positions.quotient(start))))
+      turned = shared + p.turned_at + warp * p.turned_bytes;
+    const uint32_t mine = turned ? turned + lane * 2 * p.columns * uint32_t(sizeof(T)) : 0;
+    if (here) collect_twos<T, kRibbons[ROW].span>(p, unit, from, mine);
+    if (!turned) continue;
+    __syncwarp();
+    unit.y -= lane * p.stride_w * p.y_pixel;
+    store_turned_units(p, unit, turned);
+    __syncwarp();
   }
 }
 

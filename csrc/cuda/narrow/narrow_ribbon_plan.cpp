@@ -16,27 +16,29 @@ namespace {
 constexpr double kClock = 1700;  // cycles a microsecond
 
 // Counted by hand, not measured; in cycles where nothing else is said.
-constexpr double kLaunch = 5.5;       // us: an empty kernel, the tail
-constexpr double kStart = 2500;       // of a block: barriers, the first chunk, beside what follows
+constexpr double kLaunch = 5.5;        // us: an empty kernel, the tail
+constexpr double kStart = 2500;        // of a block: barriers, the first chunk, beside what follows
 constexpr double kSliceWeights = 700;  // of a slice of weights that a warp brings
-constexpr double kMma = 1.8;          // of a multiprocessor, 16 pixels x 8 columns x 32 bytes of channels
-constexpr double kWait = 7;           // of a warp alone, each of them
-constexpr double kChunk = 150, kRow = 300;  // of a row's chunk; of a row: barriers, what goes to shared memory
-constexpr double kTwoLines = 180;           // of two lines of outputs that a warp collects
-constexpr double kLineIssue = 50;           // of a line of a warp, instructions
-constexpr double kAnyLine = 220;            // of a line that is not of twos, for each output
-constexpr double kL2Bytes = 30;             // a cycle and multiprocessor
-constexpr double kMemoryRate = 0.8;         // of the copy rate
-constexpr double kFlight = 1.1;             // us that what is asked for is on its way
-constexpr double kBeside = 0.25;            // of the lesser of work and bytes
+constexpr double kMma = 1.8;  // of a multiprocessor, 16 pixels x 8 columns x 32 bytes of channels
+constexpr double kWait = 7;   // of a warp alone, each of them
+constexpr double kChunk = 150,
+                 kRow = 300;  // of a row's chunk; of a row: barriers, what goes to shared memory
+constexpr double kTwoLines = 180;    // of two lines of outputs that a warp collects
+constexpr double kLineIssue = 50;    // of a line of a warp, instructions
+constexpr double kAnyLine = 220;     // of a line that is not of twos, for each output
+constexpr double kL2Bytes = 30;      // a cycle and multiprocessor
+constexpr double kMemoryRate = 0.8;  // of the copy rate
+constexpr double kAgain = 0.15;      // of a byte that is brought again, from L2
+constexpr double kFlight = 1.1;      // us that what is asked for is on its way
+constexpr double kBeside = 0.25;     // of the lesser of work and bytes
 
 struct Choice {
   int ribbon, run, item_rows, stages, walkers;
 };
 
 int blocks_of(const Device& device, const Choice& c, const RibbonParams& p) {
-  return std::max(1, std::min(kRibbons[c.ribbon].blocks,
-                              device.smem_per_sm / (p.shared_bytes + 1024)));
+  return std::max(
+      1, std::min(kRibbons[c.ribbon].blocks, device.smem_per_sm / (p.shared_bytes + 1024)));
 }
 
 // Taps by output of a unit.
@@ -54,6 +56,7 @@ void set_outputs(RibbonParams& p, int span) {
   }
   p.twos = p.stride_w == 2 && most <= span;
   p.pairs = p.twos && p.y_pixel == 1 && p.y_w % 2 == 0;
+  p.wide = p.twos && p.y_pixel > 1 && (p.y_w * p.columns * p.number_bytes) % 4 == 0;
   for (int i = 0; p.twos && i < 2; ++i)
     for (int j = 0; j < span; ++j) {
       const int count = p.first_tap[i + 1] - p.first_tap[i];
@@ -97,8 +100,7 @@ void shape(const Problem& problem, const Choice& choice, RibbonParams& p) {
   p.step = (p.run - reach_w - (far - near)) / vector * vector;
   p.lead = reach_w - near;
   const int32_t pixels = std::min(p.x_w, last_position + 1);
-  p.sweeps =
-      pixels <= p.run ? 1 : static_cast<int32_t>(ceil_div(pixels - p.run, p.step)) + 1;
+  p.sweeps = pixels <= p.run ? 1 : static_cast<int32_t>(ceil_div(pixels - p.run, p.step)) + 1;
   p.margin = static_cast<int32_t>(
       round_up(std::max({reach_w, last_position - (p.sweeps - 1) * p.step - (p.run - 1), 1}), 4));
   p.pitch = static_cast<int32_t>(round_up(p.images * (p.run + p.margin) + p.margin, 32)) + 4;
@@ -118,19 +120,24 @@ void shape(const Problem& problem, const Choice& choice, RibbonParams& p) {
   p.end_row = static_cast<int32_t>(end_of(h));
   p.item_rows = choice.item_rows;
   p.row_items = static_cast<int32_t>(ceil_div(p.end_row - p.first_row, p.item_rows));
+  p.by_sweeps = FastDivide(p.sweeps);
+  p.by_row_items = FastDivide(p.row_items);
   p.items = static_cast<int32_t>(ceil_div(p.batch, p.images)) * p.row_items * p.sweeps;
   p.walkers = std::min(choice.walkers, p.items);
 
   const int32_t chunk_bytes = p.chunk_slices * kSliceBytes;
   p.line = p.channels_last ? chunk_bytes : std::min(p.run * p.number_bytes, 128);
-  p.box_bytes = p.channels_last ? kRibbonPixels * p.line
-                                : p.images * p.line * p.chunk_slices * channels;
+  p.box_bytes =
+      p.channels_last ? kRibbonPixels * p.line : p.images * p.line * p.chunk_slices * channels;
   p.stages = choice.stages;
   p.stage_bytes = kRibbonPixels * chunk_bytes;
+  while (p.line >> p.line_bits > p.number_bytes) ++p.line_bits;
   p.products_bytes = ribbon.width * p.pitch * 4;
+  p.turned_bytes = p.wide ? 32 * 2 * p.stride_h * p.columns * p.number_bytes : 0;
   SharedPlaces places{kRibbonHeader};
   p.weights_at = places.take(int64_t{p.slices} * slice_fragments(ribbon), 128);
   p.products_at = places.take(p.products_bytes, 16);
+  p.turned_at = places.take(int64_t{kRibbonWarps} * p.turned_bytes, 16);
   p.stages_at = places.take(int64_t{p.stages} * p.stage_bytes, 1024);
   p.shared_bytes = static_cast<int32_t>(places.end);
 }
@@ -143,22 +150,24 @@ double predict(const Problem& problem, const Device& device, const Choice& choic
   const double lines = double(p.stride_h) * p.columns;
   const double collect =
       rounds * (p.twos ? std::ceil(lines / 2) * kTwoLines : lines * p.stride_w * kAnyLine);
-  const double issue =
-      rounds * lines * (p.twos ? 1 : p.stride_w) * kLineIssue + products + 100;
+  const double issue = rounds * lines * (p.twos ? 1 : p.stride_w) * kLineIssue + products + 100;
   // The tensor core, instructions and L2 serve all blocks of a multiprocessor; one waits for all of what it does.
   const double alone = kRow + p.chunks * kChunk + products * kWait + collect;
-  const double shared = std::max({products * kMma * kRibbonWarps, issue,
-                                  double(p.chunks) * p.stage_bytes / kL2Bytes});
+  // Lines of half a length take three quarters of the time.
+  const double bring = double(p.chunks) * p.stage_bytes * (0.5 + 64. / p.line);
+  const double shared = std::max({products * kMma * kRibbonWarps, issue, bring / kL2Bytes});
   const int together = static_cast<int>(ceil_div(p.walkers, device.sm_count));
   const double items = std::ceil(double(p.items) / p.walkers);
   const double rows = p.item_rows + p.reach * 0.7;  // those above collect nothing
   const double weights = std::ceil(double(p.slices) / kRibbonWarps) * kSliceWeights;
   const double busy_us =
       (kStart + weights + items * rows * std::max(alone, together * shared)) / kClock;
-  const double flight_us = tensor_bytes(problem) / device.sm_count * kFlight /
-                           (double(together) * (p.stages - 0.5) * p.stage_bytes);
-  const double memory_us = std::max(
-      flight_us, tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us));
+  const double brought = double(p.items) * (p.item_rows + p.reach) * p.chunks * p.stage_bytes;
+  const double once = double(p.batch) * p.reduce * p.x_h * p.x_w * p.number_bytes;
+  const double bytes = tensor_bytes(problem) + kAgain * std::max(0., brought - once);
+  const double flight_us =
+      bytes / device.sm_count * kFlight / (double(together) * (p.stages - 0.5) * p.stage_bytes);
+  const double memory_us = std::max(flight_us, bytes / (kMemoryRate * device.copy_bytes_per_us));
   return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
 }
 
@@ -168,7 +177,8 @@ std::string refusal(const Problem& problem, const Device& device) {
   if (is_strict(problem)) return "ribbons take no strict fp32";
   for (const Ribbon& ribbon : kRibbons)
     if (columns_of(problem) <= ribbon.width && reach_of(problem.h) < ribbon.span) return {};
-  return std::to_string(columns_of(problem)) + " products of a pixel, which a kernel that reaches over " +
+  return std::to_string(columns_of(problem)) +
+         " products of a pixel, which a kernel that reaches over " +
          std::to_string(reach_of(problem.h)) + " rows has, are no ribbon's";
 }
 
@@ -177,7 +187,8 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
   std::vector<Candidate<Choice>> found;
   const int64_t rows = end_of(problem.h) - problem.h.near_pad / problem.h.stride;
   for (int ribbon = 0; ribbon < kRibbonCount; ++ribbon) {
-    if (columns_of(problem) > kRibbons[ribbon].width || reach_of(problem.h) >= kRibbons[ribbon].span)
+    if (columns_of(problem) > kRibbons[ribbon].width ||
+        reach_of(problem.h) >= kRibbons[ribbon].span)
       continue;
     for (int run = kRibbonPixels; run >= kLeastRun; run /= 2) {
       if (run / 2 < reach_of(problem.w) + 1) continue;
@@ -195,9 +206,9 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
         const int64_t beside = ceil_div(problem.batch, p.images) * p.sweeps;
         std::vector<int> heights;
         for (const int waves : {1, 2, 3, 4})
-          add_once(heights,
-                   ceil_div(rows, std::clamp<int64_t>(int64_t{device.sm_count} * blocks * waves / beside,
-                                                      1, rows)));
+          add_once(heights, ceil_div(rows, std::clamp<int64_t>(
+                                               int64_t{device.sm_count} * blocks * waves / beside,
+                                               1, rows)));
         choice.walkers = device.sm_count * blocks;
         for (const int height : heights) {
           choice.item_rows = height;
