@@ -46,7 +46,8 @@ bool check(const Case& one, Precision precision, int most) {
     if (plan.row >= narrow::kTileCount) {
       const narrow::RibbonParams params = narrow::ribbon_params_of(trial.problem, plan, trial.args);
       const auto map = narrow::ribbon_map_of(params);
-      visit_row<narrow::kRibbonCount>(plan.row - narrow::kTileCount, [&](auto row) {
+      constexpr int kRows = sizeof(T) == 4 ? narrow::kRibbonCount : narrow::kFirstStrictRibbon;
+      visit_row<kRows>(plan.row - narrow::kTileCount, [&](auto row) {
         emulate::run_grid(params.walkers, narrow::ribbon_threads(narrow::kRibbons[row]),
                           params.shared_bytes,
                           [&] { narrow::convt2d_narrow_ribbon_kernel<T, row>(params, map); });

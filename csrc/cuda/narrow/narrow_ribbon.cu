@@ -8,7 +8,7 @@ namespace {
 
 template <class T>
 void launch_ribbons(int ribbon, const RibbonParams& params, const CUtensorMap& map, void* stream) {
-  visit_row<kRibbonCount>(ribbon, [&](auto index) {
+  visit_row<sizeof(T) == 4 ? kRibbonCount : kFirstStrictRibbon>(ribbon, [&](auto index) {
     constexpr int kRow = decltype(index)::value;
     constexpr auto kernel = convt2d_narrow_ribbon_kernel<T, kRow>;
     allow_shared_memory<kernel>(params.shared_bytes);

@@ -66,12 +66,20 @@ __device__ __forceinline__ void bring_fragments(const RibbonParams& p, uint32_t 
           }
       const auto word = [&](int f, int b) {
         const uint32_t low = number[f][b][0];
-        return kNumbers == 2 ? low | number[f][b][kNumbers - 1] << 16 : RibbonMma<T>::round(low);
+        if constexpr (kNumbers == 2) return low | number[f][b][kNumbers - 1] << 16;
+        return ribbon.strict ? low : RibbonMma<T>::round(low);
       };
 #pragma unroll
-      for (int i = 0; i < kBatch && batch + i < kPairs; ++i)
-        store_shared_16(to + (batch + i) * 512,
-                        {word(2 * i, 0), word(2 * i, 1), word(2 * i + 1, 0), word(2 * i + 1, 1)});
+      for (int i = 0; i < kBatch && batch + i < kPairs; ++i) {
+        uint32_t four[4], rest[4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          four[j] = word(2 * i + j / 2, j % 2);
+          if constexpr (ribbon.strict) MmaF32x3::split(four[j], four[j], rest[j]);
+        }
+        store_shared_16(to + (batch + i) * 512, four);
+        if constexpr (ribbon.strict) store_shared_16(to + (kPairs + batch + i) * 512, rest);
+      }
     }
   }
 }
@@ -128,7 +136,8 @@ __device__ __forceinline__ void multiply_chunk(const RibbonParams& p, const uint
                                                uint32_t x, uint32_t w, int slices,
                                                RibbonSums<ROW>& sum) {
   constexpr Ribbon ribbon = kRibbons[ROW];
-  constexpr int kColumns = ribbon.width / 8, kCount = ribbon.span * kColumns;
+  constexpr int kColumns = ribbon.width / 8, kCount = ribbon.span * kColumns,
+                kPairs = fragment_pairs(ribbon);
   const uint32_t slice_bytes = slice_channels(sizeof(T)) * p.line;
 #pragma unroll 2
   for (int slice = 0; slice < slices; ++slice, w += slice_fragments(ribbon)) {
@@ -149,18 +158,35 @@ __device__ __forceinline__ void multiply_chunk(const RibbonParams& p, const uint
         a[i][2] = odd[2 * i], a[i][3] = odd[2 * i + 1];
       }
     }
+    uint32_t rest[2][4];
+    if constexpr (ribbon.strict) {
 #pragma unroll
-    for (int pair = 0; pair < fragment_pairs(ribbon); ++pair) {
+      for (int i = 0; i < 2; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j) MmaF32x3::split(a[i][j], a[i][j], rest[i][j]);
+    }
+#pragma unroll
+    for (int pair = 0; pair < kPairs; ++pair) {
       uint32_t b[4];
       load_shared_16(w + pair * 512, b);
+      const auto add = [&](const uint32_t (&pixels)[2][4], const uint32_t (&columns)[4]) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int f = 2 * pair + half;
-        if (f >= kCount) continue;
+        for (int half = 0; half < 2; ++half) {
+          const int f = 2 * pair + half;
+          if (f >= kCount) continue;
 #pragma unroll
-        for (int i = 0; i < 2; ++i)
-          RibbonMma<T>::mma(sum[f / kColumns][i][f % kColumns], a[i], b[2 * half], b[2 * half + 1]);
+          for (int i = 0; i < 2; ++i)
+            RibbonMma<T>::mma(sum[f / kColumns][i][f % kColumns], pixels[i], columns[2 * half],
+                              columns[2 * half + 1]);
+        }
+      };
+      if constexpr (ribbon.strict) {  // the lesser products first
+        uint32_t b_rest[4];
+        load_shared_16(w + (kPairs + pair) * 512, b_rest);
+        add(rest, b);
+        add(a, b_rest);
       }
+      add(a, b);
     }
   }
 }
@@ -196,7 +222,14 @@ __device__ __forceinline__ void follow_ribbons(const RibbonParams& p, uint32_t s
         for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
           const int slices = min(left, kChunkSlices);
           barrier_wait(ring.full(), ring.parity);
-          if (p.channels_last) {
+          if constexpr (
+              kRibbons[ROW]
+                  .strict) {  // 32 channels are summed apart: the tensor core cuts digits off
+            RibbonSums<ROW> part;
+            each([&](int s, int i, int n, int r) { part[s][i][n][r] = 0; });
+            multiply_chunk<T, ROW, false>(p, place, ring.stage(), w, slices, part);
+            each([&](int s, int i, int n, int r) { sum[s][i][n][r] += part[s][i][n][r]; });
+          } else if (p.channels_last) {
             multiply_chunk<T, ROW, true>(p, place, ring.stage(), w, slices, sum);
           } else {
             multiply_chunk<T, ROW, false>(p, place, ring.stage(), w, slices, sum);

@@ -6,7 +6,8 @@
 // the sums of one row of the destination are, and the others move up by one. So x passes through shared memory a chunk of
 // channels at a time, and no row of it is kept.
 //
-//   weights    [slice of channels][pair of fragments][lane][16 B], a fragment for each (row of the destination, 8 columns)
+//   weights    [slice of channels][pair of fragments][lane][16 B], a fragment for each (row of the destination, 8 columns);
+//              strict fp32: of a slice all high parts, then all low ones
 //   x          a ring of chunks: [box of pixels][image][channel][32, 64 or 128 B], swizzled; NHWC: [pixel][32, 64 or 128 B]
 //   products   of a row: [column][image][pixel], zeros between images
 //   turned     NHWC: of a warp's outputs: [phase][pixel][channel], as in y
@@ -31,9 +32,12 @@ struct Ribbon {
   int width;   // columns
   int span;    // rows of the destination that a row of x belongs to
   int blocks;  // of a multiprocessor
+  bool strict = false;
 };
 // In Plan.row they come behind kTiles.
-constexpr Ribbon kRibbons[] = {{24, 2, 3}, {16, 3, 3}, {24, 5, 2}};
+constexpr Ribbon kRibbons[] = {
+    {24, 2, 3}, {16, 3, 3}, {24, 5, 2}, {24, 2, 2, true}, {16, 3, 2, true}};
+constexpr int kFirstStrictRibbon = 3;
 constexpr int kMostSpanOfRibbon = 5;
 constexpr int kRibbonCount = sizeof(kRibbons) / sizeof(kRibbons[0]);
 
@@ -43,7 +47,9 @@ constexpr int kChunkSlices = 4, kMostRibbonStages = 8;
 
 // The thread behind those that multiply asks the copy engine. Where sums are many, it has a warpgroup, which gives registers
 // to the other.
-CONVT2D_HOST_DEVICE constexpr bool lends(Ribbon ribbon) { return ribbon.blocks == 2; }
+CONVT2D_HOST_DEVICE constexpr bool lends(Ribbon ribbon) {
+  return ribbon.span * ribbon.width >= 120;
+}
 CONVT2D_HOST_DEVICE constexpr int ribbon_threads(Ribbon ribbon) {
   return kRibbonConsumers + (lends(ribbon) ? 128 : 32);
 }
@@ -53,7 +59,7 @@ CONVT2D_HOST_DEVICE constexpr int fragment_pairs(Ribbon ribbon) {
   return (ribbon.width / 8 * ribbon.span + 1) / 2;
 }
 CONVT2D_HOST_DEVICE constexpr int slice_fragments(Ribbon ribbon) {  // bytes
-  return fragment_pairs(ribbon) * 32 * 16;
+  return fragment_pairs(ribbon) * 32 * 16 * (ribbon.strict ? 2 : 1);
 }
 
 // Everything a block needs, passed by value. What has the same name as in Params is the same.
@@ -66,7 +72,7 @@ struct RibbonParams {
   int32_t batch, groups, reduce, columns;
   int32_t x_h, x_w, y_h, y_w;
   int32_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
-  int32_t number_bytes, channels_last;
+  int32_t number_bytes, channels_last, strict;
   int32_t x_channel, x_pixel, y_channel, y_pixel;
   int32_t slices, chunks, chunk_slices;  // of input channels
   int32_t reach;

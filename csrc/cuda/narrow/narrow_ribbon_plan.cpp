@@ -36,9 +36,9 @@ struct Choice {
   int ribbon, run, item_rows, stages, walkers;
 };
 
-int blocks_of(const Device& device, const Choice& c, const RibbonParams& p) {
-  return std::max(
-      1, std::min(kRibbons[c.ribbon].blocks, device.smem_per_sm / (p.shared_bytes + 1024)));
+bool fits(const Problem& problem, Ribbon ribbon) {
+  return columns_of(problem) <= ribbon.width && reach_of(problem.h) < ribbon.span &&
+         is_strict(problem) == ribbon.strict;
 }
 
 // Taps by output of a unit.
@@ -84,6 +84,7 @@ void shape(const Problem& problem, const Choice& choice, RibbonParams& p) {
   p.chunks = static_cast<int32_t>(ceil_div(p.slices, p.chunk_slices));
   p.reach = static_cast<int32_t>(reach_of(h));
   p.channels_last = problem.x_layout == Layout::nhwc;
+  p.strict = ribbon.strict;
   p.x_channel = p.channels_last ? 1 : p.x_h * p.x_w;
   p.x_pixel = p.channels_last ? p.reduce : 1;
   p.y_channel = p.channels_last ? 1 : p.y_h * p.y_w;
@@ -145,7 +146,8 @@ void shape(const Problem& problem, const Choice& choice, RibbonParams& p) {
 double predict(const Problem& problem, const Device& device, const Choice& choice,
                const RibbonParams& p) {
   const Ribbon ribbon = kRibbons[choice.ribbon];
-  const double products = 2. * ribbon.span * (ribbon.width / 8) * p.slices;  // of a warp and row
+  const double products =  // of a warp and row
+      2. * ribbon.span * (ribbon.width / 8) * p.slices * (ribbon.strict ? 3 : 1);
   const double rounds = std::ceil(double(p.images) * p.positions / kRibbonConsumers);
   const double lines = double(p.stride_h) * p.columns;
   const double collect =
@@ -174,9 +176,8 @@ double predict(const Problem& problem, const Device& device, const Choice& choic
 std::string refusal(const Problem& problem, const Device& device) {
   const std::string common = common_refusal(problem, device);
   if (!common.empty()) return common;
-  if (is_strict(problem)) return "ribbons take no strict fp32";
   for (const Ribbon& ribbon : kRibbons)
-    if (columns_of(problem) <= ribbon.width && reach_of(problem.h) < ribbon.span) return {};
+    if (fits(problem, ribbon)) return sums_too_short(problem, kLeastSplitTerms);
   return std::to_string(columns_of(problem)) +
          " products of a pixel, which a kernel that reaches over " +
          std::to_string(reach_of(problem.h)) + " rows has, are no ribbon's";
@@ -187,9 +188,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
   std::vector<Candidate<Choice>> found;
   const int64_t rows = end_of(problem.h) - problem.h.near_pad / problem.h.stride;
   for (int ribbon = 0; ribbon < kRibbonCount; ++ribbon) {
-    if (columns_of(problem) > kRibbons[ribbon].width ||
-        reach_of(problem.h) >= kRibbons[ribbon].span)
-      continue;
+    if (!fits(problem, kRibbons[ribbon])) continue;
     for (int run = kRibbonPixels; run >= kLeastRun; run /= 2) {
       if (run / 2 < reach_of(problem.w) + 1) continue;
       for (int blocks = kRibbons[ribbon].blocks; blocks > 0; --blocks) {
@@ -277,7 +276,9 @@ CUtensorMap ribbon_map_of(const RibbonParams& p) {
                  {p.x_w, p.reduce, p.x_h, p.batch},
                  {p.number_bytes, plane, row, plane * p.reduce},
                  {numbers, p.chunk_slices * slice_channels(p.number_bytes), 1, p.images},
-                 {1, 1, 1, 1}});
+                 {1, 1, 1, 1},
+                 true,
+                 !p.strict});
 }
 
 }  // namespace convt2d::cuda::narrow
