@@ -174,6 +174,9 @@ emulators:
 	benchmarks/kernels/emulate_narrow.sh fp16 nchw 1 1 narrow_k9; \
 	build/kernels/emulate_narrow benchmarks/kernels/cases.txt tf32 nhwc 1 1 narrow_; \
 	build/kernels/emulate_narrow benchmarks/kernels/cases.txt fp32 nchw 1 1 narrow_k4; \
+	RIBBONS=1 build/kernels/emulate_narrow benchmarks/kernels/cases.txt bf16 nhwc 1 1 ribbon_; \
+	RIBBONS=1 build/kernels/emulate_narrow benchmarks/kernels/cases.txt tf32 nchw 1 1 ribbon_; \
+	RIBBONS=1 build/kernels/emulate_narrow benchmarks/kernels/cases.txt fp32 nchw 1 1 ribbon_; \
 	benchmarks/kernels/emulate_spread.sh fp16 fwd 1 1 spread_; \
 	build/kernels/emulate_spread benchmarks/kernels/cases.txt tf32 fwd 1 1 spread_; \
 	build/kernels/emulate_spread benchmarks/kernels/cases.txt fp16 grad_input 1 1 reap_; \

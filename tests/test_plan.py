@@ -228,7 +228,7 @@ REGIMES = (
     (DEEP, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "hopper"),
     (DEEP, ("f32",), ("forward",), ("nchw",), HOPPER, "loom"),
     (DEEP, ("tf32",), ("forward",), ("nhwc",), HOPPER, "hopper"),
-    (THIN, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
+    (THIN, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "narrow"),
     (BLURRED, ("f16", "bf16", "f32", "tf32"), ("forward",), ("nchw",), HOPPER, "narrow"),
     (NARROW, ("f32",), ("forward",), ("nchw",), HOPPER, "loom"),
     (HOLES, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "rows"),
@@ -506,8 +506,8 @@ def test_narrow_says_why_it_declines():
         ({"kernel": (4, 17)}, "more than 16 or 8"),
         ({"stride": (1, 1), "kernel": (16, 4)}, "reaches over 15 x 3 pixels"),
         ({"size": (72, 97)}, "rows of 97"),
-        ({"in_channels": 264}, "264 channels"),
-        ({"in_channels": 256, "kernel": (10, 4)}, "bytes of shared memory"),
+        ({"in_channels": 264, "kernel": (12, 4)}, "264 channels"),
+        ({"in_channels": 256, "kernel": (12, 4)}, "bytes of shared memory"),
         ({"in_channels": 162, "out_channels": 4, "groups": 2}, "one group, not 2"),
     ):
         reason = refusal(explain(dataclasses.replace(THIN, **change), dtype="f16"), "narrow")

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Builds and runs narrow on this machine's CPU (emulate/emulate_narrow.cpp), PLANS of each case.
+# Builds and runs narrow on this machine's CPU (emulate/emulate_narrow.cpp), PLANS of each case; RIBBONS=1: of narrow_ribbon.h only.
 #   benchmarks/kernels/emulate_narrow.sh fp16 nchw SEED PLANS [NAME]
 set -eu
 cd "$(dirname "$0")/../.."
-benchmarks/kernels/emulate/build.sh emulate_narrow csrc/cuda/narrow/narrow_plan.cpp
+benchmarks/kernels/emulate/build.sh emulate_narrow csrc/cuda/narrow/narrow_plan.cpp \
+  csrc/cuda/narrow/narrow_ribbon_plan.cpp
 build/kernels/emulate_narrow benchmarks/kernels/cases.txt "$@"

@@ -3,6 +3,7 @@
 //   emulate_narrow CASES TYPE LAYOUT SEED PLANS [NAME]     TYPE: fp16, bf16, tf32, fp32; LAYOUT: nchw, nhwc
 //
 // As emulate.cpp does for hopper: PLANS plans of each case at random, on integers.
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -13,6 +14,7 @@ alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
 #include "cuda/cuda_families.h"
 #include "cuda/narrow/narrow_kernel.cuh"
 #include "cuda/narrow/narrow_plan.h"
+#include "cuda/narrow/narrow_ribbon.cuh"
 #include "cuda/visit_row.h"
 #include "fibers.h"
 #include "gather_trial.h"
@@ -27,15 +29,31 @@ bool check(const Case& one, Precision precision, int most) {
   GatherTrial<T> trial(one, Direction::fwd, precision);
   std::string reason;
   std::vector<Plan> plans = narrow::plans(trial.problem, invented_device("h200"), reason);
+  if (std::getenv("RIBBONS"))  // of these only
+    plans.erase(std::remove_if(plans.begin(), plans.end(),
+                               [](const Plan& plan) { return plan.row < narrow::kTileCount; }),
+                plans.end());
   for (Plan& plan : plans) {
     int32_t &rows = plan.detail[1], &stages = plan.detail[2], &walkers = plan.detail[3];
     const Axis& h = trial.problem.h;
     const int reach = int((h.kernel - 1) * h.dilation / h.stride);
     if (emulate::random() % 2) rows = std::min(rows, 1 + int(emulate::random() % 8));
-    stages = std::min(stages, reach + 1 + int(emulate::random() % 4));
+    stages = std::min(stages,
+                      (plan.row < narrow::kTileCount ? reach + 1 : 1) + int(emulate::random() % 4));
     walkers = std::min(walkers, 1 + int(emulate::random() % 3));
   }
   return trial.passes(trial.some(plans, most, reason), [&](const Plan& plan) {
+    if (plan.row >= narrow::kTileCount) {
+      const narrow::RibbonParams params = narrow::ribbon_params_of(trial.problem, plan, trial.args);
+      const auto map = narrow::ribbon_map_of(params);
+      constexpr int kRows = sizeof(T) == 4 ? narrow::kRibbonCount : narrow::kFirstStrictRibbon;
+      visit_row<kRows>(plan.row - narrow::kTileCount, [&](auto row) {
+        emulate::run_grid(params.walkers, narrow::ribbon_threads(narrow::kRibbons[row]),
+                          params.shared_bytes,
+                          [&] { narrow::convt2d_narrow_ribbon_kernel<T, row>(params, map); });
+      });
+      return;
+    }
     const narrow::Params params = narrow::params_of(trial.problem, plan, trial.args);
     const auto map = narrow::map_of(params, narrow::kTiles[plan.row]);
     visit_row<sizeof(T) == 4 ? narrow::kTileCount : narrow::kFirstStrict>(plan.row, [&](auto row) {

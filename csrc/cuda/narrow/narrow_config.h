@@ -81,7 +81,7 @@ struct Params {
   int32_t sweeps;       // stretches
   int32_t positions;    // of a stretch, at most
   int32_t end_position;
-  FastDivide by_positions, by_images, by_columns;
+  FastDivide by_positions, by_images, by_columns, by_sweeps, by_row_items;
   int32_t first_row, end_row;
   int32_t item_rows, row_items;  // of an item; items above each other
   int32_t items, walkers;

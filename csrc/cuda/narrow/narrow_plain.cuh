@@ -13,7 +13,7 @@ __device__ __forceinline__ bool is_finite(T value) {
   return wide - wide == 0.f;
 }
 
-template <class T>
+template <class T, class Params>
 __device__ __noinline__ T plain_output(const Params& p, int n, int channel, int row, int column) {
   const int plane = p.x_h * p.x_w;
   const T* const x = static_cast<const T*>(p.source) + n * p.reduce * plane;

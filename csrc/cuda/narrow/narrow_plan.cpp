@@ -6,10 +6,18 @@
 
 #include "core/phases.h"
 #include "cuda/gather_params.h"
+#include "cuda/narrow/narrow_ribbon.h"
 #include "cuda/strict_sums.h"
 #include "cuda/tensor_map.h"
 
 namespace convt2d::cuda::narrow {
+
+int columns_of(const Problem& problem) {
+  return static_cast<int>(problem.h.stride * problem.out_channels * problem.w.kernel);
+}
+int64_t reach_of(const Axis& axis) { return (axis.kernel - 1) * axis.dilation / axis.stride; }
+int64_t end_of(const Axis& axis) { return (axis.near_pad + axis.out - 1) / axis.stride + 1; }
+
 namespace {
 
 constexpr double kClock = 1700;  // cycles a microsecond
@@ -37,13 +45,6 @@ struct Choice {
   int row;  // of kTiles
   int run, item_rows, stages, walkers;
 };
-
-int columns_of(const Problem& problem) {
-  return static_cast<int>(problem.h.stride * problem.out_channels * problem.w.kernel);
-}
-int64_t reach_of(const Axis& axis) { return (axis.kernel - 1) * axis.dilation / axis.stride; }
-// One past the last position of the destination.
-int64_t end_of(const Axis& axis) { return (axis.near_pad + axis.out - 1) / axis.stride + 1; }
 
 void set_taps(Params& p) {
   for (int kh = p.kernel_h - 1; kh >= 0; --kh) {
@@ -104,6 +105,8 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.end_row = static_cast<int32_t>(end_of(h));
   p.item_rows = choice.item_rows;
   p.row_items = static_cast<int32_t>(ceil_div(p.end_row - p.first_row, p.item_rows));
+  p.by_sweeps = FastDivide(p.sweeps);
+  p.by_row_items = FastDivide(p.row_items);
   p.items = static_cast<int32_t>(ceil_div(p.batch, p.images)) * p.row_items * p.sweeps;
   p.walkers = std::min(choice.walkers, p.items);
 
@@ -196,6 +199,26 @@ Choice choice_of(const Plan& plan) {
 }
 
 std::string refusal(const Problem& problem, const Device& device) {
+  const std::string common = common_refusal(problem, device);
+  if (!common.empty()) return common;
+  const auto number = [](int64_t value) { return std::to_string(value); };
+  const int most = std::max_element(std::begin(kTiles), std::end(kTiles), [](auto& a, auto& b) {
+                     return a.width < b.width;
+                   })->width;
+  if (columns_of(problem) > most)
+    return number(columns_of(problem)) + " products of a pixel are more than " + number(most);
+  if (reach_of(problem.h) + 2 > kMostStages)
+    return "a kernel reaches over " + number(reach_of(problem.h)) + " x " +
+           number(reach_of(problem.w)) + " pixels";
+  if (problem.in_channels > kMostSpan)
+    return number(problem.in_channels) + " channels are more than a copy brings, " +
+           number(kMostSpan);
+  return {};
+}
+
+}  // namespace
+
+std::string common_refusal(const Problem& problem, const Device& device) {
   const auto number = [](int64_t value) { return std::to_string(value); };
   const Axis &h = problem.h, &w = problem.w;
   if (!device.has_wgmma) return "no wgmma (sm_90a)";
@@ -212,33 +235,29 @@ std::string refusal(const Problem& problem, const Device& device) {
   if (std::max(h.kernel, w.kernel) > kMostTaps || std::max(h.stride, w.stride) > kMostPhases)
     return "the kernel or its stride is more than " + number(kMostTaps) + " or " +
            number(kMostPhases);
-  const int most = std::max_element(std::begin(kTiles), std::end(kTiles), [](auto& a, auto& b) {
-                     return a.width < b.width;
-                   })->width;
-  if (h.stride * problem.out_channels * w.kernel > most)
-    return number(columns_of(problem)) + " products of a pixel are more than " + number(most);
-  if (std::max(reach_of(w), end_of(w) - w.in) > kMostMargin || reach_of(h) + 2 > kMostStages)
+  if (std::max(reach_of(w), end_of(w) - w.in) > kMostMargin)
     return "a kernel reaches over " + number(reach_of(h)) + " x " + number(reach_of(w)) + " pixels";
   const int64_t vector = 16 / element_size(problem.dtype);
   if (!channels_last && w.in % vector != 0)
     return "rows of " + number(w.in) + " are not whole vectors of " + number(vector);
   if (channels_last && problem.in_channels % vector != 0)
     return number(problem.in_channels) + " channels are not whole vectors of " + number(vector);
-  if (problem.in_channels > kMostSpan)
-    return number(problem.in_channels) + " channels are more than a copy brings, " +
-           number(kMostSpan);
   if (problem.wide_index) return "a tensor has more than 2^31 elements";
   return sums_too_short(problem, kLeastWgmmaTerms);
 }
 
-}  // namespace
-
 std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
-  return all_plans(problem, device, reason, refusal, candidates, plan_of);
+  std::vector<Plan> found = all_plans(problem, device, reason, refusal, candidates, plan_of);
+  std::string why;
+  for (Plan& plan : ribbon_plans(problem, device, why)) found.push_back(std::move(plan));
+  return found;
 }
 
 Decision plan(const Problem& problem, const Device& device) {
-  return best_plan(problem, device, refusal, candidates, plan_of);
+  Decision rows = best_plan(problem, device, refusal, candidates, plan_of);
+  Decision ribbons = ribbon_plan(problem, device);
+  if (!ribbons.accepted) return rows;
+  return rows.accepted && rows.plan.predicted_us <= ribbons.plan.predicted_us ? rows : ribbons;
 }
 
 Params params_of(const Problem& problem, const Plan& plan, const Args& args) {

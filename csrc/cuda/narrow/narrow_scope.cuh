@@ -11,10 +11,10 @@ struct Item {
 };
 
 // Calls `visit` with each of a block. Blocks side by side have stretches side by side, whose edges they share.
-template <class Visit>
+template <class Params, class Visit>
 __device__ __forceinline__ void for_items(const Params& p, Visit&& visit) {
   for (int i = blockIdx.x; i < p.items; i += p.walkers) {
-    const int rest = i / p.sweeps, n = rest / p.row_items;
+    const int rest = p.by_sweeps.quotient(i), n = p.by_row_items.quotient(rest);
     const int row = p.first_row + (rest - n * p.row_items) * p.item_rows;
     visit(Item{n * p.images, i - rest * p.sweeps, row, min(p.item_rows, p.end_row - row)});
   }

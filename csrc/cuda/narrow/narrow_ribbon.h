@@ -1,0 +1,121 @@
+// narrow's ribbons: the same sums by `mma.sync`, each pixel fetched once, several small blocks a multiprocessor.
+//
+// Rows of the GEMM are pixels, its columns (phase, co, kw), as in narrow_config.h. Four warps go down a stretch of 128 pixels
+// of a row, or of rows of a few images, from row to row of x, 32 pixels each. A row of x belongs to several rows of the
+// destination: a warp has sums for all `span` of them, multiplies what it has fetched for each, and when a row of x is done,
+// the sums of one row of the destination are, and the others move up by one. So x passes through shared memory a chunk of
+// channels at a time, and no row of it is kept.
+//
+//   weights    [slice of channels][pair of fragments][lane][16 B], a fragment for each (row of the destination, 8 columns);
+//              strict fp32: of a slice all high parts, then all low ones
+//   x          a ring of chunks: [box of pixels][image][channel][32, 64 or 128 B], swizzled; NHWC: [pixel][32, 64 or 128 B]
+//   products   of a row: [column][image][pixel], zeros between images
+//   turned     NHWC: of a warp's outputs: [phase][pixel][channel], as in y
+//
+// A unit of outputs are stride_w neighbours in a row of y; a thread collects all channels and phases of one.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/args.h"
+#include "core/plan.h"
+#include "core/problem.h"
+#include "cuda/narrow/narrow_config.h"
+
+namespace convt2d::cuda::narrow {
+
+struct Ribbon {
+  int width;   // columns
+  int span;    // rows of the destination that a row of x belongs to
+  int blocks;  // of a multiprocessor
+  bool strict = false;
+};
+// In Plan.row they come behind kTiles.
+constexpr Ribbon kRibbons[] = {
+    {24, 2, 3}, {16, 3, 3}, {24, 5, 2}, {24, 2, 2, true}, {16, 3, 2, true}};
+constexpr int kFirstStrictRibbon = 3;
+constexpr int kMostSpanOfRibbon = 5;
+constexpr int kRibbonCount = sizeof(kRibbons) / sizeof(kRibbons[0]);
+
+constexpr int kRibbonPixels = 128, kWarpPixels = 32;
+constexpr int kRibbonWarps = kRibbonPixels / kWarpPixels, kRibbonConsumers = kRibbonWarps * 32;
+constexpr int kChunkSlices = 4, kMostRibbonStages = 8;
+
+// The thread behind those that multiply asks the copy engine. Where sums are many, it has a warpgroup, which gives registers
+// to the other.
+CONVT2D_HOST_DEVICE constexpr bool lends(Ribbon ribbon) {
+  return ribbon.span * ribbon.width >= 120;
+}
+CONVT2D_HOST_DEVICE constexpr int ribbon_threads(Ribbon ribbon) {
+  return kRibbonConsumers + (lends(ribbon) ? 128 : 32);
+}
+constexpr int kRibbonRegisters = 216, kLentRegisters = 40;
+
+CONVT2D_HOST_DEVICE constexpr int fragment_pairs(Ribbon ribbon) {
+  return (ribbon.width / 8 * ribbon.span + 1) / 2;
+}
+CONVT2D_HOST_DEVICE constexpr int slice_fragments(Ribbon ribbon) {  // bytes
+  return fragment_pairs(ribbon) * 32 * 16 * (ribbon.strict ? 2 : 1);
+}
+
+// Everything a block needs, passed by value. What has the same name as in Params is the same.
+struct RibbonParams {
+  void* destination;
+  const void* bias;
+  const void* weight;
+  const void* source;
+  int32_t weight_group, weight_reduce, weight_column, weight_h, weight_w;
+  int32_t batch, groups, reduce, columns;
+  int32_t x_h, x_w, y_h, y_w;
+  int32_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+  int32_t number_bytes, channels_last, strict;
+  int32_t x_channel, x_pixel, y_channel, y_pixel;
+  int32_t slices, chunks, chunk_slices;  // of input channels
+  int32_t reach;
+  // Taps by the output of a unit they belong to: the first of each in `tap`; byte of their products from where those of the
+  // first column at the unit are.
+  int8_t first_tap[kMostPhases + 1];
+  int32_t tap[kMostTaps];
+  // The same of the first two outputs, as many as `span`; where there is none, any of the other's and 0 instead of 1.
+  int32_t two[2][kMostSpanOfRibbon];
+  float two_there[2][kMostSpanOfRibbon];
+  // Units are two outputs of at most `span` taps each; which are stored at once; with all channels, by way of shared memory.
+  int32_t twos, pairs, wide;
+  int32_t line_bits;  // 1 << line_bits numbers are a line
+  int32_t run, images, line, margin, pitch, step, sweeps;
+  int32_t units,
+      lead;  // of a row of y; of a stretch that is not the first, units less pixels before its own
+  int32_t positions;  // units of a stretch, at most
+  FastDivide by_positions, by_run, by_columns, by_kernel_w, by_dilation, by_sweeps, by_row_items;
+  int32_t first_row, end_row, item_rows, row_items, items, walkers;
+  int32_t stages, stage_bytes, box_bytes;
+  int32_t products_bytes, turned_bytes;  // turned_bytes: of a warp
+  int32_t weights_at, stages_at, products_at, turned_at, shared_bytes;
+};
+
+constexpr int kRibbonHeader = kMostRibbonStages * 16;
+
+// The units of a stretch, from `first` to before `end`.
+struct Units {
+  int first, end;
+};
+CONVT2D_HOST_DEVICE Units units_of(const RibbonParams& p, int sweep) {
+  const int first = sweep * p.step + p.lead, end = first + p.step;
+  return {sweep == 0 || first < 0 ? 0 : first,
+          sweep == p.sweeps - 1 || end > p.units ? p.units : (end < 0 ? 0 : end)};
+}
+
+// Every plan there is, or why there is none; the best; and what a launch needs.
+std::vector<Plan> ribbon_plans(const Problem& problem, const Device& device, std::string& reason);
+Decision ribbon_plan(const Problem& problem, const Device& device);
+RibbonParams ribbon_params_of(const Problem& problem, const Plan& plan, const Args& args);
+CUtensorMap ribbon_map_of(const RibbonParams& params);
+
+void launch_ribbon(DType dtype, int ribbon, const RibbonParams& params, const CUtensorMap& map,
+                   void* stream);
+
+}  // namespace convt2d::cuda::narrow
