@@ -102,8 +102,8 @@ __device__ __forceinline__ bool collect(const Params& p, const Item& item, int r
     const int column = all.first + pixel, padded = column + p.pad_w;
     const int position = p.by_stride_w.quotient(padded), e = padded - position * p.stride_w;
     const int taps = e < p.kernel_w ? p.by_stride_w.quotient(p.kernel_w - 1 - e) + 1 : 0;
-    const int place = (p.margin + position - item.pixel) * kPitch + e * p.column_tap +
-                      channel * p.column_channel;
+    const int place =
+        (p.margin + position - item.pixel) * kPitch + e * p.column_tap + channel * p.column_channel;
     uint32_t from = products + (taps > 0 ? place * 4 : 0);
     const float bias = p.bias ? load(static_cast<const T*>(p.bias) + item.channel + channel) : 0.f;
 #pragma unroll 1

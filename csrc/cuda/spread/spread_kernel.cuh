@@ -114,10 +114,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   fence_for_wgmma();                                 // and for the copy engine
   __syncthreads();
   if (threadIdx.x >= kConsumers) {
-    fewer_registers<kProducerRegisters>();
+    fewer_registers<producer_registers(kTiles[ROW])>();
     bring<T, ROW>(p, map, shared, ring);
   } else {
-    more_registers<kConsumerRegisters>();
+    more_registers<consumer_registers(kTiles[ROW])>();
     consume<T, ROW>(p, shared, ring);
   }
 #endif

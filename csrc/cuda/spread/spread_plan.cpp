@@ -164,12 +164,11 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double instruction = std::max(width / 2, 16 + width / 4);
   const double tensor_core = kTensor * p.shifts * kSlices * kGroups * kBlocks * instruction;
   const double batches =
-      std::ceil(p.shifts * width / 32 / kBatch) *
+      std::ceil(p.shifts * width / 32 / batch(tile)) *
           (p.number_bytes == 2 && !p.weight_vectors ? kNumbers : 1) +
-      (p.copied || tile.planes
-           ? 0
-           : std::ceil(p.x_bytes / (8.0 * kLine) / kBringers /
-                            (p.reduce * p.number_bytes % 4 == 0 ? kPixelBatch : 1)));
+      (p.copied || tile.planes ? 0
+                               : std::ceil(p.x_bytes / (8.0 * kLine) / kBringers /
+                                           (p.reduce * p.number_bytes % 4 == 0 ? kPixelBatch : 1)));
   const double pieces = kPiece * p.units * line_numbers(p.number_bytes) / kBringers;
   const double chunk = kChunk + std::max({tensor_core, kPut + std::max(kLatency * batches, pieces),
                                           p.stage_bytes / kL2Bytes});
@@ -220,7 +219,6 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
         Choice choice = {row, channels, run, 2, device.sm_count};
         Params p;
         shape(problem, choice, p);
-        if (p.units > kMostUnits) continue;
         if (p.shared_bytes > device.smem_optin) {
           reason = "two stages need " + std::to_string(p.shared_bytes) + " bytes of shared memory";
           continue;
@@ -245,9 +243,12 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   std::copy(std::begin(detail), std::end(detail), plan.detail);
   plan.note = std::to_string(kTiles[c.row].width) + " columns of " +
               std::to_string(p.block_channels) + " channels, " + std::to_string(p.tile_rows) +
-              " rows x " + std::to_string(p.run) + " pixels" + (kTiles[c.row].planes ? " fetched" : p.copied ? " copied" : "") + ", " +
-              std::to_string(p.stages) + " stages, " + std::to_string(p.items) + " tiles of " +
-              std::to_string(p.walkers) + " blocks";
+              " rows x " + std::to_string(p.run) + " pixels" +
+              (kTiles[c.row].planes ? " fetched"
+               : p.copied           ? " copied"
+                                    : "") +
+              ", " + std::to_string(p.stages) + " stages, " + std::to_string(p.items) +
+              " tiles of " + std::to_string(p.walkers) + " blocks";
   return plan;
 }
 

@@ -14,14 +14,14 @@
 
 namespace convt2d::cuda::spread {
 
-// Which numbers of a channel a thread asks for, from the tensor's first one on; negative: zeros.
+// Which numbers of a channel a thread asks for, from the tensor's first one on, from unit `from` on; negative: zeros.
 template <class T>
-__device__ __forceinline__ void find_pieces(const Params& p, const Item& item,
-                                            int (&piece)[kMostUnits]) {
+__device__ __forceinline__ void find_pieces(const Params& p, const Item& item, int from,
+                                            int (&piece)[kUnits]) {
   const int first = item.row - (p.shifts - 1), rows = p.tile_rows + p.shifts - 1;
 #pragma unroll
-  for (int u = 0; u < kMostUnits; ++u) {
-    const int i = u * 32 + threadIdx.x % 32, row = i >> p.row_shift;
+  for (int u = 0; u < kUnits; ++u) {
+    const int i = (from + u) * 32 + threadIdx.x % 32, row = i >> p.row_shift;
     const int pixel = item.pixel + (i - (row << p.row_shift)) * p.piece / int(sizeof(T));
     const Row at = row_of(p, first + row);
     const bool there = row < rows && at.n >= 0 && at.n < p.batch && at.row < p.x_h && pixel < p.x_w;
@@ -31,8 +31,8 @@ __device__ __forceinline__ void find_pieces(const Params& p, const Item& item,
 
 // Of a chunk's channels warps have every eighth one.
 template <class T, int BYTES>
-__device__ __forceinline__ void ask_for_pieces(const Params& p, int chunk,
-                                               const int (&piece)[kMostUnits], uint32_t to) {
+__device__ __forceinline__ void ask_for_pieces(const Params& p, int chunk, int first,
+                                               const int (&piece)[kUnits], uint32_t to) {
   constexpr int kChannels = line_numbers(sizeof(T));
   const int lane = threadIdx.x % 32, warp = (threadIdx.x - kConsumers) / 32;
   const int pieces = (p.tile_rows + p.shifts - 1) << p.row_shift;
@@ -42,24 +42,28 @@ __device__ __forceinline__ void ask_for_pieces(const Params& p, int chunk,
     const int channel = chunk * kChannels + c;
     const bool is = channel < p.reduce;
     const T* const from = source + (is ? channel * p.x_channel : 0);
-    const uint32_t place = to + c * p.plane_bytes + lane * BYTES;
+    const uint32_t place = to + c * p.plane_bytes + (first * 32 + lane) * BYTES;
 #pragma unroll
-    for (int u = 0; u < kMostUnits; ++u) {
-      if (u >= p.units) break;
-      if (u * 32 + lane < pieces)
+    for (int u = 0; u < kUnits; ++u) {
+      if ((first + u) * 32 + lane < pieces)
         copy_async<BYTES>(place + u * 32 * BYTES, from + max(piece[u], 0), is && piece[u] >= 0);
     }
   }
 }
+// `piece`: of an item, if it has no more.
 template <class T>
-__device__ __forceinline__ void ask_for_pieces(const Params& p, int chunk,
-                                               const int (&piece)[kMostUnits], uint32_t to) {
-  if (p.piece == 16) {
-    ask_for_pieces<T, 16>(p, chunk, piece, to);
-  } else if (p.piece == 8) {
-    ask_for_pieces<T, 8>(p, chunk, piece, to);
-  } else {
-    ask_for_pieces<T, 4>(p, chunk, piece, to);
+__device__ __forceinline__ void ask_for_planes(const Params& p, const Item& item, int chunk,
+                                               int (&piece)[kUnits], uint32_t to) {
+#pragma unroll 1
+  for (int first = 0; first < p.units; first += kUnits) {
+    if (p.units > kUnits) find_pieces<T>(p, item, first, piece);
+    if (sizeof(T) == 4 && p.piece == 16) {
+      ask_for_pieces<T, 16>(p, chunk, first, piece, to);
+    } else if (p.piece == 8) {
+      ask_for_pieces<T, 8>(p, chunk, first, piece, to);
+    } else {
+      ask_for_pieces<T, 4>(p, chunk, first, piece, to);
+    }
   }
 }
 
@@ -124,8 +128,8 @@ __device__ __forceinline__ void multiply_fetched(Sums<ROW>& sum, uint32_t from, 
 template <class T, int ROW>
 __device__ __forceinline__ void multiply_planes(const Params& p, int group, StageRing& ring,
                                                 Sums<ROW>& sum) {
-  constexpr int kWidth = kTiles[ROW].width, kNumbers = line_numbers(sizeof(T)),
-                kSize = sizeof(T), kSlice = 32 / kSize;
+  constexpr int kWidth = kTiles[ROW].width, kNumbers = line_numbers(sizeof(T)), kSize = sizeof(T),
+                kSlice = 32 / kSize;
   const int count = p.shifts * kWidth;
   const uint64_t weights =
       kSize == 4 ? operand_layout(count * 16, 128) : operand_layout(128, kNumbers * 16);

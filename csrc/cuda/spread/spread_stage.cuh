@@ -43,56 +43,56 @@ __device__ __forceinline__ int entry_of(const Params& p, const Item& item, uint3
 
 // A thread's part of a chunk's weights: so many times 16 bytes, from unit `first` on. Words: a column of four channels,
 // which warps have for themselves. 16 bits: eight columns of a channel, of which warps have eight.
-template <class T, int ROW>
-__device__ __forceinline__ void find_weights(const Params& p, const Item& item, uint32_t shared,
-                                             int first, int (&at)[kBatch]) {
-  const int lane = threadIdx.x % 32, count = p.shifts * kTiles[ROW].width;
-#pragma unroll
-  for (int i = 0; i < kBatch; ++i)
-    at[i] = entry_of(p, item, shared,
-                     is_word<T> ? (first + i) * 32 + lane : ((first + i) * 4 + lane / 8) * 8, count);
-}
-
+//
 // What there is not is loaded from elsewhere: of channels, what is multiplied by zeros; of columns, what is not stored.
-template <class T>
-__device__ __forceinline__ void load_weights(const Params& p, const Item& item, int chunk,
-                                             const int (&at)[kBatch], uint32_t (&word)[kBatch][4]) {
+template <int ROW>
+struct Weights {
+  uint32_t word[batch(kTiles[ROW])][4], there;  // a bit for each unit
+};
+template <class T, int ROW>
+__device__ __forceinline__ void load_weights(const Params& p, const Item& item, uint32_t shared,
+                                             int chunk, int first, Weights<ROW>& weights) {
   constexpr int kRows = is_word<T> ? 4 : 1;  // of weights, channels
   const int lane = threadIdx.x % 32, warp = (threadIdx.x - kConsumers) / 32;
   const T* const weight = static_cast<const T*>(p.weight) + item.channel * p.weight_column;
   const int c = chunk * line_numbers(sizeof(T)) + (is_word<T> ? warp * 4 : warp * 8 + lane % 8);
+  const int count = p.shifts * kTiles[ROW].width;
+  weights.there = 0;
   const T* row[kRows];
 #pragma unroll
   for (int k = 0; k < kRows; ++k) row[k] = weight + min(c + k, p.reduce - 1) * p.weight_reduce;
 #pragma unroll
-  for (int i = 0; i < kBatch; ++i) {
-    const int from = max(at[i], 0);
+  for (int i = 0; i < batch(kTiles[ROW]); ++i) {
+    const int at =
+        entry_of(p, item, shared,
+                 is_word<T> ? (first + i) * 32 + lane : ((first + i) * 4 + lane / 8) * 8, count);
+    const int from = max(at, 0);
+    weights.there |= (at >= 0) << i;
     if constexpr (is_word<T>) {
 #pragma unroll
       for (int k = 0; k < kRows; ++k) {
         uint32_t one[1];
         load_words<4>(row[k] + from, one);
-        word[i][k] = one[0];
+        weights.word[i][k] = one[0];
       }
     } else {
-      load_words<16>(row[0] + from, word[i]);
+      load_words<16>(row[0] + from, weights.word[i]);
     }
   }
 }
 
 template <class T, int ROW>
 __device__ __forceinline__ void store_weights(const Params& p, uint32_t to, int first,
-                                              const int (&at)[kBatch],
-                                              const uint32_t (&word)[kBatch][4]) {
+                                              const Weights<ROW>& weights) {
   const int lane = threadIdx.x % 32, warp = (threadIdx.x - kConsumers) / 32;
   const int count = p.shifts * kTiles[ROW].width;
 #pragma unroll
-  for (int i = 0; i < kBatch; ++i) {
+  for (int i = 0; i < batch(kTiles[ROW]); ++i) {
     uint32_t number[4];
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      const uint32_t there = at[i] >= 0 ? word[i][k] : 0;
-      number[k] = is_word<T> ? MmaTF32::round(there) : there;
+      const uint32_t bits = weights.there >> i & 1 ? weights.word[i][k] : 0;
+      number[k] = is_word<T> ? MmaTF32::round(bits) : bits;
     }
     if constexpr (is_word<T>) {
       const int column = (first + i) * 32 + lane;
@@ -198,40 +198,53 @@ template <class T, int ROW>
 __device__ __forceinline__ void bring(const Params& p, const CUtensorMap& map, uint32_t shared,
                                       StageRing& ring) {
   constexpr int kUnit = is_word<T> ? 32 : 4 * 8;  // columns
+  constexpr int kBatch = batch(kTiles[ROW]);
   constexpr bool kPlanes = kTiles[ROW].planes;
   const int units = (p.shifts * kTiles[ROW].width + kUnit - 1) / kUnit;
   const bool vectors = is_word<T> || p.weight_vectors;
   for_items(p, [&](const Item& item) {
-    int at[kBatch];
-    if (vectors) find_weights<T, ROW>(p, item, shared, 0, at);
-    int piece[kPlanes ? kMostUnits : 1];
-    if constexpr (kPlanes) find_pieces<T>(p, item, piece);
+    Weights<ROW> weights = {};
+    int piece[kUnits];
+    if constexpr (kPlanes) {
+      find_pieces<T>(p, item, 0, piece);
+      if (vectors) load_weights<T, ROW>(p, item, shared, 0, 0, weights);
+    }
 #pragma unroll 1
     for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
       const uint32_t to = ring.stage();
       const auto ready = [&] {
         barrier_wait(ring.empty(), ring.parity ^ 1);
-        if constexpr (kPlanes) {
-          ask_for_pieces<T>(p, chunk, piece, to);
-          copy_async_arrive(ring.full());
-        } else if (p.copied && threadIdx.x % 32 == 0) {
+        if (p.copied && threadIdx.x % 32 == 0)
           ask_for_pixels(p, map, item, chunk * line_numbers(sizeof(T)), to, ring.full());
-        }
       };
-      if (vectors) {
+      const auto ask = [&] {
+        ask_for_planes<T>(p, item, chunk, piece, to);
+        copy_async_arrive(ring.full());
+      };
+      if constexpr (kPlanes) {
+        // The first weights have come during the chunk before, others come while pixels are asked for.
+        barrier_wait(ring.empty(), ring.parity ^ 1);
+        const int turn = vectors && units > kBatch ? kBatch : 0;
 #pragma unroll 1
         for (int first = 0; first < units; first += kBatch) {
-          uint32_t word[kBatch][4];
-          if (units > kBatch) find_weights<T, ROW>(p, item, shared, first, at);
-          load_weights<T>(p, item, chunk, at, word);
-          if (first == 0) ready();
-          store_weights<T, ROW>(p, to + p.x_bytes, first, at, word);
+          if (first > 0 && vectors) load_weights<T, ROW>(p, item, shared, chunk, first, weights);
+          if (first == turn) ask();
+          if (vectors) store_weights<T, ROW>(p, to + p.x_bytes, first, weights);
         }
-      } else if constexpr (!is_word<T>) {
-        ready();
-        bring_numbers<T, ROW>(p, item, shared, chunk, to + p.x_bytes);
-      }
-      if constexpr (!kPlanes) {
+        if constexpr (!is_word<T>)
+          if (!vectors) bring_numbers<T, ROW>(p, item, shared, chunk, to + p.x_bytes);
+      } else {
+        if (vectors) {
+#pragma unroll 1
+          for (int first = 0; first < units; first += kBatch) {
+            load_weights<T, ROW>(p, item, shared, chunk, first, weights);
+            if (first == 0) ready();
+            store_weights<T, ROW>(p, to + p.x_bytes, first, weights);
+          }
+        } else if constexpr (!is_word<T>) {
+          ready();
+          bring_numbers<T, ROW>(p, item, shared, chunk, to + p.x_bytes);
+        }
         if (!p.copied) {
           if constexpr (!is_word<T>) {
             if (p.reduce % 2 != 0) {
@@ -247,6 +260,9 @@ __device__ __forceinline__ void bring(const Params& p, const CUtensorMap& map, u
       fence_for_wgmma();
       __syncwarp();
       if (threadIdx.x % 32 == 0) barrier_arrive(ring.full());
+      if constexpr (kPlanes)
+        if (vectors)
+          load_weights<T, ROW>(p, item, shared, min(chunk + 1, p.chunks - 1), 0, weights);
     }
   });
 }
