@@ -32,10 +32,9 @@ constexpr double kProducts = 5;       // of four columns of products that are st
 constexpr double kL2Bytes = 30;       // a cycle
 constexpr double kMemoryRate = 0.75;  // of the copy rate
 constexpr double kBeside = 0.25;      // of the lesser of work and bytes
-// Work over what is counted (28 layers and modes, 2026-11-24): of 72 columns and of more; where warps bring pixels too; where
-// a pixel's channels of a tile are less than a sector; where phases have no taps.
-constexpr double kFewOver = 0.9, kManyOver = 1.5, kBroughtOver = 1.4, kTornOver = 1.7,
-                 kEmptyOver = 1.5;
+// Work over what is counted: of all; where warps bring pixels through registers; where a pixel's channels of a tile are less
+// than a sector; where phases have no taps. (Not measured since boxes are asked for by all warps and pixels are fetched.)
+constexpr double kOver = 1.1, kBroughtOver = 1.6, kTornOver = 1.5, kEmptyOver = 1.5;
 
 struct Choice {
   int row;  // of kTiles
@@ -184,12 +183,11 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double rounds = std::ceil(double(p.items) / p.walkers);
   const double busy_us = rounds * (kStart + chunks * chunk + collect) / kClock;
   const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
-  const bool torn =
-                 p.block_channels * p.number_bytes < 32 && p.block_channels < problem.group_out(),
+  const bool torn = !tile.planes && p.block_channels * p.number_bytes < 32 &&
+                    p.block_channels < problem.group_out(),
              empty = problem.h.kernel < problem.h.stride || problem.w.kernel < problem.w.stride;
-  const double over = (width == kTiles[0].width ? kFewOver : kManyOver) *
-                      (p.copied || tile.planes ? 1 : kBroughtOver) * (torn ? kTornOver : 1) *
-                      (empty ? kEmptyOver : 1);
+  const double over = kOver * (p.copied || tile.planes ? 1 : kBroughtOver) *
+                      (torn ? kTornOver : 1) * (empty ? kEmptyOver : 1);
   return kLaunch + std::max(over * busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
 }
 
