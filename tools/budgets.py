@@ -47,7 +47,7 @@ KERNELS = {
     "fold": 18,  # seven of 16 bits, five of words, six of planes of no whole vectors
     "slide": 24,  # seven tiles, three of turned rows, two of strided ones, of two types
     "narrow": 16,  # four of four types
-    "spread": 16,  # three of three types, two of three for grad_input
+    "spread": 20,  # four of three types, two of three for grad_input
     "fan": 10,
     "loom": 25,  # six of three types, five of strict fp32
     "igemm": 64,

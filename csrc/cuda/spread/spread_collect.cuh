@@ -74,12 +74,12 @@ struct Task {
 template <int ROW>
 __device__ __forceinline__ Task task_of(const Params& p, int task) {
   const int slow = p.by_fast.quotient(task),
-            fast = task - slow * (kTiles[ROW].planes ? p.span : p.block_channels);
-  return kTiles[ROW].planes ? Task{fast, slow} : Task{slow, fast};
+            fast = task - slow * (kTiles[ROW].source == kPlanes ? p.span : p.block_channels);
+  return kTiles[ROW].source == kPlanes ? Task{fast, slow} : Task{slow, fast};
 }
 template <int ROW>
 __device__ __forceinline__ int tasks_of(const Params& p, const Item& item, const Reached& all) {
-  return kTiles[ROW].planes ? item.channels * p.span : all.count * p.block_channels;
+  return kTiles[ROW].source == kPlanes ? item.channels * p.span : all.count * p.block_channels;
 }
 
 // The outputs of an instruction's rows, of which `row` is the first. A thread has a task in all rows. Returns whether all of

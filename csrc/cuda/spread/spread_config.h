@@ -11,7 +11,8 @@
 // are (co, phase, kw).
 //
 //   x          of a chunk of channels: channels last, [row][pixel][128 B], swizzled; NCHW ("planes"), [channel][row][pixel]
-//              with zeros beside, as it lies: those who multiply fetch pixels (spread_planes.cuh)
+//              with zeros beside, as it lies: those who multiply fetch pixels (spread_fetched.cuh), as they do
+//              channels that are no whole 16 bytes
 //   weights    of the same: 16 bits [eight columns][channel][16 B], turned by the tensor core; words [four channels][column][16 B]
 //   products   of a warpgroup: [pixel, with zeros between rows][column]
 //
@@ -29,15 +30,21 @@
 namespace convt2d::cuda::spread {
 
 // Columns, a quarter of a multiple of 32 banks more than that: neighbours of a warp's store lie in different ones.
+// How x comes and is read: by the tensor core; fetched by those who multiply, as planes (NCHW) or as channels that are whole
+// words but no whole 16 bytes.
+enum Source : int32_t { kAsOperand, kPlanes, kWords };
 struct Tile {
   int width;
-  bool planes = false;  // NCHW
+  Source source = kAsOperand;
 };
-constexpr Tile kTiles[] = {{72}, {104}, {136}, {136, true}};
+constexpr Tile kTiles[] = {{72}, {136}, {136, kPlanes}, {136, kWords}};
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 // Floats of a pixel's products. Of planes, neighbours are pixels when outputs are collected: 16 of them and two columns meet
 // no bank twice.
-CONVT2D_HOST_DEVICE constexpr int pitch(Tile tile) { return tile.width + (tile.planes ? 2 : 0); }
+CONVT2D_HOST_DEVICE constexpr int pitch(Tile tile) {
+  return tile.width + (tile.source == kPlanes ? 2 : 0);
+}
+CONVT2D_HOST_DEVICE constexpr bool fetched(Tile tile) { return tile.source != kAsOperand; }
 
 // Two warpgroups multiply, each kBlocks x 64 pixels; eight warps bring, of which one thread asks the copy engine.
 constexpr int kGroups = 2, kBlocks = 2, kConsumers = 128 * kGroups;
@@ -45,19 +52,18 @@ constexpr int kBringers = 8, kThreads = kConsumers + 32 * kBringers;
 constexpr int kConsumerRegisters = 176, kProducerRegisters = 80;
 // Those who fetch pixels need more.
 CONVT2D_HOST_DEVICE constexpr int consumer_registers(Tile tile) {
-  return kConsumerRegisters + (tile.planes ? 16 : 0);
+  return kConsumerRegisters + (fetched(tile) ? 16 : 0);
 }
 CONVT2D_HOST_DEVICE constexpr int producer_registers(Tile tile) {
-  return kProducerRegisters - (tile.planes ? 16 : 0);
+  return kProducerRegisters - (fetched(tile) ? 16 : 0);
 }
-
 
 constexpr int kRows = 64;   // pixels of an instruction
 constexpr int kLine = 128;  // bytes of a chunk's channels
 constexpr int kSlices = 4;  // instructions of it
 constexpr int kMostStages = 4, kMostShifts = 4, kMostTaps = 16, kMostPhases = 8, kMostMargin = 16;
 // Times 16 bytes of weights that a thread has under way.
-CONVT2D_HOST_DEVICE constexpr int batch(Tile tile) { return tile.planes ? 5 : 9; }
+CONVT2D_HOST_DEVICE constexpr int batch(Tile tile) { return fetched(tile) ? 5 : 9; }
 constexpr int kNumberBatch = 3;    // the same, number by number
 constexpr int kPixelBatch = 3;     // times eight pixels that it has
 constexpr int kUnits = 5;          // of planes: pieces of a channel that a thread remembers

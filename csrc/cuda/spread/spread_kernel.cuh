@@ -75,8 +75,8 @@ __device__ __forceinline__ void consume(const Params& p, uint32_t shared, StageR
   const uint32_t products = shared + p.products_at + group * p.products_bytes;
   for_items(p, [&](const Item& item) {
     Sums<ROW> sum;
-    if constexpr (kTiles[ROW].planes) {
-      multiply_planes<T, ROW>(p, group, ring, sum);
+    if constexpr (fetched(kTiles[ROW])) {
+      multiply_fetched<T, ROW>(p, group, ring, sum);
     } else {
       multiply<T, ROW>(p, group, ring, sum);
     }
@@ -85,7 +85,7 @@ __device__ __forceinline__ void consume(const Params& p, uint32_t shared, StageR
 #pragma unroll
     for (int b = 0; b < kBlocks; ++b) {
       barrier_among(1 + group, 128);  // what was there has been collected
-      store_products<ROW, kTiles[ROW].planes && !is_word<T>>(p, sum[b], products);
+      store_products<ROW, kTiles[ROW].source == kPlanes && !is_word<T>>(p, sum[b], products);
       barrier_among(1 + group, 128);
       good &= collect<T, ROW>(p, item, first + b * p.block_rows, products);
     }
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   StageRing ring{shared, shared + p.stages_at, p.stages, p.stage_bytes};
   if (threadIdx.x < p.stages) {
     // A warp's own stores, and what it or its threads have asked for.
-    const int asked = kTiles[ROW].planes ? 32 : p.copied ? 1 : 0;
+    const int asked = fetched(kTiles[ROW]) ? 32 : p.copied ? 1 : 0;
     barrier_init(ring.barriers + threadIdx.x * 16, kBringers * (1 + asked));
     barrier_init(ring.barriers + threadIdx.x * 16 + 8, kConsumers / 32);
   }

@@ -62,13 +62,22 @@ bool weights_are_vectors(const Problem& problem, const Params& p) {
   return p.kernel_h * row % 8 == 0 && p.stride_h * row % 8 == 0;
 }
 
-// Bytes of a row of x that come at once; 0: a row is no whole words.
+// Bytes that threads ask for at once, of a row of a plane or of a pixel's channels; 0: these are no whole words.
 int piece_bytes(const Problem& problem) {
-  const int64_t row = problem.w.in * element_size(problem.dtype);
-  const int most = static_cast<int>(4 * element_size(problem.dtype));  // stretches start at fours
-  for (int bytes = most; bytes >= 4; bytes /= 2)
-    if (row % bytes == 0) return bytes;
+  const bool planes = problem.x_layout == Layout::nchw;
+  const int64_t size = element_size(problem.dtype),
+                run = (planes ? problem.w.in : problem.in_channels) * size;
+  const int64_t most = planes ? 4 * size : 8;  // stretches of planes start at fours
+  for (int64_t bytes = most; bytes >= 4; bytes /= 2)
+    if (run % bytes == 0) return static_cast<int>(bytes);
   return 0;
+}
+
+bool serves(Source source, const Problem& problem) {
+  if (problem.x_layout == Layout::nchw) return source == kPlanes;
+  if (source == kWords)
+    return !whole_vectors(problem, problem.in_channels) && piece_bytes(problem) > 0;
+  return source == kAsOperand;
 }
 
 // Where a column of a pixel's products is, and strides of x and y.
@@ -91,7 +100,6 @@ void set_order(const Problem& problem, bool planes, Params& p) {
 // fetch one or two apart, meet no bank twice.
 void set_planes(const Problem& problem, Params& p) {
   const int32_t rows = p.tile_rows + p.shifts - 1, row_bytes = p.run * p.number_bytes;
-  p.piece = piece_bytes(problem);
   while (p.piece << p.row_shift < row_bytes) ++p.row_shift;
   p.units = static_cast<int32_t>(ceil_div(rows << p.row_shift, 32));
   const int32_t words = rows * row_bytes / 4, apart = p.number_bytes == 4 ? 16 : 8;
@@ -116,9 +124,11 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.x_w = static_cast<int32_t>(w.in);
   set_geometry(problem, p);
   p.number_bytes = static_cast<int32_t>(element_size(problem.dtype));
-  p.copied = !tile.planes && whole_vectors(problem, p.reduce);
+  const bool planes = tile.source == kPlanes;
+  p.copied = !fetched(tile) && whole_vectors(problem, p.reduce);
+  p.piece = piece_bytes(problem);
   p.block_channels = choice.block_channels;
-  set_order(problem, tile.planes, p);
+  set_order(problem, planes, p);
   p.column_blocks = static_cast<int32_t>(ceil_div(p.columns, p.block_channels));
   p.weight_vectors = weights_are_vectors(problem, p);
   p.shifts = static_cast<int32_t>(reach_of(h)) + 1;
@@ -130,7 +140,7 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.end_position = static_cast<int32_t>(end_of(w));
   const int32_t reach_w = static_cast<int32_t>(reach_of(w));
   p.margin = std::max(reach_w, p.end_position - p.x_w);
-  p.step = tile.planes ? (p.run - reach_w) / 4 * 4 : p.run - reach_w;
+  p.step = planes ? (p.run - reach_w) / 4 * 4 : p.run - reach_w;
   const int32_t pixels = std::min(p.x_w, p.end_position);
   p.sweeps = static_cast<int32_t>(ceil_div(std::max(pixels - p.run, 0), p.step)) + 1;
   p.image_rows = static_cast<int32_t>(std::max(h.in + reach_of(h), end_of(h)));
@@ -147,7 +157,7 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
 
   p.stages = choice.stages;
   p.x_bytes = (p.tile_rows + p.shifts - 1) * p.run * kLine;
-  if (tile.planes) set_planes(problem, p);
+  if (planes) set_planes(problem, p);
   const int32_t weights = p.shifts * tile.width * kLine;
   p.stage_bytes = static_cast<int32_t>(round_up(p.x_bytes + weights, 1024));
   p.products_bytes = (p.block_rows * (p.run + p.margin) + p.margin) * pitch(tile) * 4;
@@ -162,13 +172,18 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double width = tile.width;
   const double instruction = std::max(width / 2, 16 + width / 4);
   const double tensor_core = kTensor * p.shifts * kSlices * kGroups * kBlocks * instruction;
-  const double batches =
-      std::ceil(p.shifts * width / 32 / batch(tile)) *
-          (p.number_bytes == 2 && !p.weight_vectors ? kNumbers : 1) +
-      (p.copied || tile.planes ? 0
-                               : std::ceil(p.x_bytes / (8.0 * kLine) / kBringers /
-                                           (p.reduce * p.number_bytes % 4 == 0 ? kPixelBatch : 1)));
-  const double pieces = kPiece * p.units * line_numbers(p.number_bytes) / kBringers;
+  const double batches = std::ceil(p.shifts * width / 32 / batch(tile)) *
+                             (p.number_bytes == 2 && !p.weight_vectors ? kNumbers : 1) +
+                         (p.copied || fetched(tile)
+                              ? 0
+                              : std::ceil(p.x_bytes / (8.0 * kLine) / kBringers /
+                                          (p.reduce * p.number_bytes % 4 == 0 ? kPixelBatch : 1)));
+  // Copies of a warp for a chunk.
+  const double copies = tile.source == kPlanes ? p.units * line_numbers(p.number_bytes)
+                        : tile.source == kWords
+                            ? (p.tile_rows + p.shifts - 1) * p.run * (kLine / p.piece) / 32.0
+                            : 0;
+  const double pieces = kPiece * copies / kBringers;
   const double chunk = kChunk + std::max({tensor_core, kPut + std::max(kLatency * batches, pieces),
                                           p.stage_bytes / kL2Bytes});
   const double wide = std::min(p.run, p.end_position) * p.stride_w * p.block_channels;
@@ -183,10 +198,10 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double rounds = std::ceil(double(p.items) / p.walkers);
   const double busy_us = rounds * (kStart + chunks * chunk + collect) / kClock;
   const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
-  const bool torn = !tile.planes && p.block_channels * p.number_bytes < 32 &&
+  const bool torn = tile.source != kPlanes && p.block_channels * p.number_bytes < 32 &&
                     p.block_channels < problem.group_out(),
              empty = problem.h.kernel < problem.h.stride || problem.w.kernel < problem.w.stride;
-  const double over = kOver * (p.copied || tile.planes ? 1 : kBroughtOver) *
+  const double over = kOver * (p.copied || fetched(tile) ? 1 : kBroughtOver) *
                       (torn ? kTornOver : 1) * (empty ? kEmptyOver : 1);
   return kLaunch + std::max(over * busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
 }
@@ -207,13 +222,13 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                                           std::string& reason) {
   std::vector<Candidate<Choice>> found;
   for (int row = 0; row < kTileCount; ++row) {
-    if (kTiles[row].planes != (problem.x_layout == Layout::nchw)) continue;
+    if (!serves(kTiles[row].source, problem)) continue;
     const int most = static_cast<int>(
         std::min<int64_t>(kTiles[row].width / channel_columns(problem), kMostChannels));
     for (const int channels : channel_choices(problem, most))
       for (int run = 8; run <= kRows; run *= 2) {
         if (run < 2 * reach_of(problem.w)) continue;  // more than half would be multiplied again
-        if (kTiles[row].planes && run - reach_of(problem.w) < 4) continue;
+        if (kTiles[row].source == kPlanes && run - reach_of(problem.w) < 4) continue;
         Choice choice = {row, channels, run, 2, device.sm_count};
         Params p;
         shape(problem, choice, p);
@@ -242,9 +257,9 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   plan.note = std::to_string(kTiles[c.row].width) + " columns of " +
               std::to_string(p.block_channels) + " channels, " + std::to_string(p.tile_rows) +
               " rows x " + std::to_string(p.run) + " pixels" +
-              (kTiles[c.row].planes ? " fetched"
-               : p.copied           ? " copied"
-                                    : "") +
+              (fetched(kTiles[c.row]) ? " fetched"
+               : p.copied             ? " copied"
+                                      : "") +
               ", " + std::to_string(p.stages) + " stages, " + std::to_string(p.items) +
               " tiles of " + std::to_string(p.walkers) + " blocks";
   return plan;

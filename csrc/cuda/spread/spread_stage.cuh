@@ -10,7 +10,7 @@
 #include "cuda/device/stage_ring.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
-#include "cuda/spread/spread_planes.cuh"
+#include "cuda/spread/spread_fetched.cuh"
 #include "cuda/spread/spread_scope.cuh"
 
 namespace convt2d::cuda::spread {
@@ -199,14 +199,14 @@ __device__ __forceinline__ void bring(const Params& p, const CUtensorMap& map, u
                                       StageRing& ring) {
   constexpr int kUnit = is_word<T> ? 32 : 4 * 8;  // columns
   constexpr int kBatch = batch(kTiles[ROW]);
-  constexpr bool kPlanes = kTiles[ROW].planes;
+  constexpr bool kFetched = fetched(kTiles[ROW]);
   const int units = (p.shifts * kTiles[ROW].width + kUnit - 1) / kUnit;
   const bool vectors = is_word<T> || p.weight_vectors;
   for_items(p, [&](const Item& item) {
     Weights<ROW> weights = {};
     int piece[kUnits];
-    if constexpr (kPlanes) {
-      find_pieces<T>(p, item, 0, piece);
+    if constexpr (kTiles[ROW].source == kPlanes) find_pieces<T>(p, item, 0, piece);
+    if constexpr (kFetched) {
       if (vectors) load_weights<T, ROW>(p, item, shared, 0, 0, weights);
     }
 #pragma unroll 1
@@ -218,10 +218,16 @@ __device__ __forceinline__ void bring(const Params& p, const CUtensorMap& map, u
           ask_for_pixels(p, map, item, chunk * line_numbers(sizeof(T)), to, ring.full());
       };
       const auto ask = [&] {
-        ask_for_planes<T>(p, item, chunk, piece, to);
+        if constexpr (kTiles[ROW].source == kPlanes) {
+          ask_for_planes<T>(p, item, chunk, piece, to);
+        } else if (p.piece == 8) {
+          ask_for_words<T, 8>(p, item, chunk, to);
+        } else {
+          ask_for_words<T, 4>(p, item, chunk, to);
+        }
         copy_async_arrive(ring.full());
       };
-      if constexpr (kPlanes) {
+      if constexpr (kFetched) {
         // The first weights have come during the chunk before, others come while pixels are asked for.
         barrier_wait(ring.empty(), ring.parity ^ 1);
         const int turn = vectors && units > kBatch ? kBatch : 0;
@@ -260,7 +266,7 @@ __device__ __forceinline__ void bring(const Params& p, const CUtensorMap& map, u
       fence_for_wgmma();
       __syncwarp();
       if (threadIdx.x % 32 == 0) barrier_arrive(ring.full());
-      if constexpr (kPlanes)
+      if constexpr (kFetched)
         if (vectors)
           load_weights<T, ROW>(p, item, shared, min(chunk + 1, p.chunks - 1), 0, weights);
     }
