@@ -10,6 +10,7 @@
 
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/barrier.cuh"
+#include "cuda/device/memory.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/stage_ring.cuh"
 #include "cuda/device/wgmma.cuh"
@@ -44,12 +45,15 @@ __device__ __forceinline__ void ask_for_pieces(const Params& p, int chunk, int f
   for (int c = warp; c < kChannels; c += kBringers) {
     const int channel = chunk * kChannels + c;
     const bool is = channel < p.reduce;
-    const T* const from = source + (is ? channel * p.x_channel : 0);
+    const int least = is ? 0 : INT32_MAX;
     const uint32_t place = to + c * p.plane_bytes + (first * 32 + lane) * BYTES;
+    const T* plane = source + (is ? channel * p.x_channel : 0);
+    keep_in_register(plane);  // else every address is summed up anew
 #pragma unroll
     for (int u = 0; u < kUnits; ++u) {
       if ((first + u) * 32 + lane < pieces)
-        copy_async<BYTES>(place + u * 32 * BYTES, from + max(piece[u], 0), is && piece[u] >= 0);
+        copy_async<BYTES>(place + u * 32 * BYTES, plane + static_cast<uint32_t>(max(piece[u], 0)),
+                          piece[u] >= least);
     }
   }
 }
