@@ -179,6 +179,8 @@ emulators:
 	RIBBONS=1 build/kernels/emulate_narrow benchmarks/kernels/cases.txt fp32 nchw 1 1 ribbon_; \
 	benchmarks/kernels/emulate_spread.sh fp16 fwd 1 1 spread_; \
 	build/kernels/emulate_spread benchmarks/kernels/cases.txt tf32 fwd 1 1 spread_; \
+	build/kernels/emulate_spread benchmarks/kernels/cases.txt fp16 fwd:nchw 1 1 spread_; \
+	build/kernels/emulate_spread benchmarks/kernels/cases.txt tf32 fwd:nchw 1 1 spread_; \
 	build/kernels/emulate_spread benchmarks/kernels/cases.txt fp16 grad_input 1 1 reap_; \
 	build/kernels/emulate_spread benchmarks/kernels/cases.txt tf32 grad_input 1 1 reap_; \
 	build/kernels/emulate_spread benchmarks/kernels/cases.txt bf16 grad_input 1 1 reap_o; \

@@ -48,6 +48,8 @@ KERNELS = {
     "slide": 24,  # seven tiles, three of turned rows, two of strided ones, of two types
     "narrow": 28,  # four of four types; three ribbons of three, two of strict fp32
     "spread": 16,  # three of three types, two of three for grad_input
+    "narrow": 16,  # four of four types
+    "spread": 20,  # four of three types, two of three for grad_input
     "fan": 10,
     "loom": 25,  # six of three types, five of strict fp32
     "igemm": 64,

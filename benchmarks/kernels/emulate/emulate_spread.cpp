@@ -1,6 +1,6 @@
 // The spread kernel on a CPU, to the bit, in random schedules.
 //
-//   emulate_spread CASES TYPE DIRECTION SEED PLANS [NAME]     TYPE: fp16, bf16, tf32
+//   emulate_spread CASES TYPE DIRECTION SEED PLANS [NAME]     TYPE: fp16, bf16, tf32; DIRECTION: fwd, fwd:nchw, grad_input
 //
 // As emulate.cpp does for hopper: PLANS plans of each case at random, on integers.
 #include <cstdlib>
@@ -74,10 +74,13 @@ int main(int count, char** arguments) {
   emulate::smem = spread::smem;
   emulate::random.seed(std::atoi(arguments[4]));
   const std::string type = arguments[2];
-  const bool forward = std::string(arguments[3]) == "fwd";
+  const std::string direction = arguments[3];
+  const bool forward = direction != "grad_input", planes = direction == "fwd:nchw";
   const int plans = std::atoi(arguments[5]);
-  return check_cases(arguments[1], Layout::nhwc, count > 6 ? arguments[6] : "", [&](Case one) {
-    if (forward && emulate::random() % 4 == 0) one.problem.w_layout = Layout::nchw;
+  const Layout layout = planes ? Layout::nchw : Layout::nhwc;
+  return check_cases(arguments[1], layout, count > 6 ? arguments[6] : "", [&](Case one) {
+    if (forward && emulate::random() % 4 == 0)
+      one.problem.w_layout = planes ? Layout::nhwc : Layout::nchw;
     if (type == "tf32") return forward ? check<float>(one, plans) : check_input<float>(one, plans);
     if (type == "fp16")
       return forward ? check<__half>(one, plans) : check_input<__half>(one, plans);

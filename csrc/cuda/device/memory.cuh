@@ -77,6 +77,10 @@ __device__ __forceinline__ uint2 load_8_and_around(const void* from) {
 
 // Hides where a number came from, so that it is not computed or read again.
 __device__ __forceinline__ void keep_in_register(uint32_t& number) { asm("" : "+r"(number)); }
+template <class T>
+__device__ __forceinline__ void keep_in_register(const T*& pointer) {
+  asm("" : "+l"(pointer));
+}
 
 // By hand, because the compiler breaks vector stores up where a narrower store stands beside them in
 // another branch (seen in the SASS of nvcc 13.0), and then a sector reaches L2 in pieces.

@@ -305,6 +305,8 @@ CONVT2D_WGMMA_ODD_WIDTHS(float, "k8", ".f32.tf32.tf32", "", false)
 
 CONVT2D_WGMMA_TURNED_WIDTHS(__half, ".f32.f16.f16")
 CONVT2D_WGMMA_TURNED_WIDTHS(__nv_bfloat16, ".f32.bf16.bf16")
+CONVT2D_WGMMA_TURNED(__half, ".f32.f16.f16", 136, 68, "68", "69", "70", "71", "72")
+CONVT2D_WGMMA_TURNED(__nv_bfloat16, ".f32.bf16.bf16", 136, 68, "68", "69", "70", "71", "72")
 
 #define CONVT2D_WGMMA_FETCHED_WIDTHS(TYPE, SHAPE, NAME, TAIL)                           \
   CONVT2D_WGMMA_FETCHED(TYPE, SHAPE, NAME, 64, 32, TAIL, "32", "33", "34", "35", "36")  \
@@ -314,6 +316,7 @@ CONVT2D_WGMMA_TURNED_WIDTHS(__nv_bfloat16, ".f32.bf16.bf16")
 CONVT2D_WGMMA_FETCHED_WIDTHS(__half, "k16", ".f32.f16.f16", ", 0")
 CONVT2D_WGMMA_FETCHED_WIDTHS(__nv_bfloat16, "k16", ".f32.bf16.bf16", ", 0")
 CONVT2D_WGMMA_FETCHED_WIDTHS(float, "k8", ".f32.tf32.tf32", "")
+CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 136, 68, "", "68", "69", "70", "71", "72")
 CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 16, 8, "", "8", "9", "10", "11", "12")
 CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 24, 12, "", "12", "13", "14", "15", "16")
 CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 32, 16, "", "16", "17", "18", "19", "20")

@@ -1,15 +1,18 @@
 // spread: what one block computes, and the numbers it is told.
 //
-// Channels-last forward as a GEMM whose rows are pixels and whose columns are what becomes of a pixel,
+// Forward as a GEMM whose rows are pixels and whose columns are what becomes of a pixel,
 //
 //   products[pixel][(phase, kw, co)] = sum over shift, ci of x[row - shift][pixel][ci] * w[ci][shift * stride + phase][kw][co]
 //
 // so that columns are full whatever the number of output channels is. As in narrow, rows of the destination are counted from
 // before its padding: `row` stands for the outputs row * stride to row * stride + stride - 1, its phases. Kernel rows add up
 // where they are multiplied: a shift is an address. Kernel columns are added up by way of shared memory
-// (spread_collect.cuh), and outputs go to memory in its order, channels of neighbouring pixels side by side.
+// (spread_collect.cuh), and outputs go to memory in its order. Columns lie as weights do: where these are [co][kh][kw], they
+// are (co, phase, kw).
 //
-//   x          of a chunk of channels: [row][pixel][128 B], swizzled
+//   x          of a chunk of channels: channels last, [row][pixel][128 B], swizzled; NCHW ("planes"), [channel][row][pixel]
+//              with zeros beside, as it lies: those who multiply fetch pixels (spread_fetched.cuh), as they do
+//              channels that are no whole 16 bytes
 //   weights    of the same: 16 bits [eight columns][channel][16 B], turned by the tensor core; words [four channels][column][16 B]
 //   products   of a warpgroup: [pixel, with zeros between rows][column]
 //
@@ -27,24 +30,43 @@
 namespace convt2d::cuda::spread {
 
 // Columns, a quarter of a multiple of 32 banks more than that: neighbours of a warp's store lie in different ones.
+// How x comes and is read: by the tensor core; fetched by those who multiply, as planes (NCHW) or as channels that are whole
+// words but no whole 16 bytes.
+enum Source : int32_t { kAsOperand, kPlanes, kWords };
 struct Tile {
   int width;
+  Source source = kAsOperand;
 };
-constexpr Tile kTiles[] = {{72}, {104}, {136}};
+constexpr Tile kTiles[] = {{72}, {136}, {136, kPlanes}, {136, kWords}};
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
+// Floats of a pixel's products. Of planes, neighbours are pixels when outputs are collected: 16 of them and two columns meet
+// no bank twice.
+CONVT2D_HOST_DEVICE constexpr int pitch(Tile tile) {
+  return tile.width + (tile.source == kPlanes ? 2 : 0);
+}
+CONVT2D_HOST_DEVICE constexpr bool fetched(Tile tile) { return tile.source != kAsOperand; }
 
 // Two warpgroups multiply, each kBlocks x 64 pixels; eight warps bring, of which one thread asks the copy engine.
 constexpr int kGroups = 2, kBlocks = 2, kConsumers = 128 * kGroups;
 constexpr int kBringers = 8, kThreads = kConsumers + 32 * kBringers;
 constexpr int kConsumerRegisters = 176, kProducerRegisters = 80;
+// Those who fetch pixels need more.
+CONVT2D_HOST_DEVICE constexpr int consumer_registers(Tile tile) {
+  return kConsumerRegisters + (fetched(tile) ? 16 : 0);
+}
+CONVT2D_HOST_DEVICE constexpr int producer_registers(Tile tile) {
+  return kProducerRegisters - (fetched(tile) ? 16 : 0);
+}
 
 constexpr int kRows = 64;   // pixels of an instruction
 constexpr int kLine = 128;  // bytes of a chunk's channels
 constexpr int kSlices = 4;  // instructions of it
 constexpr int kMostStages = 4, kMostShifts = 4, kMostTaps = 16, kMostPhases = 8, kMostMargin = 16;
-constexpr int kBatch = 9;          // times 16 bytes of weights that a thread has under way
+// Times 16 bytes of weights that a thread has under way.
+CONVT2D_HOST_DEVICE constexpr int batch(Tile tile) { return fetched(tile) ? 5 : 9; }
 constexpr int kNumberBatch = 3;    // the same, number by number
 constexpr int kPixelBatch = 3;     // times eight pixels that it has
+constexpr int kUnits = 5;          // of planes: pieces of a channel that a thread remembers
 constexpr int kOffsetBits = 24;    // of a weight, in the table of columns; its channel is above
 constexpr int kMostChannels = 64;  // of a block of columns
 
@@ -61,8 +83,16 @@ struct Params {
   int32_t x_h, x_w, y_h, y_w;
   int32_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h;
   int32_t number_bytes;
-  int32_t copied;                         // x, by the copy engine
-  int32_t weight_vectors;                 // eight columns of 16 bits are 16 bytes, or none
+  int32_t x_image, x_channel, x_pixel;               // strides of x
+  int32_t y_image, y_channel, y_line, y_pixel;       // and of y
+  int32_t column_channel, column_tap, column_phase;  // columns from one of a pixel's to the next
+  int32_t by_channel;  // columns are (co, phase, kw), else (phase, kw, co)
+  int32_t copied;      // x, by the copy engine
+  int32_t piece, units,
+      row_shift;           // planes: bytes at once; of a channel, 32 times; 2^row_shift in a row
+  int32_t plane_bytes;     // of a channel, in a stage
+  int32_t span;            // most columns of the destination of an item
+  int32_t weight_vectors;  // eight columns of 16 bits are 16 bytes, or none
   int32_t block_channels, column_blocks;  // output channels of a block of columns
   int32_t shifts;                         // kernel rows of a phase
   int32_t run, run_shift;                 // pixels of a row, 2^run_shift
@@ -71,7 +101,8 @@ struct Params {
   int32_t margin;                         // zeros before, between and behind rows
   int32_t step, sweeps;                   // pixels from a stretch of a row to the next; stretches
   int32_t end_position;
-  FastDivide by_image_rows, by_channels, by_stride_w;
+  FastDivide by_image_rows, by_fast,
+      by_stride_w;              // by_fast: channels of a block; of planes, `span`
   int32_t chunks, last_slices;  // of channels; instructions of the last one
   int32_t items, walkers;
   int32_t stages, stage_bytes, x_bytes, products_bytes;  // products: of a warpgroup

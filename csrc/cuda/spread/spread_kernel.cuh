@@ -9,9 +9,6 @@
 
 namespace convt2d::cuda::spread {
 
-template <int ROW>
-using Sums = float[kBlocks][kTiles[ROW].width / 2];
-
 // Adds the products of so many instructions' channels. `x` and `w`: of the first; `step`: 16 bytes from there to the next.
 template <class T, int ROW, int SLICES>
 __device__ __forceinline__ void multiply_slices(uint64_t x, uint64_t w, uint32_t step,
@@ -58,10 +55,10 @@ __device__ __forceinline__ void multiply(const Params& p, int group, StageRing& 
           multiply_slices<T, ROW, 1>(advance(x, (slices & 2) * (kLine / kSlices >> 4)),
                                      advance(w, (slices & 2) * step), step, sum);
       }
-    }
-    if (chunk > 0) {
-      wgmma_wait<1>();
-      if (threadIdx.x % 32 == 0) barrier_arrive(previous);
+      if (shift == 0 && chunk > 0) {
+        wgmma_wait<1>();
+        if (threadIdx.x % 32 == 0) barrier_arrive(previous);
+      }
     }
     previous = ring.empty();
   }
@@ -78,17 +75,21 @@ __device__ __forceinline__ void consume(const Params& p, uint32_t shared, StageR
   const uint32_t products = shared + p.products_at + group * p.products_bytes;
   for_items(p, [&](const Item& item) {
     Sums<ROW> sum;
-    multiply<T, ROW>(p, group, ring, sum);
+    if constexpr (fetched(kTiles[ROW])) {
+      multiply_fetched<T, ROW>(p, group, ring, sum);
+    } else {
+      multiply<T, ROW>(p, group, ring, sum);
+    }
     const int first = item.row + group * kBlocks * p.block_rows;
     bool good = true;
 #pragma unroll
     for (int b = 0; b < kBlocks; ++b) {
       barrier_among(1 + group, 128);  // what was there has been collected
-      store_products<kTiles[ROW].width>(p, sum[b], products);
+      store_products<ROW, kTiles[ROW].source == kPlanes && !is_word<T>>(p, sum[b], products);
       barrier_among(1 + group, 128);
-      good &= collect<T, kTiles[ROW].width>(p, item, first + b * p.block_rows, products);
+      good &= collect<T, ROW>(p, item, first + b * p.block_rows, products);
     }
-    if (!good) mend<T>(p, item, first, kBlocks * p.block_rows);
+    if (!good) mend<T, ROW>(p, item, first, kBlocks * p.block_rows);
   });
 }
 
@@ -101,7 +102,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   const uint32_t shared = shared_address(smem);
   StageRing ring{shared, shared + p.stages_at, p.stages, p.stage_bytes};
   if (threadIdx.x < p.stages) {
-    barrier_init(ring.barriers + threadIdx.x * 16, kBringers + (p.copied ? 1 : 0));
+    // A warp's own stores, and what it or its threads have asked for.
+    const int asked = fetched(kTiles[ROW]) ? 32 : p.copied ? 1 : 0;
+    barrier_init(ring.barriers + threadIdx.x * 16, kBringers * (1 + asked));
     barrier_init(ring.barriers + threadIdx.x * 16 + 8, kConsumers / 32);
   }
   find_columns<ROW>(p, shared);
@@ -111,10 +114,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   fence_for_wgmma();                                 // and for the copy engine
   __syncthreads();
   if (threadIdx.x >= kConsumers) {
-    fewer_registers<kProducerRegisters>();
+    fewer_registers<producer_registers(kTiles[ROW])>();
     bring<T, ROW>(p, map, shared, ring);
   } else {
-    more_registers<kConsumerRegisters>();
+    more_registers<consumer_registers(kTiles[ROW])>();
     consume<T, ROW>(p, shared, ring);
   }
 #endif

@@ -26,14 +26,15 @@ constexpr double kNumbers = 3.0;      // times that, where weights come number b
 constexpr double kTask = 35;          // of a column and channel of a warp that is collected
 constexpr double kOutput = 18;        // of a row of the destination there
 constexpr double kTap = 4;            // of a product there
+constexpr double kPiece = 25;         // of a piece of a plane that a warp asks for
+constexpr double kPut = 500;          // of a chunk: until weights that have come are in their place
 constexpr double kProducts = 5;       // of four columns of products that are stored
 constexpr double kL2Bytes = 30;       // a cycle
 constexpr double kMemoryRate = 0.75;  // of the copy rate
 constexpr double kBeside = 0.25;      // of the lesser of work and bytes
-// Work over what is counted (28 layers and modes, 2026-11-24): of 72 columns and of more; where warps bring pixels too; where
-// a pixel's channels of a tile are less than a sector; where phases have no taps.
-constexpr double kFewOver = 0.9, kManyOver = 1.5, kBroughtOver = 1.4, kTornOver = 1.7,
-                 kEmptyOver = 1.5;
+// Work over what is counted: of all; where warps bring pixels through registers; where a pixel's channels of a tile are less
+// than a sector; where phases have no taps. (Not measured since boxes are asked for by all warps and pixels are fetched.)
+constexpr double kOver = 1.1, kBroughtOver = 1.6, kTornOver = 1.5, kEmptyOver = 1.5;
 
 struct Choice {
   int row;  // of kTiles
@@ -52,10 +53,65 @@ bool whole_vectors(const Problem& problem, int64_t numbers) {
 
 // Whether eight columns of 16 bits are 16 bytes of memory, or none.
 bool weights_are_vectors(const Problem& problem, const Params& p) {
-  if (p.number_bytes != 2 || problem.w_layout != Layout::nhwc) return false;
+  if (p.number_bytes != 2) return false;
+  if (p.by_channel)
+    return p.column_channel % 8 == 0 && p.kernel_h % p.stride_h == 0 &&
+           p.kernel_h * p.kernel_w % 8 == 0;
   if (p.column_blocks > 1) return p.block_channels % 8 == 0 && p.columns % 8 == 0;
   const int64_t row = int64_t{p.kernel_w} * p.columns;
   return p.kernel_h * row % 8 == 0 && p.stride_h * row % 8 == 0;
+}
+
+// Bytes that threads ask for at once, of a row of a plane or of a pixel's channels; 0: these are no whole words.
+int piece_bytes(const Problem& problem) {
+  const bool planes = problem.x_layout == Layout::nchw;
+  const int64_t size = element_size(problem.dtype),
+                run = (planes ? problem.w.in : problem.in_channels) * size;
+  const int64_t most = planes ? 4 * size : 8;  // stretches of planes start at fours
+  for (int64_t bytes = most; bytes >= 4; bytes /= 2)
+    if (run % bytes == 0) return static_cast<int>(bytes);
+  return 0;
+}
+
+bool serves(Source source, const Problem& problem) {
+  if (problem.x_layout == Layout::nchw) return source == kPlanes;
+  if (source == kWords)
+    return !whole_vectors(problem, problem.in_channels) && piece_bytes(problem) > 0;
+  return source == kAsOperand;
+}
+
+// Where a column of a pixel's products is, and strides of x and y.
+void set_order(const Problem& problem, bool planes, Params& p) {
+  const int32_t x_plane = p.x_h * p.x_w, y_plane = p.y_h * p.y_w;
+  p.x_image = x_plane * p.reduce;
+  p.x_channel = planes ? x_plane : 1;
+  p.x_pixel = planes ? 1 : p.reduce;
+  p.y_image = y_plane * p.columns;
+  p.y_channel = planes ? y_plane : 1;
+  p.y_line = planes ? p.y_w : p.y_w * p.columns;
+  p.y_pixel = planes ? 1 : p.columns;
+  p.by_channel = problem.w_layout == Layout::nchw;
+  p.column_channel = p.by_channel ? p.stride_h * p.kernel_w : 1;
+  p.column_tap = p.by_channel ? 1 : p.block_channels;
+  p.column_phase = p.kernel_w * p.column_tap;
+}
+
+// Planes: what threads ask for, and how channels lie in a stage: so far apart that the channels of a slice, which lanes
+// fetch one or two apart, meet no bank twice.
+void set_planes(const Problem& problem, Params& p) {
+  const int32_t rows = p.tile_rows + p.shifts - 1, row_bytes = p.run * p.number_bytes;
+  while (p.piece << p.row_shift < row_bytes) ++p.row_shift;
+  p.units = static_cast<int32_t>(ceil_div(rows << p.row_shift, 32));
+  const int32_t words = rows * row_bytes / 4, apart = p.number_bytes == 4 ? 16 : 8;
+  p.plane_bytes = static_cast<int32_t>(round_up(words + apart / 2, apart) - apart / 2) * 4;
+  p.x_bytes = line_numbers(p.number_bytes) * p.plane_bytes;
+  for (int32_t sweep = 0; sweep < p.sweeps; ++sweep) {
+    const int32_t pixel = sweep * p.step, lead = sweep ? p.run - p.step : 0,
+                  end = sweep == p.sweeps - 1 ? p.end_position - pixel : p.run;
+    p.span = std::max(p.span, std::min(p.y_w, (pixel + end) * p.stride_w - p.pad_w) -
+                                  std::max(0, (pixel + lead) * p.stride_w - p.pad_w));
+  }
+  p.by_fast = FastDivide(p.span);
 }
 
 // Everything that follows from the problem and the choice, pointers aside. The refusal has seen to limits.
@@ -68,8 +124,11 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.x_w = static_cast<int32_t>(w.in);
   set_geometry(problem, p);
   p.number_bytes = static_cast<int32_t>(element_size(problem.dtype));
-  p.copied = whole_vectors(problem, p.reduce);
+  const bool planes = tile.source == kPlanes;
+  p.copied = !fetched(tile) && whole_vectors(problem, p.reduce);
+  p.piece = piece_bytes(problem);
   p.block_channels = choice.block_channels;
+  set_order(problem, planes, p);
   p.column_blocks = static_cast<int32_t>(ceil_div(p.columns, p.block_channels));
   p.weight_vectors = weights_are_vectors(problem, p);
   p.shifts = static_cast<int32_t>(reach_of(h)) + 1;
@@ -81,13 +140,13 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.end_position = static_cast<int32_t>(end_of(w));
   const int32_t reach_w = static_cast<int32_t>(reach_of(w));
   p.margin = std::max(reach_w, p.end_position - p.x_w);
-  p.step = p.run - reach_w;
+  p.step = planes ? (p.run - reach_w) / 4 * 4 : p.run - reach_w;
   const int32_t pixels = std::min(p.x_w, p.end_position);
   p.sweeps = static_cast<int32_t>(ceil_div(std::max(pixels - p.run, 0), p.step)) + 1;
   p.image_rows = static_cast<int32_t>(std::max(h.in + reach_of(h), end_of(h)));
   p.rows = p.batch * p.image_rows;
   p.by_image_rows = FastDivide(p.image_rows);
-  p.by_channels = FastDivide(p.block_channels);
+  p.by_fast = FastDivide(p.block_channels);
   p.by_stride_w = FastDivide(p.stride_w);
 
   const int32_t numbers = line_numbers(p.number_bytes), slice = numbers / kSlices;
@@ -98,9 +157,10 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
 
   p.stages = choice.stages;
   p.x_bytes = (p.tile_rows + p.shifts - 1) * p.run * kLine;
+  if (planes) set_planes(problem, p);
   const int32_t weights = p.shifts * tile.width * kLine;
   p.stage_bytes = static_cast<int32_t>(round_up(p.x_bytes + weights, 1024));
-  p.products_bytes = (p.block_rows * (p.run + p.margin) + p.margin) * tile.width * 4;
+  p.products_bytes = (p.block_rows * (p.run + p.margin) + p.margin) * pitch(tile) * 4;
   SharedPlaces places{kHeader};
   p.table_at = places.take(int64_t{p.shifts} * tile.width * 4, 16);
   p.products_at = places.take(int64_t{kGroups} * p.products_bytes, 16);
@@ -112,14 +172,20 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double width = tile.width;
   const double instruction = std::max(width / 2, 16 + width / 4);
   const double tensor_core = kTensor * p.shifts * kSlices * kGroups * kBlocks * instruction;
-  const double batches =
-      std::ceil(p.shifts * width / 32 / kBatch) *
-          (p.number_bytes == 2 && !p.weight_vectors ? kNumbers : 1) +
-      (p.copied ? 0
-                : std::ceil(p.x_bytes / (8.0 * kLine) / kBringers /
-                            (p.reduce * p.number_bytes % 4 == 0 ? kPixelBatch : 1)));
-  const double chunk =
-      kChunk + std::max({tensor_core, kLatency * batches, p.stage_bytes / kL2Bytes});
+  const double batches = std::ceil(p.shifts * width / 32 / batch(tile)) *
+                             (p.number_bytes == 2 && !p.weight_vectors ? kNumbers : 1) +
+                         (p.copied || fetched(tile)
+                              ? 0
+                              : std::ceil(p.x_bytes / (8.0 * kLine) / kBringers /
+                                          (p.reduce * p.number_bytes % 4 == 0 ? kPixelBatch : 1)));
+  // Copies of a warp for a chunk.
+  const double copies = tile.source == kPlanes ? p.units * line_numbers(p.number_bytes)
+                        : tile.source == kWords
+                            ? (p.tile_rows + p.shifts - 1) * p.run * (kLine / p.piece) / 32.0
+                            : 0;
+  const double pieces = kPiece * copies / kBringers;
+  const double chunk = kChunk + std::max({tensor_core, kPut + std::max(kLatency * batches, pieces),
+                                          p.stage_bytes / kL2Bytes});
   const double wide = std::min(p.run, p.end_position) * p.stride_w * p.block_channels;
   const double tasks = std::ceil(wide / 128);
   // Both warpgroups do, as a rule at once.
@@ -132,12 +198,11 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double rounds = std::ceil(double(p.items) / p.walkers);
   const double busy_us = rounds * (kStart + chunks * chunk + collect) / kClock;
   const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
-  const bool torn =
-                 p.block_channels * p.number_bytes < 32 && p.block_channels < problem.group_out(),
+  const bool torn = tile.source != kPlanes && p.block_channels * p.number_bytes < 32 &&
+                    p.block_channels < problem.group_out(),
              empty = problem.h.kernel < problem.h.stride || problem.w.kernel < problem.w.stride;
-  const double over = (width == kTiles[0].width ? kFewOver : kManyOver) *
-                      (p.copied ? 1 : kBroughtOver) * (torn ? kTornOver : 1) *
-                      (empty ? kEmptyOver : 1);
+  const double over = kOver * (p.copied || fetched(tile) ? 1 : kBroughtOver) *
+                      (torn ? kTornOver : 1) * (empty ? kEmptyOver : 1);
   return kLaunch + std::max(over * busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
 }
 
@@ -157,11 +222,13 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                                           std::string& reason) {
   std::vector<Candidate<Choice>> found;
   for (int row = 0; row < kTileCount; ++row) {
+    if (!serves(kTiles[row].source, problem)) continue;
     const int most = static_cast<int>(
         std::min<int64_t>(kTiles[row].width / channel_columns(problem), kMostChannels));
     for (const int channels : channel_choices(problem, most))
       for (int run = 8; run <= kRows; run *= 2) {
         if (run < 2 * reach_of(problem.w)) continue;  // more than half would be multiplied again
+        if (kTiles[row].source == kPlanes && run - reach_of(problem.w) < 4) continue;
         Choice choice = {row, channels, run, 2, device.sm_count};
         Params p;
         shape(problem, choice, p);
@@ -189,9 +256,12 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   std::copy(std::begin(detail), std::end(detail), plan.detail);
   plan.note = std::to_string(kTiles[c.row].width) + " columns of " +
               std::to_string(p.block_channels) + " channels, " + std::to_string(p.tile_rows) +
-              " rows x " + std::to_string(p.run) + " pixels" + (p.copied ? " copied" : "") + ", " +
-              std::to_string(p.stages) + " stages, " + std::to_string(p.items) + " tiles of " +
-              std::to_string(p.walkers) + " blocks";
+              " rows x " + std::to_string(p.run) + " pixels" +
+              (fetched(kTiles[c.row]) ? " fetched"
+               : p.copied             ? " copied"
+                                      : "") +
+              ", " + std::to_string(p.stages) + " stages, " + std::to_string(p.items) +
+              " tiles of " + std::to_string(p.walkers) + " blocks";
   return plan;
 }
 
@@ -205,8 +275,10 @@ std::string refusal(const Problem& problem, const Device& device) {
   const Axis &h = problem.h, &w = problem.w;
   if (!device.has_wgmma) return "no wgmma (sm_90a)";
   if (problem.dtype == DType::f64 || is_strict(problem)) return "spread is for fp16, bf16 and TF32";
-  if (problem.x_layout != Layout::nhwc || problem.y_layout != Layout::nhwc)
-    return "spread is for NHWC";
+  if (problem.x_layout != problem.y_layout || problem.x_layout == Layout::strided)
+    return "spread takes no strided tensors";
+  if (problem.x_layout == Layout::nchw && piece_bytes(problem) == 0)
+    return "rows of " + number(w.in) + " pixels of 16 bits are no whole words";
   if (problem.w_layout == Layout::strided) return "spread takes no strided weights";
   if (is_matrix(problem)) return "a product of matrices";
   if (problem.groups > 1) return "spread takes one group, not " + number(problem.groups);

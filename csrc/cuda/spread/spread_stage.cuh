@@ -10,6 +10,7 @@
 #include "cuda/device/stage_ring.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
+#include "cuda/spread/spread_fetched.cuh"
 #include "cuda/spread/spread_scope.cuh"
 
 namespace convt2d::cuda::spread {
@@ -22,11 +23,13 @@ __device__ __forceinline__ void find_columns(const Params& p, uint32_t shared) {
 #pragma unroll 1
   for (int i = threadIdx.x; i < p.shifts * kWidth; i += kThreads) {
     const int shift = i / kWidth, n = i - shift * kWidth;
-    const int line = n / p.block_channels, channel = n - line * p.block_channels;
-    const int phase = line / p.kernel_w, kw = line - phase * p.kernel_w,
+    const int slow = n / (p.by_channel ? p.column_channel : p.block_channels),
+              fast = n - slow * (p.by_channel ? p.column_channel : p.block_channels);
+    const int channel = p.by_channel ? slow : fast, tap = p.by_channel ? fast : slow;
+    const int phase = tap / p.kernel_w, kw = tap - phase * p.kernel_w,
               kh = shift * p.stride_h + phase;
     const int at = channel * p.weight_column + kh * p.weight_h + kw * p.weight_w;
-    const bool there = phase < p.stride_h && kh < p.kernel_h;
+    const bool there = channel < p.block_channels && phase < p.stride_h && kh < p.kernel_h;
     store_shared_4(shared + p.table_at + i * 4, there ? channel << kOffsetBits | at : ~0u);
   }
 }
@@ -40,45 +43,64 @@ __device__ __forceinline__ int entry_of(const Params& p, const Item& item, uint3
 
 // A thread's part of a chunk's weights: so many times 16 bytes, from unit `first` on. Words: a column of four channels,
 // which warps have for themselves. 16 bits: eight columns of a channel, of which warps have eight.
+//
+// What there is not is loaded from elsewhere: of channels, what is multiplied by zeros; of columns, what is not stored.
+template <int ROW>
+struct Weights {
+  uint32_t word[batch(kTiles[ROW])][4], there;  // a bit for each unit
+};
 template <class T, int ROW>
 __device__ __forceinline__ void load_weights(const Params& p, const Item& item, uint32_t shared,
-                                             int chunk, int first, uint32_t (&word)[kBatch][4]) {
+                                             int chunk, int first, Weights<ROW>& weights) {
+  constexpr int kRows = is_word<T> ? 4 : 1;  // of weights, channels
   const int lane = threadIdx.x % 32, warp = (threadIdx.x - kConsumers) / 32;
-  const int count = p.shifts * kTiles[ROW].width;
   const T* const weight = static_cast<const T*>(p.weight) + item.channel * p.weight_column;
   const int c = chunk * line_numbers(sizeof(T)) + (is_word<T> ? warp * 4 : warp * 8 + lane % 8);
-  const int from = c * p.weight_reduce;
+  const int count = p.shifts * kTiles[ROW].width;
+  weights.there = 0;
+  const T* row[kRows];
 #pragma unroll
-  for (int i = 0; i < kBatch; ++i) {
-    const int column = is_word<T> ? (first + i) * 32 + lane : ((first + i) * 4 + lane / 8) * 8;
-    const int at = entry_of(p, item, shared, column, count), left = at >= 0 ? p.reduce : 0;
+  for (int k = 0; k < kRows; ++k) row[k] = weight + min(c + k, p.reduce - 1) * p.weight_reduce;
+#pragma unroll
+  for (int i = 0; i < batch(kTiles[ROW]); ++i) {
+    const int at =
+        entry_of(p, item, shared,
+                 is_word<T> ? (first + i) * 32 + lane : ((first + i) * 4 + lane / 8) * 8, count);
+    const int from = max(at, 0);
+    weights.there |= (at >= 0) << i;
     if constexpr (is_word<T>) {
 #pragma unroll
-      for (int k = 0; k < 4; ++k)
-        word[i][k] = load_if<4>(weight + (from + k * p.weight_reduce + at), c + k, left);
+      for (int k = 0; k < kRows; ++k) {
+        uint32_t one[1];
+        load_words<4>(row[k] + from, one);
+        weights.word[i][k] = one[0];
+      }
     } else {
-      load_16_if(weight + (from + at), c, left, word[i]);
+      load_words<16>(row[0] + from, weights.word[i]);
     }
   }
 }
 
 template <class T, int ROW>
 __device__ __forceinline__ void store_weights(const Params& p, uint32_t to, int first,
-                                              const uint32_t (&word)[kBatch][4]) {
+                                              const Weights<ROW>& weights) {
   const int lane = threadIdx.x % 32, warp = (threadIdx.x - kConsumers) / 32;
   const int count = p.shifts * kTiles[ROW].width;
 #pragma unroll
-  for (int i = 0; i < kBatch; ++i) {
+  for (int i = 0; i < batch(kTiles[ROW]); ++i) {
+    uint32_t number[4];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const uint32_t bits = weights.there >> i & 1 ? weights.word[i][k] : 0;
+      number[k] = is_word<T> ? MmaTF32::round(bits) : bits;
+    }
     if constexpr (is_word<T>) {
       const int column = (first + i) * 32 + lane;
-      uint32_t rounded[4];
-#pragma unroll
-      for (int k = 0; k < 4; ++k) rounded[k] = MmaTF32::round(word[i][k]);
-      if (column < count) store_shared_16(to + (warp * count + column) * 16, rounded);
+      if (column < count) store_shared_16(to + (warp * count + column) * 16, number);
     } else {
       const int eight = (first + i) * 4 + lane / 8;
       if (eight * 8 < count)
-        store_shared_16(to + (eight * line_numbers(sizeof(T)) + warp * 8 + lane % 8) * 16, word[i]);
+        store_shared_16(to + (eight * line_numbers(sizeof(T)) + warp * 8 + lane % 8) * 16, number);
     }
   }
 }
@@ -156,18 +178,19 @@ __device__ __forceinline__ void bring_pixels(const Params& p, const Item& item, 
   }
 }
 
-// The same by the copy engine, which brings zeros for what there is not.
+// The same by the copy engine, which brings zeros for what there is not; each warp asks for some rows.
 __device__ __forceinline__ void ask_for_pixels(const Params& p, const CUtensorMap& map,
                                                const Item& item, int channel, uint32_t to,
                                                uint32_t full) {
-  barrier_expect(full, p.x_bytes);
-  Row at = row_of(p, item.row);
-  at.row -= p.shifts - 1;
-  if (at.row < 0) at.row += p.image_rows, --at.n;
+  const int warp = (threadIdx.x - kConsumers) / 32, rows = p.tile_rows + p.shifts - 1;
+  const uint32_t bytes = p.run * kLine;
+  barrier_expect(full, (rows - warp + kBringers - 1) / kBringers * bytes);
 #pragma unroll 1
-  for (int row = 0; row < p.tile_rows + p.shifts - 1; ++row, to += p.run * kLine) {
-    copy_box(to, &map, full, channel, item.pixel, at.row, at.n);
-    if (++at.row == p.image_rows) at.row = 0, ++at.n;
+  for (int row = warp; row < rows; row += kBringers) {
+    const int first = item.row - (p.shifts - 1) + row;
+    // Before the first image there are only zeros, as behind the last row of any.
+    const Row at = first < 0 ? Row{0, p.x_h} : row_of(p, first);
+    copy_box(to + row * bytes, &map, full, channel, item.pixel, at.row, at.n);
   }
 }
 
@@ -175,42 +198,77 @@ template <class T, int ROW>
 __device__ __forceinline__ void bring(const Params& p, const CUtensorMap& map, uint32_t shared,
                                       StageRing& ring) {
   constexpr int kUnit = is_word<T> ? 32 : 4 * 8;  // columns
+  constexpr int kBatch = batch(kTiles[ROW]);
+  constexpr bool kFetched = fetched(kTiles[ROW]);
   const int units = (p.shifts * kTiles[ROW].width + kUnit - 1) / kUnit;
+  const bool vectors = is_word<T> || p.weight_vectors;
   for_items(p, [&](const Item& item) {
+    Weights<ROW> weights = {};
+    int piece[kUnits];
+    if constexpr (kTiles[ROW].source == kPlanes) find_pieces<T>(p, item, 0, piece);
+    if constexpr (kFetched) {
+      if (vectors) load_weights<T, ROW>(p, item, shared, 0, 0, weights);
+    }
 #pragma unroll 1
     for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
       const uint32_t to = ring.stage();
       const auto ready = [&] {
         barrier_wait(ring.empty(), ring.parity ^ 1);
-        if (p.copied && threadIdx.x == kConsumers)
+        if (p.copied && threadIdx.x % 32 == 0)
           ask_for_pixels(p, map, item, chunk * line_numbers(sizeof(T)), to, ring.full());
       };
-      if (is_word<T> || p.weight_vectors) {
+      const auto ask = [&] {
+        if constexpr (kTiles[ROW].source == kPlanes) {
+          ask_for_planes<T>(p, item, chunk, piece, to);
+        } else if (p.piece == 8) {
+          ask_for_words<T, 8>(p, item, chunk, to);
+        } else {
+          ask_for_words<T, 4>(p, item, chunk, to);
+        }
+        copy_async_arrive(ring.full());
+      };
+      if constexpr (kFetched) {
+        // The first weights have come during the chunk before, others come while pixels are asked for.
+        barrier_wait(ring.empty(), ring.parity ^ 1);
+        const int turn = vectors && units > kBatch ? kBatch : 0;
 #pragma unroll 1
         for (int first = 0; first < units; first += kBatch) {
-          uint32_t word[kBatch][4];
-          load_weights<T, ROW>(p, item, shared, chunk, first, word);
-          if (first == 0) ready();
-          store_weights<T, ROW>(p, to + p.x_bytes, first, word);
+          if (first > 0 && vectors) load_weights<T, ROW>(p, item, shared, chunk, first, weights);
+          if (first == turn) ask();
+          if (vectors) store_weights<T, ROW>(p, to + p.x_bytes, first, weights);
         }
-      } else if constexpr (!is_word<T>) {
-        ready();
-        bring_numbers<T, ROW>(p, item, shared, chunk, to + p.x_bytes);
-      }
-      if (!p.copied) {
-        if constexpr (!is_word<T>) {
-          if (p.reduce % 2 != 0) {
-            bring_pixels<T, 1, true>(p, item, chunk, to);
+        if constexpr (!is_word<T>)
+          if (!vectors) bring_numbers<T, ROW>(p, item, shared, chunk, to + p.x_bytes);
+      } else {
+        if (vectors) {
+#pragma unroll 1
+          for (int first = 0; first < units; first += kBatch) {
+            load_weights<T, ROW>(p, item, shared, chunk, first, weights);
+            if (first == 0) ready();
+            store_weights<T, ROW>(p, to + p.x_bytes, first, weights);
+          }
+        } else if constexpr (!is_word<T>) {
+          ready();
+          bring_numbers<T, ROW>(p, item, shared, chunk, to + p.x_bytes);
+        }
+        if (!p.copied) {
+          if constexpr (!is_word<T>) {
+            if (p.reduce % 2 != 0) {
+              bring_pixels<T, 1, true>(p, item, chunk, to);
+            } else {
+              bring_pixels<T, kPixelBatch, false>(p, item, chunk, to);
+            }
           } else {
             bring_pixels<T, kPixelBatch, false>(p, item, chunk, to);
           }
-        } else {
-          bring_pixels<T, kPixelBatch, false>(p, item, chunk, to);
         }
       }
       fence_for_wgmma();
       __syncwarp();
       if (threadIdx.x % 32 == 0) barrier_arrive(ring.full());
+      if constexpr (kFetched)
+        if (vectors)
+          load_weights<T, ROW>(p, item, shared, min(chunk + 1, p.chunks - 1), 0, weights);
     }
   });
 }

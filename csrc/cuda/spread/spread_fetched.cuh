@@ -1,0 +1,230 @@
+// spread where warps that multiply fetch pixels to registers.
+//
+// Planes: x comes to shared memory as it lies in NCHW, rows of a tile side by side with zeros for what there is not. So rows
+// may have any length, and a shift is an address all the same. Channels lie so far apart that lanes meet no bank twice. In 16
+// bits a word is two neighbouring pixels of a channel, and two channels' words are two words of two channels: rows l and
+// l + 8 of an instruction are neighbours.
+//
+// Words: channels of pixels as the copy engine would have laid them, if only they were whole 16 bytes.
+#pragma once
+
+#include "cuda/device/async_copy.cuh"
+#include "cuda/device/barrier.cuh"
+#include "cuda/device/memory.cuh"
+#include "cuda/device/mma.cuh"
+#include "cuda/device/stage_ring.cuh"
+#include "cuda/device/wgmma.cuh"
+#include "cuda/spread/spread_scope.cuh"
+
+namespace convt2d::cuda::spread {
+
+// Which numbers of a channel a thread asks for, from the tensor's first one on, from unit `from` on; negative: zeros.
+template <class T>
+__device__ __forceinline__ void find_pieces(const Params& p, const Item& item, int from,
+                                            int (&piece)[kUnits]) {
+  const int first = item.row - (p.shifts - 1), rows = p.tile_rows + p.shifts - 1;
+#pragma unroll
+  for (int u = 0; u < kUnits; ++u) {
+    const int i = (from + u) * 32 + threadIdx.x % 32, row = i >> p.row_shift;
+    const int pixel = item.pixel + (i - (row << p.row_shift)) * p.piece / int(sizeof(T));
+    const Row at = row_of(p, first + row);
+    const bool there = row < rows && at.n >= 0 && at.n < p.batch && at.row < p.x_h && pixel < p.x_w;
+    piece[u] = there ? at.n * p.x_image + at.row * p.x_w + pixel : -1;
+  }
+}
+
+// Of a chunk's channels warps have every eighth one.
+template <class T, int BYTES>
+__device__ __forceinline__ void ask_for_pieces(const Params& p, int chunk, int first,
+                                               const int (&piece)[kUnits], uint32_t to) {
+  constexpr int kChannels = line_numbers(sizeof(T));
+  const int lane = threadIdx.x % 32, warp = (threadIdx.x - kConsumers) / 32;
+  const int pieces = (p.tile_rows + p.shifts - 1) << p.row_shift;
+  const T* const source = static_cast<const T*>(p.source);
+#pragma unroll 1
+  for (int c = warp; c < kChannels; c += kBringers) {
+    const int channel = chunk * kChannels + c;
+    const bool is = channel < p.reduce;
+    const int least = is ? 0 : INT32_MAX;
+    const uint32_t place = to + c * p.plane_bytes + (first * 32 + lane) * BYTES;
+    const T* plane = source + (is ? channel * p.x_channel : 0);
+    keep_in_register(plane);  // else every address is summed up anew
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u) {
+      if ((first + u) * 32 + lane < pieces)
+        copy_async<BYTES>(place + u * 32 * BYTES, plane + static_cast<uint32_t>(max(piece[u], 0)),
+                          piece[u] >= least);
+    }
+  }
+}
+// `piece`: of an item, if it has no more.
+template <class T>
+__device__ __forceinline__ void ask_for_planes(const Params& p, const Item& item, int chunk,
+                                               int (&piece)[kUnits], uint32_t to) {
+#pragma unroll 1
+  for (int first = 0; first < p.units; first += kUnits) {
+    if (p.units > kUnits) find_pieces<T>(p, item, first, piece);
+    if (sizeof(T) == 4 && p.piece == 16) {
+      ask_for_pieces<T, 16>(p, chunk, first, piece, to);
+    } else if (p.piece == 8) {
+      ask_for_pieces<T, 8>(p, chunk, first, piece, to);
+    } else {
+      ask_for_pieces<T, 4>(p, chunk, first, piece, to);
+    }
+  }
+}
+
+// Channels of pixels, word by word or two at once.
+template <class T, int BYTES>
+__device__ __forceinline__ void ask_for_words(const Params& p, const Item& item, int chunk,
+                                              uint32_t to) {
+  constexpr int kLanes = kLine / BYTES, kPixels = 32 / kLanes;  // of a pixel; of a warp
+  const int lane = threadIdx.x % 32, warp = (threadIdx.x - kConsumers) / 32;
+  const int pixel = warp * kPixels + lane / kLanes, byte = lane % kLanes * BYTES;
+  const int c = chunk * line_numbers(sizeof(T)) + byte / int(sizeof(T));
+  const int step = kBringers * kPixels, left = c < p.reduce ? p.x_w - item.pixel : 0;
+  const T* const source = static_cast<const T*>(p.source);
+  uint32_t place = to + pixel * kLine + (byte ^ pixel % 8 << 4);
+#pragma unroll 1
+  for (int row = 0; row < p.tile_rows + p.shifts - 1; ++row, place += p.run * kLine) {
+    const Row at = row_of(p, item.row - (p.shifts - 1) + row);
+    const bool there = at.n >= 0 && at.n < p.batch && at.row < p.x_h;
+    const T* from =
+        source +
+        (there ? at.n * p.x_image + (at.row * p.x_w + item.pixel + pixel) * p.reduce + c : 0);
+    const int end = there ? left : 0, far = there ? step * p.reduce : 0;
+    uint32_t to_pixel = place;
+#pragma unroll 2
+    for (int i = pixel; i < p.run; i += step, from += far, to_pixel += step * kLine)
+      copy_async<BYTES>(to_pixel, i < end ? from : source, i < end);
+  }
+}
+
+template <int ROW>
+using Sums = float[kBlocks][kTiles[ROW].width / 2];
+using PixelWords = uint32_t[kBlocks][4];
+
+// What a lane holds of a slice. `from`: of its first channel and pixel. `plane`: bytes from a channel to the next.
+template <class T, Source SOURCE>
+__device__ __forceinline__ void fetch_pixels(uint32_t from, uint32_t plane, PixelWords& word) {
+#pragma unroll
+  for (int b = 0; b < kBlocks; ++b) {
+    if constexpr (SOURCE == kWords) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        word[b][i] = load_shared_4((from ^ i / 2 << 4) + (b * kRows + i % 2 * 8) * kLine);
+        if constexpr (sizeof(T) == 4) word[b][i] = MmaTF32::round(word[b][i]);
+      }
+    } else if constexpr (sizeof(T) == 4) {
+      const uint32_t at = from + b * kRows * 4;
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        word[b][i] = MmaTF32::round(load_shared_4(at + i / 2 * 4 * plane + i % 2 * 32));
+    } else {
+      const uint32_t at = from + b * kRows * 2;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const uint32_t even = load_shared_4(at + half * 8 * plane),
+                       odd = load_shared_4(at + (half * 8 + 1) * plane);
+        word[b][2 * half] = __byte_perm(even, odd, 0x5410);
+        word[b][2 * half + 1] = __byte_perm(even, odd, 0x7632);
+      }
+    }
+  }
+}
+
+// The same place so many slices further on.
+template <class T, Source SOURCE>
+__device__ __forceinline__ uint32_t slices_on(uint32_t from, uint32_t plane, int slices) {
+  return SOURCE == kWords ? from ^ slices << 5 : from + slices * (32 / int(sizeof(T))) * plane;
+}
+
+// Multiplies SLICES of a chunk, for one shift. Words of a slice stay until it is multiplied, two slices later. `issued`: once
+// what was issued before is finished.
+template <class T, int ROW, int SLICES, class Issued>
+__device__ __forceinline__ void multiply_words(Sums<ROW>& sum, uint32_t from, uint32_t plane,
+                                               uint64_t w, uint32_t step, Issued&& issued) {
+  constexpr Source kSource = kTiles[ROW].source;
+  PixelWords word[2];
+#pragma unroll
+  for (int slice = 0; slice < SLICES; ++slice) {
+    fetch_pixels<T, kSource>(slices_on<T, kSource>(from, plane, slice), plane, word[slice % 2]);
+    wgmma_fence();
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) {
+      if constexpr (sizeof(T) == 4) {
+        WgmmaFetched<T, kTiles[ROW].width>::add(sum[b], word[slice % 2][b],
+                                                advance(w, slice * step));
+      } else {
+        WgmmaTurned<T, kTiles[ROW].width>::add(sum[b], word[slice % 2][b],
+                                               advance(w, slice * step));
+      }
+    }
+    wgmma_commit();
+    if constexpr (SLICES == 1) {
+      wgmma_wait<0>();
+    } else {
+      wgmma_wait<1>();
+    }
+    if (slice == 0) issued();
+  }
+}
+
+// The products of a warpgroup's pixels.
+template <class T, int ROW>
+__device__ __forceinline__ void multiply_fetched(const Params& p, int group, StageRing& ring,
+                                                 Sums<ROW>& sum) {
+  constexpr int kWidth = kTiles[ROW].width, kNumbers = line_numbers(sizeof(T)), kSize = sizeof(T);
+  constexpr Source kSource = kTiles[ROW].source;
+  constexpr int kPixel = kSource == kWords ? kLine : kSize;  // bytes from one to the next
+  const int count = p.shifts * kWidth;
+  const uint64_t weights =
+      kSize == 4 ? operand_layout(count * 16, 128) : operand_layout(128, kNumbers * 16);
+  const uint32_t step = kSize == 4 ? count * 2 : 16,
+                 shift_step = kSize == 4 ? kWidth : kWidth / 8 * kNumbers;
+  const uint32_t row = p.run * kPixel, plane = p.plane_bytes;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+  // Of planes of 16 bits two neighbouring rows are a word, and two numbers of K two channels; else a word is one row's.
+  const uint32_t inside = kSource == kWords ? (lane / 4 * kLine) + (lane / 4 << 4 | lane % 4 * 4)
+                                            : lane % 4 * (4 / kSize) * plane + lane / 4 * 4;
+  const uint32_t mine =
+      inside + (group * kBlocks * kRows + warp * 16) * kPixel + (p.shifts - 1) * row;
+  clear(sum);
+  uint32_t previous = 0;
+#pragma unroll 1
+  for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
+    barrier_wait(ring.full(), ring.parity);
+    uint32_t from = ring.stage() + mine;
+    uint64_t w = operand(weights, ring.stage() + p.x_bytes);
+    const int slices = chunk == p.chunks - 1 ? p.last_slices : kSlices;
+#pragma unroll 1
+    for (int shift = 0; shift < p.shifts; ++shift, from -= row, w = advance(w, shift_step)) {
+      const auto issued = [&] {
+        if (shift == 0 && chunk > 0 && lane == 0) barrier_arrive(previous);
+      };
+      const auto nothing = [] {};
+      if (slices == kSlices) {
+        multiply_words<T, ROW, kSlices>(sum, from, plane, w, step, issued);
+      } else {
+        if (slices & 2) multiply_words<T, ROW, 2>(sum, from, plane, w, step, issued);
+        if (slices & 1) {
+          const int done = slices & 2;
+          const uint32_t rest = slices_on<T, kSource>(from, plane, done);
+          const uint64_t w_rest = advance(w, done * step);
+          if (done) {
+            multiply_words<T, ROW, 1>(sum, rest, plane, w_rest, step, nothing);
+          } else {
+            multiply_words<T, ROW, 1>(sum, rest, plane, w_rest, step, issued);
+          }
+        }
+      }
+    }
+    previous = ring.empty();
+  }
+  wgmma_wait<0>();
+  if (lane == 0) barrier_arrive(previous);
+#pragma unroll
+  for (int b = 0; b < kBlocks; ++b) finished(sum[b]);
+}
+
+}  // namespace convt2d::cuda::spread
