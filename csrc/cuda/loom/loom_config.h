@@ -16,8 +16,8 @@
 //             channels in more than needed, for the same end; if they stay, those of all chunks in one
 //   copied    a ring of patches of the source, as they lie  [image][channel][row][pixel]; where rows are no whole 16 bytes,
 //             but two or four of a plane are, and a plane, or two or four of them, in words
-//             [plane of these][row of those][image][channel][row][pixel], where rows start up to three words too early; where
-//             they are not, of batches in which each lane finds what it brought itself; in 16 bits
+//             [plane of these][image][channel][row][pixel], of rows that start alike, up to three words too early, a stage for
+//             each set of them; where they are not, of batches in which each lane finds what it brought itself; in 16 bits
 //             [plane of a pair][row][channel][pixel], rows that start too early, by what their place in a plane, or in two
 //             that follow each other, leaves over
 //   turned    a ring  [slice][four channels][plane][image][row][pixel][16 B]; where a step of positions is several
@@ -138,15 +138,15 @@ struct GatherParams {
   // Patches: loaded rows and pixels; pixels as they are copied; planes along both axes, rows and pixels of one.
   int32_t load_h, load_w, copied_h, copied_w, steps_h, steps_w, plane_h, plane_w;
   int32_t plane_units;  // of 16 bytes
-  int32_t items;        // pixels that are turned, for each channel
+  int32_t items;        // pixels that are turned, of a stage of patches, for each channel
   // 16 bits: eights of a row; how many tables of items, one for each place in 16 bytes where a tile may start, and how far
   // apart these are, its logarithm; items of a table.
   int32_t octets, tables, lead_shift, table_items;
   // So many planes, of neighbouring channels, are whole 16 bytes, where rows are not; or 0. In 16 bits patches then come row by
   // row.
   int32_t lines;
-  // Words: rows of a plane that are whole 16 bytes together, a power of two and which; boxes that a plane comes in, each of
-  // every so many-th row of a part; from row to row of a box, in `period` rows; from box to box, and all of these, in bytes.
+  // Words: rows of a plane that are whole 16 bytes together, a power of two and which; stages that a part comes in, each of
+  // every so many-th row; from row to row of these, in `period` rows; from plane to plane, and all that is copied, in bytes.
   int32_t period, period_shift, row_sets, set_step, set_bytes, copied_bytes;
   // Of four channels that follow each other, where they are, and from these to the next four; bytes.
   int32_t word_place[4], word_far;

@@ -389,10 +389,11 @@ std::string set_rows_of_words(GatherParams& p) {
   while (planes * height % p.period != 0) planes *= 2;
   if (p.period > 1) p.lines = planes;
   if (p.reduce % planes != 0) return "channels are not whole sets of " + std::to_string(planes);
-  // Rows of a part that start equally far into 16 bytes.
-  const int common = std::gcd(p.period, p.parts);
-  p.row_sets = p.period / common;
-  p.set_step = p.parts / common;
+  // Rows of a part that start equally far into 16 bytes. Large patches come in two stages at least.
+  p.row_sets = p.period / std::gcd(p.period, p.parts);
+  if (p.parts > 1 && p.row_sets == 1 && 2 * p.parts / p.period <= kMostStep) p.row_sets = 2;
+  p.set_step = p.parts * p.row_sets / p.period;
+  if (p.load_h < p.row_sets) return "a tile has fewer rows than sets of these";
   p.copied_h = static_cast<int32_t>(ceil_div(p.load_h, p.row_sets));
   if ((p.copied_h - 1) * p.set_step >= kMostSpan) return "a tile is too long for the copy engine";
   return {};
@@ -403,10 +404,10 @@ void place_words(GatherParams& p) {
   const int planes = std::max(p.lines, 1), channel = p.channel_words * 4,
             box = slice_of(4) * p.slices / planes * p.tile_n * channel;
   p.set_bytes = static_cast<int32_t>(round_up(box, 128));
-  p.copied_bytes = planes * p.row_sets * box;
-  p.x_bytes = planes * p.row_sets * p.set_bytes;
+  p.copied_bytes = planes * box;
+  p.x_bytes = planes * p.set_bytes;
   for (int k = 0; k < 4; ++k) {
-    p.word_place[k] = k % planes * p.row_sets * p.set_bytes + k / planes * channel;
+    p.word_place[k] = k % planes * p.set_bytes + k / planes * channel;
   }
   p.word_far = 4 / planes * channel;
 }
@@ -475,13 +476,14 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   const int vector = 16 / p.element_bytes, low = p.w.group[0].offset_low & (vector - 1);
   const bool odd = p.w.source_extent % vector != 0;
   if (p.parts > 1 && halves) return "16 bits come in one part";
+  p.row_sets = 1;
   std::string
       unlike;  // why the copy engine cannot bring odd rows of words, which it was not made to bring forward
   if (!halves) {
     unlike = p.forward && odd ? "forward" : set_rows_of_words(p);
     p.brought = odd && !unlike.empty();
     if (!odd && !unlike.empty()) return unlike;
-    if (p.brought) p.lines = 0;
+    if (p.brought) p.lines = 0, p.row_sets = 1;
   }
   if (halves && odd) p.lines = planes_of_line(p);
   // What all places where a tile may start have in common, in 16 bytes. Rows of words do not start alike.
@@ -500,7 +502,9 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
     return "a tile is too long for the copy engine";
   if (p.brought && (p.tile_n > 1 || p.slices > 1 || p.parts > 1))
     return "patches that are brought are of one image, slice and part";
-  p.items = p.tile_n * p.load_h * (halves ? p.octets * kEight : p.load_w);
+  p.items = p.tile_n * (halves      ? p.load_h * p.octets * kEight
+                        : p.brought ? p.load_h * p.load_w
+                                    : p.copied_h * p.load_w);
   p.channel_words = (p.lines && halves ? 1 : p.copied_h) * p.copied_w * p.element_bytes / 4;
   if (p.lines && halves) p.line_bytes = slice_of(2) * p.slices / p.lines * p.channel_words * 4;
   p.second_items = p.lines == 2 ? p.items : 0;
@@ -543,8 +547,8 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   if (std::string reason = set_steps(problem, tile, p); !reason.empty()) return reason;
   p.lined = choice.lined || starts_anywhere(p, tile);
   SharedPlaces places{kHeader};
-  p.items_at =
-      places.take(int64_t{halves ? p.tables * p.table_items : p.items} * (p.lines ? 8 : 4), 16);
+  p.items_at = places.take(
+      int64_t{halves ? p.tables * p.table_items : p.row_sets * p.items} * (p.lines ? 8 : 4), 16);
   p.weights_at = places.take(p.all_weights, 128);
   p.x_at = places.take(int64_t{p.x_stages} * p.x_bytes, 128);
   p.zeros = p.halved ? (p.far_row + p.far_number + 4 * p.number_pitch) / 4 + kMostFetched : 0;
@@ -578,7 +582,7 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
   const int met = most_in_a_bank(unit_bytes(tile, p), p.row_pitch, p.number_pitch),
             products = tile.strict ? 3 : 1, split = tile.strict ? kTurnedSplit : 0;
   const double weight_bytes = p.resident ? 0 : double(p.weight_bytes) / p.slices,
-               turned_bytes = double(p.parts) * p.items * kSliceBytes;
+               turned_bytes = double(p.parts * p.row_sets) * p.items * kSliceBytes;
   // Rows end inside sectors.
   const bool halves = p.element_bytes == 2;
   const bool words = !halves && !p.brought;
@@ -592,7 +596,7 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
   const double banks = (taps * kSliceBytes * (products * width + kRows * loads * met) +
                         weight_bytes + x_bytes + (tile.strict ? 3 : 2) * turned_bytes) /
                        kBanks;
-  const double turns = p.parts * ceil_div(p.items, 32);
+  const double turns = p.parts * p.row_sets * ceil_div(p.items, 32);
   // Of strict fp32 also sums that are joined: batches of a warpgroup.
   const double batches =
       tile.strict ? ceil_div(steps / kGroups * p.slices, batch_steps(tile)) / double(p.slices) : 0;
@@ -604,7 +608,7 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
                            : kTurned) +
                 split)) /
       kInstructions;
-  const double turned = p.parts * ceil_div(p.items, 32 * kTurners) *
+  const double turned = p.parts * p.row_sets * ceil_div(p.items, 32 * kTurners) *
                         ((p.brought ? kBroughtAlone
                           : halves  ? kEightsAlone
                                     : kTurnedAlone) +
@@ -617,10 +621,12 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
                    std::min<double>(p.parts * p.load_h, p.h.source_extent) / (p.parts * p.load_h);
   const double patch = x_bytes * wide * high / kL2Bytes;
   const double brought = patch + weight_bytes * (p.own_rows ? kShort : 1) / kL2Bytes;
-  // Where a patch is turned before the next one is asked for.
-  const double alone = p.brought || p.x_stages > 1
-                           ? 0
-                           : p.parts * kUnderWay / p.slices + turned + (halves ? patch : 0);
+  // Where a patch is turned before the next one is asked for; of many stages, where one is before it is used again.
+  const double alone =
+      p.parts * p.row_sets > 1
+          ? (double(p.parts * p.row_sets) * kUnderWay / p.slices + patch + turned) / p.x_stages
+      : p.brought || p.x_stages > 1 ? 0
+                                    : kUnderWay / p.slices + turned + (halves ? patch : 0);
   const double stepped = p.steps_w == 1 || halves ? 1 : p.parts > 1 ? kParted : kStepped;
   const double waiting = !p.resident && p.weight_stages == 2 && tile.phases == 2 ? kTwoStages : 1;
   const double asked =

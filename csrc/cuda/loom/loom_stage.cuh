@@ -29,17 +29,20 @@ __device__ __forceinline__ Rings rings_of(const GatherParams& p, uint32_t shared
 // Or, if patches are brought, its row and its column instead of the first two.
 constexpr int kLeadShift = 16, kUnitShift = 18;
 __device__ __forceinline__ void build_items(const GatherParams& p, uint32_t shared) {
-  for (int i = threadIdx.x; i < p.items; i += kThreads) {
-    const int line = i / p.load_w, x = i - line * p.load_w, n = line / p.load_h,
-              y = line - n * p.load_h;
+  for (int i = threadIdx.x; i < p.row_sets * p.items; i += kThreads) {
+    const int rows = p.brought ? p.load_h : p.copied_h, set = i / p.items,
+              line = (i - set * p.items) / p.load_w, x = i - set * p.items - line * p.load_w,
+              n = line / rows;
+    int of_set = line - n * rows;
+    // A set may have a row less than others: then it is its last one that is turned again.
+    if (set + of_set * p.row_sets >= p.load_h) --of_set;
+    const int y = set + of_set * p.row_sets;
     const uint32_t unit = uint32_t(unit_of_pixel(p, n, y, x)) << kUnitShift;
     if (p.brought) {
       store_shared_4(shared + p.items_at + i * 4, unit | uint32_t(y << 8 | x));
       continue;
     }
-    const int set = y % p.row_sets, row = y * p.parts;
-    const int from =
-        set * (p.set_bytes / 4) + n * p.slices * (p.word_far / 2) + y / p.row_sets * p.copied_w + x;
+    const int row = y * p.parts, from = n * p.slices * (p.word_far / 2) + of_set * p.copied_w + x;
     const uint32_t lead = row * p.w.source_extent & 3;
     store_shared_4(shared + p.items_at + i * (p.lines ? 8 : 4),
                    unit | lead << kLeadShift | uint32_t(from));
@@ -91,19 +94,17 @@ __device__ __forceinline__ void copy_lines(const GatherParams& p, const Scope& a
                channel, origin.n, 0);
 }
 
-// A part of a patch of words, each box rows of a plane that start equally far into 16 bytes.
-__device__ __forceinline__ void copy_row_sets(const GatherParams& p, const Scope& at,
-                                              const CUtensorMap* map, const StageRing& ring,
-                                              TileOrigin origin, int chunk, int part) {
+// A set of rows of a patch of words, which start equally far into 16 bytes in each plane of those that are neighbours.
+__device__ __forceinline__ void copy_set(const GatherParams& p, const Scope& at,
+                                         const CUtensorMap* map, const StageRing& ring,
+                                         TileOrigin origin, int chunk, int first) {
   const int planes = p.lines ? p.lines : 1, column = first_column(p, origin),
             channel = (at.group * p.reduce + chunk * p.slices * slice_of(4)) / planes;
   uint32_t to = ring.stage();
-  for (int plane = 0; plane < planes; ++plane) {
-    int row = plane * p.h.source_extent + first_row(p, at, origin) + part;
-    for (int set = 0; set < p.row_sets; ++set, to += p.set_bytes, row += p.parts)
-      copy_box(to, map, ring.full(), ((row & (p.period - 1)) * p.w.source_extent + column) & -4,
-               row >> p.period_shift, channel, origin.n);
-  }
+  int row = first_row(p, at, origin) + first;
+  for (int plane = 0; plane < planes; ++plane, to += p.set_bytes, row += p.h.source_extent)
+    copy_box(to, map, ring.full(), ((row & (p.period - 1)) * p.w.source_extent + column) & -4,
+             row >> p.period_shift, channel, origin.n);
 }
 
 template <class T>
@@ -113,11 +114,11 @@ __device__ __forceinline__ void copy(const GatherParams& p, const Scope& at, con
   for_tiles(p, at, [&](TileOrigin origin) {
     for (int chunk = 0; chunk < p.chunks; ++chunk) {
       for (int part = 0; part < p.parts; ++part) {
-        if (!p.brought) {
+        for (int set = 0; set < p.row_sets && !p.brought; ++set) {
           barrier_wait(rings.x.empty(), rings.x.parity ^ 1);
           barrier_expect(rings.x.full(), p.copied_bytes);
           if constexpr (sizeof(T) == 4)
-            copy_row_sets(p, at, &maps.source, rings.x, origin, chunk, part);
+            copy_set(p, at, &maps.source, rings.x, origin, chunk, part + set * p.parts);
           else if (p.lines)
             copy_lines(p, at, &maps.source, rings.x, origin, chunk);
           else
@@ -161,11 +162,11 @@ __device__ __forceinline__ void store_pixel(const GatherParams& p, uint32_t to,
 }
 
 // Runs of 32 pixels of a slice, whose eight channels a lane brings together; two runs at a time, since what is loaded is
-// some 30 cycles on its way. `row` and `column`: of the source, where the part starts. EDGES: what is beside the source,
+// some 30 cycles on its way. `items`: the set's. `row` and `column`: of the source, where the part starts. EDGES: what is beside the source,
 // which lines have from their neighbours, becomes zeros.
 template <bool STRICT, bool EDGES>
-__device__ __forceinline__ void turn_chunk(const GatherParams& p, uint32_t shared, int row,
-                                           int column, uint32_t from, uint32_t to) {
+__device__ __forceinline__ void turn_set(const GatherParams& p, uint32_t items, int row, int column,
+                                         uint32_t from, uint32_t to) {
   const int lane = threadIdx.x % 32, turner = turner_of_block(), item_bytes = p.lines ? 8 : 4;
   // How much too early the copied row of a channel starts, bytes.
   const int first_lead = row * p.w.source_extent + column,
@@ -179,8 +180,7 @@ __device__ __forceinline__ void turn_chunk(const GatherParams& p, uint32_t share
 #pragma unroll
       for (int two = 0; two < 2; ++two) {
         // Lanes beyond the last pixel do it again.
-        const uint32_t at =
-            shared + p.items_at + min(first + two * kTurners * 32, p.items - 1) * item_bytes;
+        const uint32_t at = items + min(first + two * kTurners * 32, p.items - 1) * item_bytes;
         uint32_t item[2];
         if constexpr (EDGES)
           load_shared_8(at, item);
@@ -213,36 +213,37 @@ __device__ __forceinline__ void turn_chunk(const GatherParams& p, uint32_t share
   }
 }
 template <bool STRICT>
-__device__ __forceinline__ void turn_part(const GatherParams& p, const Scope& at, uint32_t shared,
-                                          TileOrigin origin, int part, uint32_t from, uint32_t to) {
+__device__ __forceinline__ void turn_set(const GatherParams& p, const Scope& at, uint32_t shared,
+                                         TileOrigin origin, int part, int set, uint32_t from,
+                                         uint32_t to) {
+  const uint32_t items = shared + p.items_at + set * p.items * (p.lines ? 8 : 4);
   const int row = first_row(p, at, origin) + part, column = first_column(p, origin);
   const bool inside = row >= 0 && row + (p.load_h - 1) * p.parts < p.h.source_extent &&
                       column >= 0 && column + p.load_w <= p.w.source_extent;
   if (inside || !p.lines)
-    turn_chunk<STRICT, false>(p, shared, row, column, from, to);
+    turn_set<STRICT, false>(p, items, row, column, from, to);
   else
-    turn_chunk<STRICT, true>(p, shared, row, column, from, to);
+    turn_set<STRICT, true>(p, items, row, column, from, to);
 }
 
-// Turns a part of a chunk, from a stage to a stage: turn_chunk(), or turn_octets() of loom_halves.cuh.
+// Turns parts of chunks, from some stages to a stage: turn_set(), or turn_octets() of loom_halves.cuh.
 template <class T, bool STRICT>
 __device__ __forceinline__ void turn(const GatherParams& p, const Scope& at, uint32_t shared,
                                      Rings& rings) {
   for_tiles(p, at, [&](TileOrigin origin) {
     for (int i = 0, part = 0; i < p.chunks * p.parts; ++i) {
       barrier_wait(rings.turned.empty(), rings.turned.parity ^ 1);
-      barrier_wait(rings.x.full(), rings.x.parity);
-      if constexpr (sizeof(T) == 4)
-        turn_part<STRICT>(p, at, shared, origin, part, rings.x.stage(), rings.turned.stage());
-      else
-        turn_octets(p, at, shared, origin, rings.x.stage(), rings.turned.stage());
-      fence_for_wgmma();
-      __syncwarp();
-      if (threadIdx.x % 32 == 0) {
-        barrier_arrive(rings.x.empty());
-        barrier_arrive(rings.turned.full());
+      for (int set = 0; set < p.row_sets; ++set, rings.x.advance()) {
+        barrier_wait(rings.x.full(), rings.x.parity);
+        if constexpr (sizeof(T) == 4)
+          turn_set<STRICT>(p, at, shared, origin, part, set, rings.x.stage(), rings.turned.stage());
+        else
+          turn_octets(p, at, shared, origin, rings.x.stage(), rings.turned.stage());
+        fence_for_wgmma();
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) barrier_arrive(rings.x.empty());
       }
-      rings.x.advance();
+      if (threadIdx.x % 32 == 0) barrier_arrive(rings.turned.full());
       rings.turned.advance();
       if (++part == p.parts) part = 0;
     }
