@@ -51,7 +51,7 @@ constexpr double kHidden = 0.5;   // of stores, behind the multiplications of th
 constexpr double kL2Bytes = 24;   // a cycle, of a multiprocessor
 constexpr double kShort = 4;      // for rows of 16 bytes (2026-11-23)
 constexpr double kStepped = 1.6;  // where a step of positions is several pixels (2026-11-23)
-constexpr double kParted = 1.15;  // the same, of patches that come in parts (not measured)
+constexpr double kParted = 1.2;   // the same, of patches that come in parts (not measured)
 // grad_input in strict fp32, over what is counted, by 1560 times (2026-11-23): of a slice, with one phase, with two, where a
 // step of positions is several pixels, by kernel rows, tap by tap, and where threads bring these; and cycles of a tile.
 constexpr double kStrictOne = 0.87, kStrictTwo = 1.12, kStrictStepped = 0.8, kStrictTaps = 1.15,
@@ -568,7 +568,7 @@ const Forward& forward_of(const GatherParams& p) {
 }
 
 double strict_rate(const GatherParams& p, Tile tile) {
-  if (p.steps_w == 1) return tile.phases == 2 ? kStrictTwo : kStrictOne;
+  if (p.steps_w == 1 || p.parts > 1) return tile.phases == 2 ? kStrictTwo : kStrictOne;
   return p.brought ? kStrictBrought : tile.taps == 1 ? kStrictTaps : kStrictStepped;
 }
 
