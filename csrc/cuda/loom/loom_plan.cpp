@@ -477,10 +477,8 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   const bool odd = p.w.source_extent % vector != 0;
   if (p.parts > 1 && halves) return "16 bits come in one part";
   p.row_sets = 1;
-  std::string
-      unlike;  // why the copy engine cannot bring odd rows of words, which it was not made to bring forward
   if (!halves) {
-    unlike = p.forward && odd ? "forward" : set_rows_of_words(p);
+    const std::string unlike = set_rows_of_words(p);
     p.brought = odd && !unlike.empty();
     if (!odd && !unlike.empty()) return unlike;
     if (p.brought) p.lines = 0, p.row_sets = 1;
