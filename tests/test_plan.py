@@ -260,7 +260,7 @@ REGIMES = (
     (SAME, ("f32",), ("forward",), ("nchw",), ("a100",), "igemm"),  # three tf32 products
     (SHUFFLE, ("f32",), ("forward",), ("nchw",), NOT_HOPPER, "direct"),  # sums too short for them
     (MANY, ("f32",), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),
-    (MANY, ("f32",), ("grad_input",), ("nchw",), HOPPER, "hopper"),
+    (MANY, ("f32",), ("grad_input",), ("nchw",), HOPPER, "loom"),
     (SAME, ("f32",), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),
     (SHUFFLE, ("f32",), ("forward",), ("nhwc",), HOPPER, "hopper"),
     (FEW, ("f16", "f32", "tf32"), EVERY_DIRECTION, DENSE, BOARDS, "mite"),
@@ -586,11 +586,16 @@ def test_hopper_pairs_taps_with_few_output_channels_in_a_grad_weight():
 def test_operands_are_fetched_or_turned_where_that_is_faster():
     decoder = Case("decoder", 8, 128, 96, (120, 160), (2, 2), (2, 2))
     odd = Case("odd_rows", 8, 64, 64, (256, 512), (3, 3))
+    halved = Case("halved", 8, 32, 48, (256, 512), (3, 3))
+    stepped = Case("stepped", 24, 64, 64, (200, 240), (4, 4), (2, 2), (1, 1), (1, 1))
     long = Case("long", 48, 64, 128, (128, 192), (3, 5))
     few = Case("few", 8, 64, 20, (120, 128), (2, 2), (2, 2))
     for case, direction, dtype, layout, family, words in (
         (decoder, "grad_input", "f32", "nchw", "hopper", "rows copied and fetched"),
         (odd, "grad_input", "f16", "nchw", "slide", "turned rows"),
+        (odd, "grad_input", "tf32", "nchw", "loom", "64 channels, 1 phases"),
+        (halved, "grad_input", "tf32", "nchw", "loom", "32 channels, 1 phases of two rows"),
+        (stepped, "grad_input", "tf32", "nchw", "loom", ", parts"),
         (long, "forward", "tf32", "nchw", "loom", "64 channels, 1 phases"),
         (few, "grad_weight", "f16", "nhwc", "hopper", "pairs, dY fetched"),
     ):

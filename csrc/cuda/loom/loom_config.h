@@ -15,10 +15,14 @@
 //             16 bytes of which a phase has some: these alone  [kernel row][channel out][channel in][16 B], boxes of 4
 //             channels in more than needed, for the same end; if they stay, those of all chunks in one
 //   copied    a ring of patches of the source, as they lie  [image][channel][row][pixel]; where rows are no whole 16 bytes,
-//             of batches in which each lane finds what it brought itself; in 16 bits  [plane of a pair][row][channel][pixel],
-//             rows that start too early, by what their place in a plane, or in two that follow each other, leaves over
+//             but two or four of a plane are, and a plane, or two or four of them, in words
+//             [plane of these][image][channel][row][pixel], of rows that start alike, up to three words too early, a stage for
+//             each set of them; where they are not, of batches in which each lane finds what it brought itself; in 16 bits
+//             [plane of a pair][row][channel][pixel], rows that start too early, by what their place in a plane, or in two
+//             that follow each other, leaves over
 //   turned    a ring  [slice][four channels][plane][image][row][pixel][16 B]; where a step of positions is several
-//             pixels, as in grad_input, pixels and rows are sorted into planes by the remainder of their place
+//             pixels, as in grad_input, pixels and rows are sorted into planes by the remainder of their place; or a patch comes
+//             in as many `parts`, the rows of one remainder each, and a chunk of weights stays for all of them
 //
 // Strict fp32 (`strict`): every number is the sum of two that the tensor core takes, so a product is three
 // (device/strict_product.cuh). Warps that multiply split weights in their registers; those that turn patches write pixels as
@@ -28,7 +32,7 @@
 // Two warpgroups multiply: two sets of 64 channels for the same positions, or two sets of positions for the same channels,
 // or two phases of rows of the same positions and channels, which share operands and write rows that are neighbours. Of up
 // to 32 channels the rows of an instruction are those of two phases of rows (`halved`), each in two warps of a group; where
-// only one of them has a tap the others multiply zeros.
+// only one of them has a tap the others multiply zeros. In grad_input these are every other row of the result.
 // Of four other warps one asks the copy engine for both operands, three turn patches, and bring them where it cannot.
 //
 // Columns of an instruction are eights of neighbouring pixels, equally far apart. In runs they follow each other, from row
@@ -58,7 +62,8 @@ constexpr int kEight =
 constexpr int kMostRow = 256;  // words of a box
 constexpr int kMostTaps = kMostRow * 4 / kSliceBytes;
 constexpr int kMostGroups = 4;  // of phases, by their rows; and such phases
-constexpr int kMostSteps = kMostTaps;
+constexpr int kMostSteps = 56;
+constexpr int kMostRuns = 8;      // of steps: phases of rows times parts
 constexpr int kMostWeights = 40;  // stages of weights
 constexpr int kMostRing = 8;      // stages of patches
 constexpr int kMostSlices = 4;    // of a chunk
@@ -124,7 +129,8 @@ struct GatherParams {
   int32_t
       halved;  // or half of its warps, which find zeros, where a phase has no tap, in so many words
   int32_t zeros;
-  int32_t first_step[kMostGroups + 1];  // of phases of rows
+  int32_t parts;                      // of a patch
+  int16_t first_step[kMostRuns + 1];  // of phases of rows, and of each of them the parts
   Step step[kMostSteps];
   uint32_t column[kMostFetched];  // from the pixels of a step to those of its taps
   int32_t swapped;                // the first of these is of phase 1
@@ -132,12 +138,18 @@ struct GatherParams {
   // Patches: loaded rows and pixels; pixels as they are copied; planes along both axes, rows and pixels of one.
   int32_t load_h, load_w, copied_h, copied_w, steps_h, steps_w, plane_h, plane_w;
   int32_t plane_units;  // of 16 bytes
-  int32_t items;        // pixels that are turned, for each channel
+  int32_t items;        // pixels that are turned, of a stage of patches, for each channel
   // 16 bits: eights of a row; how many tables of items, one for each place in 16 bytes where a tile may start, and how far
   // apart these are, its logarithm; items of a table.
   int32_t octets, tables, lead_shift, table_items;
-  // Patches come row by row: so many planes, of neighbouring channels, are whole 16 bytes, where rows are not; or 0.
+  // So many planes, of neighbouring channels, are whole 16 bytes, where rows are not; or 0. In 16 bits patches then come row by
+  // row.
   int32_t lines;
+  // Words: rows of a plane that are whole 16 bytes together, a power of two and which; stages that a part comes in, each of
+  // every so many-th row; from row to row of these, in `period` rows; from plane to plane, and all that is copied, in bytes.
+  int32_t period, period_shift, row_sets, set_step, set_bytes, copied_bytes;
+  // Of four channels that follow each other, where they are, and from these to the next four; bytes.
+  int32_t word_place[4], word_far;
   int32_t line_bytes;  // a copied row of all channels that are as far apart
   // 16 bits, where the second half of K is copied: items further on, and bytes; bytes to the next slice.
   int32_t second_items, second_bytes, next_bytes;

@@ -22,19 +22,23 @@ template <class T, int TILE>
 struct Fetcher {
   const GatherParams& p;
   const uint32_t shared;
-  const int first, end;     // steps of the block
+  const int row;            // of the phases of rows
+  int part, first, end;     // steps of the part
   uint32_t lane;            // in a stage of weights
   uint32_t operand;         // of the group's first position, if the ring began at 0: the lower half
   uint32_t pixel, weights;  // of the slice: units, and an address
   int step, slice;
   Ring turned_ring, weight_ring;
-  // Of a chunk that was left, but is maybe being read, its stages: one more than the turned one, and that of weights.
+  // Of a part that was left, but is maybe being read, its stages: one more than the turned one, and of weights, which are 0
+  // where other parts still want them.
   int left_turned, left_weights;
 
   __device__ __forceinline__ void enter() {
     barrier_wait(shared + kTurnedBarriers + turned_ring.stage * 16, turned_ring.parity);
     barrier_wait(shared + kWeightBarriers + weight_ring.stage * p.weight_barrier,
                  weight_ring.parity);
+    first = p.first_step[row * p.parts + part];
+    end = p.first_step[row * p.parts + part + 1];
     pixel = operand + (turned_ring.stage * p.turned_bytes >> 4);
     weights = shared + p.weights_at + weight_ring.stage * p.weight_bytes + lane;
     step = first;
@@ -42,15 +46,19 @@ struct Fetcher {
   }
   __device__ __forceinline__ void leave() {
     left_turned = turned_ring.stage + 1;
-    left_weights = weight_ring.stage;
+    left_weights = 0;
     turned_ring.advance(p.turned_stages);
+    if (++part < p.parts) return;
+    part = 0;
+    left_weights = weight_ring.stage + 1;
     weight_ring.advance(p.weight_stages);
     if (p.resident) weight_ring.parity = 0;
   }
   __device__ __forceinline__ void give_back() {
     if (threadIdx.x % 32 == 0 && left_turned) {
       barrier_arrive(shared + kTurnedBarriers + left_turned * 16 - 8);
-      if (!p.resident) barrier_arrive(shared + kWeightBarriers + left_weights * 16 + 8);
+      if (!p.resident && left_weights)
+        barrier_arrive(shared + kWeightBarriers + left_weights * 16 - 8);
     }
     left_turned = 0;
   }
@@ -70,7 +78,7 @@ struct Fetcher {
     }
     read(to);
   }
-  // As many steps of one chunk as are multiplied at once. How many they are.
+  // As many steps of one part as are multiplied at once. How many they are.
   __device__ __forceinline__ int fetch_batch(Fetched<TILE> (&to)[batch_steps(kTiles[TILE])]) {
     fetch(to[0]);
     const int left = end - step + (p.slices - 1 - slice) * (end - first);

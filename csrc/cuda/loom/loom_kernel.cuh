@@ -39,7 +39,7 @@ __device__ __forceinline__ void multiply(const GatherParams& p, Sums<TILE>& sum,
 template <class T, int TILE>
 __device__ __forceinline__ void multiply_tile(const GatherParams& p, Fetcher<T, TILE>& fetcher,
                                               Sums<TILE>& sum, uint32_t layout_high) {
-  const int fetches = (fetcher.end - fetcher.first) * p.slices * p.chunks;
+  const int fetches = steps_of_row(p, fetcher.row) * p.slices * p.chunks;
   // Two that take turns: of one the words come while those of the other are multiplied.
   Fetched<TILE> turn[2];
   fetcher.enter();
@@ -66,7 +66,7 @@ template <class T, int TILE>
 __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at, uint32_t shared) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = warp / 4;
   const int row = at.group_h * p.row_phases + row_phase(p);
-  Fetcher<T, TILE> fetcher{p, shared, p.first_step[row], p.first_step[row + 1]};
+  Fetcher<T, TILE> fetcher{p, shared, row};
   fetcher.lane = warp % 4 / 2 * p.two_warps_pitch + warp % 2 * p.warp_pitch +
                  lane / 4 * p.row_pitch + lane % 4 * p.number_pitch;
   const uint64_t layout = operand_layout(p.half_bytes, p.column_pitch);
@@ -77,12 +77,13 @@ __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at, 
     fetcher.lane += group * p.set_pitch;
   else
     fetcher.operand += group * p.beside >> 4;
+  fetcher.part = 0;
   fetcher.left_turned = 0;
   const int tiles = p.tiles_n * p.tiles_h * p.tiles_w;
   for (int tile = at.walker; tile < tiles; tile += p.walkers[at.group_h]) {
     Sums<TILE> sum;
     clear(sum);
-    if (fetcher.end > fetcher.first) {
+    if (steps_of_row(p, row) > 0) {
       if constexpr (kTiles[TILE].strict)
         multiply_tile_strict(p, fetcher, sum, layout_high);
       else
@@ -126,7 +127,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   if (threadIdx.x >= kConsumers) {
     fewer_registers<kProducerRegisters>();
-    if (p.first_step[at.group_h * p.row_phases] == p.first_step[(at.group_h + 1) * p.row_phases]) {
+    if (p.first_step[at.group_h * p.row_phases * p.parts] ==
+        p.first_step[(at.group_h + 1) * p.row_phases * p.parts]) {
       // Phases that no tap reaches.
     } else if (threadIdx.x >= kConsumers + 32) {
       if constexpr (sizeof(T) == 2)

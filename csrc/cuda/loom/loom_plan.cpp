@@ -51,6 +51,7 @@ constexpr double kHidden = 0.5;   // of stores, behind the multiplications of th
 constexpr double kL2Bytes = 24;   // a cycle, of a multiprocessor
 constexpr double kShort = 4;      // for rows of 16 bytes (2026-11-23)
 constexpr double kStepped = 1.6;  // where a step of positions is several pixels (2026-11-23)
+constexpr double kParted = 1.2;   // the same, of patches that come in parts (not measured)
 // grad_input in strict fp32, over what is counted, by 1560 times (2026-11-23): of a slice, with one phase, with two, where a
 // step of positions is several pixels, by kernel rows, tap by tap, and where threads bring these; and cycles of a tile.
 constexpr double kStrictOne = 0.87, kStrictTwo = 1.12, kStrictStepped = 0.8, kStrictTaps = 1.15,
@@ -149,7 +150,7 @@ struct Choice {
   int sets;  // of 64 channels, or 0: 32 channels of two phases of rows
   int layout, own_rows, row_phases;
   int slices, x_stages, turned_stages, weight_stages;  // of weights: 0 if they stay
-  int lined;
+  int lined, parted;
   int walkers[kMostGroups];
 };
 
@@ -226,7 +227,7 @@ std::string set_weights(Tile tile, GatherParams& p) {
   }
   const int slice = slice_of(p.element_bytes), tap_bytes = p.taps * p.element_bytes;
   // Of two planes that are copied together, a half of K has those of one.
-  const int apart = p.lines == 2 ? 2 : 1;
+  const int apart = p.lines == 2 && p.element_bytes == 2 ? 2 : 1;
   p.box_step = (p.forward ? kEight : slice) * tap_bytes / 4;
   const RowsOfWeights rows = rows_of_weights(tile, p, apart);
   p.box_rows = rows.box_rows, p.pitch = rows.pitch;
@@ -260,8 +261,32 @@ std::string set_weights(Tile tile, GatherParams& p) {
   return {};
 }
 
+// Every other row of the result as a phase, where there are none.
+std::string pair_rows(AxisTable& h) {
+  AxisGroup& group = h.group[0];
+  if (2 * group.count > kMaxAxisSteps) return "a pair of rows has too many taps";
+  for (int i = 0, count = group.count; i < count; ++i) {
+    const int offset = h.step[i].offset + h.source_step;
+    int found = 0;
+    while (found < group.count && h.step[found].offset != offset) ++found;
+    if (found == group.count) {
+      AxisStep& step = h.step[group.count++];
+      step = {static_cast<int16_t>(offset), {-1, -1, -1, -1}};
+    }
+    h.step[found].rank[1] = h.step[i].rank[0];
+  }
+  group.phases = h.slots = 2;
+  group.first_tap[1] = group.first_tap[0];
+  group.taps[1] = group.taps[0];
+  group.offset_span += h.source_step;
+  h.source_step *= 2;
+  h.destination_step *= 2;
+  return {};
+}
+
 // A source offset as a place in a half of a patch, in units of 16 bytes.
 int unit_of_row(const GatherParams& p, int offset) {
+  if (p.parts > 1) return offset / p.parts * p.plane_w;
   return offset % p.steps_h * p.steps_w * p.plane_units + offset / p.steps_h * p.plane_w;
 }
 int unit_of_column(const GatherParams& p, int offset) {
@@ -299,14 +324,17 @@ std::string set_steps(const Problem& problem, Tile tile, GatherParams& p) {
     for (int i = 0; i < tile.taps; ++i) p.column[i] = places[i].unit - places[0].unit;
   }
   int steps = 0;
-  for (int row = 0; row < p.h.groups * p.row_phases; ++row) {
+  const int runs = p.h.groups * p.row_phases * p.parts;
+  if (runs > kMostRuns) return "parts of patches are more than " + std::to_string(kMostRuns);
+  for (int run = 0; run < runs; ++run) {
+    const int row = run / p.parts, part = run % p.parts, slot = row % p.row_phases;
     const AxisGroup& group = p.h.group[row / p.row_phases];
-    const int slot = row % p.row_phases;
-    p.first_step[row] = steps;
+    p.first_step[run] = static_cast<int16_t>(steps);
     for (int i = group.first; i < group.first + group.count; ++i) {
       const AxisStep& h = p.h.step[i];
       // Halves of a group go together.
       if (h.rank[slot] < 0 && !p.halved) continue;
+      if ((h.offset - group.offset_low) % p.parts != part) continue;
       // Of the weights of a lane.
       const int first = p.own_rows ? h.rank[slot] * p.box_bytes
                                    : (group.first_tap[slot] + h.rank[slot] * p.h.tap_step) * width *
@@ -323,7 +351,9 @@ std::string set_steps(const Problem& problem, Tile tile, GatherParams& p) {
       }
     }
   }
-  p.first_step[p.h.groups * p.row_phases] = steps;
+  p.first_step[runs] = static_cast<int16_t>(steps);
+  for (int run = 0; p.parts > 1 && run < runs; ++run)
+    if (p.first_step[run] == p.first_step[run + 1]) return "a part of a patch has no taps";
   for (int row = 0; p.row_phases > 1 && row < p.h.groups * p.row_phases; ++row)
     if (p.h.group[row / p.row_phases].taps[row % p.row_phases] == 0)
       return "a phase of rows has no taps";
@@ -347,6 +377,39 @@ int units_read(const GatherParams& p, Tile tile) {
 int planes_of_line(const GatherParams& p) {
   const int64_t plane = int64_t{p.w.source_extent} * p.h.source_extent;
   return plane % kEight == 0 ? 1 : plane * 2 % kEight == 0 && p.reduce % 2 == 0 ? 2 : 0;
+}
+
+// How the copy engine brings patches of words: rows of a plane that follow each other as one, where these are whole 16 bytes,
+// and planes of neighbouring channels; lines stays 0 where rows are. Or why it cannot.
+std::string set_rows_of_words(GatherParams& p) {
+  const int width = p.w.source_extent, height = p.h.source_extent;
+  p.period = 4 / std::gcd(4, width);
+  p.period_shift = p.period / 2;
+  int planes = 1;
+  while (planes * height % p.period != 0) planes *= 2;
+  if (p.period > 1) p.lines = planes;
+  if (p.reduce % planes != 0) return "channels are not whole sets of " + std::to_string(planes);
+  // Rows of a part that start equally far into 16 bytes. Large patches come in two stages at least.
+  p.row_sets = p.period / std::gcd(p.period, p.parts);
+  if (p.parts > 1 && p.row_sets == 1 && 2 * p.parts / p.period <= kMostStep) p.row_sets = 2;
+  p.set_step = p.parts * p.row_sets / p.period;
+  if (p.load_h < p.row_sets) return "a tile has fewer rows than sets of these";
+  p.copied_h = static_cast<int32_t>(ceil_div(p.load_h, p.row_sets));
+  if ((p.copied_h - 1) * p.set_step >= kMostSpan) return "a tile is too long for the copy engine";
+  return {};
+}
+
+// Where they lie in a stage; how many bytes that has, of which the copy engine brings `copied_bytes`.
+void place_words(GatherParams& p) {
+  const int planes = std::max(p.lines, 1), channel = p.channel_words * 4,
+            box = slice_of(4) * p.slices / planes * p.tile_n * channel;
+  p.set_bytes = static_cast<int32_t>(round_up(box, 128));
+  p.copied_bytes = planes * box;
+  p.x_bytes = planes * p.set_bytes;
+  for (int k = 0; k < 4; ++k) {
+    p.word_place[k] = k % planes * p.set_bytes + k / planes * channel;
+  }
+  p.word_far = 4 / planes * channel;
 }
 
 // Rows and eights of pixels of a copied patch of 16 bits: more than it needs, where eight channels, which are turned together,
@@ -384,7 +447,12 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.row_phases = choice.row_phases;
   if (std::string reason = set_axes(problem, p.row_phases, tile.phases, p); !reason.empty())
     return reason;
-  if (phases_of(problem, problem.h) % p.row_phases != 0) return "phases of rows are not pairs";
+  if (!p.forward && p.row_phases > 1) {
+    if (choice.sets > 0 || p.element_bytes == 2) return "grad_input has no phases of rows";
+    if (std::string reason = pair_rows(p.h); !reason.empty()) return reason;
+  } else if (phases_of(problem, problem.h) % p.row_phases != 0) {
+    return "phases of rows are not pairs";
+  }
   if (p.h.groups * p.row_phases > kMostGroups)
     return std::to_string(p.h.groups) + " groups of phases are more than " +
            std::to_string(kMostGroups);
@@ -400,15 +468,24 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
 
   p.steps_h = p.h.source_step;
   p.steps_w = p.w.source_step;
-  p.load_h = p.steps_h * (p.tile_h - 1) + span_of(p.h) + 1;
+  p.parts = choice.parted ? p.steps_h : 1;
+  p.load_h = static_cast<int32_t>(ceil_div(p.steps_h * (p.tile_h - 1) + span_of(p.h) + 1, p.parts));
+  if (p.parts > 1) p.steps_h = 1;
   p.load_w = p.steps_w * (p.tile_w - 1) + span_of(p.w) + 1;
   const bool halves = p.element_bytes == 2;
   const int vector = 16 / p.element_bytes, low = p.w.group[0].offset_low & (vector - 1);
   const bool odd = p.w.source_extent % vector != 0;
-  p.brought = odd && !halves;
+  if (p.parts > 1 && halves) return "16 bits come in one part";
+  p.row_sets = 1;
+  if (!halves) {
+    const std::string unlike = set_rows_of_words(p);
+    p.brought = odd && !unlike.empty();
+    if (!odd && !unlike.empty()) return unlike;
+    if (p.brought) p.lines = 0, p.row_sets = 1;
+  }
   if (halves && odd) p.lines = planes_of_line(p);
-  // What all places where a tile may start have in common, in 16 bytes.
-  int common = vector;
+  // What all places where a tile may start have in common, in 16 bytes. Rows of words do not start alike.
+  int common = p.lines && !halves ? 1 : vector;
   if (p.tiles_w > 1) common = std::gcd(common, p.steps_w * p.tile_w);
   if (p.lines && p.tiles_h > 1)
     common = std::gcd(common, int(p.steps_h * p.tile_h * p.w.source_extent % vector));
@@ -416,16 +493,18 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.tables = vector / common;
   while (1 << p.lead_shift < common) ++p.lead_shift;
   p.octets = static_cast<int32_t>(ceil_div(lead + p.load_w, kEight));
-  p.copied_h = p.load_h;
+  if (halves || p.brought) p.copied_h = p.load_h;
   p.copied_w = static_cast<int32_t>(round_up(lead + p.load_w, vector));
   if (halves) widen_patch(p);
   if (std::max({p.copied_w * p.element_bytes / 4, p.copied_h, p.tile_n}) > kMostSpan)
     return "a tile is too long for the copy engine";
-  if (p.brought && (p.tile_n > 1 || p.slices > 1))
-    return "patches that are brought are of one image and slice";
-  p.items = p.tile_n * p.load_h * (halves ? p.octets * kEight : p.load_w);
-  p.channel_words = (p.lines ? 1 : p.copied_h) * p.copied_w * p.element_bytes / 4;
-  if (p.lines) p.line_bytes = slice_of(2) * p.slices / p.lines * p.channel_words * 4;
+  if (p.brought && (p.tile_n > 1 || p.slices > 1 || p.parts > 1))
+    return "patches that are brought are of one image, slice and part";
+  p.items = p.tile_n * (halves      ? p.load_h * p.octets * kEight
+                        : p.brought ? p.load_h * p.load_w
+                                    : p.copied_h * p.load_w);
+  p.channel_words = (p.lines && halves ? 1 : p.copied_h) * p.copied_w * p.element_bytes / 4;
+  if (p.lines && halves) p.line_bytes = slice_of(2) * p.slices / p.lines * p.channel_words * 4;
   p.second_items = p.lines == 2 ? p.items : 0;
   p.table_items = p.items + p.second_items;
   p.second_bytes = p.lines == 2 ? p.load_h * p.tile_n * p.line_bytes : kEight * p.channel_words * 4;
@@ -434,6 +513,8 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.x_bytes = p.brought ? kTurners * kBatches * kBatchBytes
               : p.lines ? p.lines * p.load_h * p.tile_n * p.line_bytes
                         : slice_of(p.element_bytes) * p.slices * 4 * p.tile_n * p.channel_words;
+  p.copied_bytes = p.x_bytes;
+  if (!halves && !p.brought) place_words(p);
 
   p.plane_h = static_cast<int32_t>(ceil_div(p.load_h, p.steps_h));
   // Two neighbours of a run are never of two rows.
@@ -464,8 +545,8 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   if (std::string reason = set_steps(problem, tile, p); !reason.empty()) return reason;
   p.lined = choice.lined || starts_anywhere(p, tile);
   SharedPlaces places{kHeader};
-  p.items_at =
-      places.take(int64_t{halves ? p.tables * p.table_items : p.items} * (p.lines ? 8 : 4), 16);
+  p.items_at = places.take(
+      int64_t{halves ? p.tables * p.table_items : p.row_sets * p.items} * (p.lines ? 8 : 4), 16);
   p.weights_at = places.take(p.all_weights, 128);
   p.x_at = places.take(int64_t{p.x_stages} * p.x_bytes, 128);
   p.zeros = p.halved ? (p.far_row + p.far_number + 4 * p.number_pitch) / 4 + kMostFetched : 0;
@@ -485,24 +566,26 @@ const Forward& forward_of(const GatherParams& p) {
 }
 
 double strict_rate(const GatherParams& p, Tile tile) {
-  if (p.steps_w == 1) return tile.phases == 2 ? kStrictTwo : kStrictOne;
+  if (p.steps_w == 1 || p.parts > 1) return tile.phases == 2 ? kStrictTwo : kStrictOne;
   return p.brought ? kStrictBrought : tile.taps == 1 ? kStrictTaps : kStrictStepped;
 }
 
 // A tile whose phases are those of a group.
 double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int group) {
   // Steps of both warpgroups.
-  const int first = group * p.row_phases;
+  const int first = group * p.row_phases * p.parts;
   const double steps = double(kGroups) / p.row_phases *
-                       (p.first_step[first + p.row_phases] - p.first_step[first]),
+                       (p.first_step[first + p.row_phases * p.parts] - p.first_step[first]),
                taps = steps * tile.taps, width = positions(tile);
   const int met = most_in_a_bank(unit_bytes(tile, p), p.row_pitch, p.number_pitch),
             products = tile.strict ? 3 : 1, split = tile.strict ? kTurnedSplit : 0;
   const double weight_bytes = p.resident ? 0 : double(p.weight_bytes) / p.slices,
-               turned_bytes = double(p.items) * kSliceBytes;
+               turned_bytes = double(p.parts * p.row_sets) * p.items * kSliceBytes;
   // Rows end inside sectors.
   const bool halves = p.element_bytes == 2;
-  const double x_bytes = p.tile_n * p.copied_h * double(slice_of(p.element_bytes)) *
+  const bool words = !halves && !p.brought;
+  const double x_bytes = p.tile_n * double(words ? p.parts * p.copied_h * p.row_sets : p.copied_h) *
+                         slice_of(p.element_bytes) *
                          std::max(p.copied_w * p.element_bytes + 16., halves ? kLeastRow : 0);
   // 16 bits are loaded by as many loads as words, if they are, or by some more than half of these.
   const double loads = !halves ? 1 : tile.taps == 1 ? 2 : tile.taps == 3 ? 4. / 3 : 1;
@@ -511,7 +594,7 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
   const double banks = (taps * kSliceBytes * (products * width + kRows * loads * met) +
                         weight_bytes + x_bytes + (tile.strict ? 3 : 2) * turned_bytes) /
                        kBanks;
-  const double turns = ceil_div(p.items, 32);
+  const double turns = p.parts * p.row_sets * ceil_div(p.items, 32);
   // Of strict fp32 also sums that are joined: batches of a warpgroup.
   const double batches =
       tile.strict ? ceil_div(steps / kGroups * p.slices, batch_steps(tile)) / double(p.slices) : 0;
@@ -523,23 +606,29 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
                            : kTurned) +
                 split)) /
       kInstructions;
-  const double turned = ceil_div(p.items, 32 * kTurners) * ((p.brought ? kBroughtAlone
-                                                             : halves  ? kEightsAlone
-                                                                       : kTurnedAlone) +
-                                                            split);
+  const double turned = p.parts * p.row_sets * ceil_div(p.items, 32 * kTurners) *
+                        ((p.brought ? kBroughtAlone
+                          : halves  ? kEightsAlone
+                                    : kTurnedAlone) +
+                         split);
   // A warpgroup's products, where it waits for them before it has others.
   const double waited = tile.strict && tile.phases == 1 ? tensor / kGroups + batches * kAlone : 0;
   // Of a patch, what lies in the source.
   const double wide = std::min<double>(p.copied_w, p.w.source_extent) / p.copied_w,
-               high = std::min<double>(p.load_h, p.h.source_extent) / p.load_h;
+               high =
+                   std::min<double>(p.parts * p.load_h, p.h.source_extent) / (p.parts * p.load_h);
   const double patch = x_bytes * wide * high / kL2Bytes;
   const double brought = patch + weight_bytes * (p.own_rows ? kShort : 1) / kL2Bytes;
-  // Where a patch is turned before the next one is asked for.
+  // Where a patch is turned before the next one is asked for; of many stages, where one is before it is used again.
   const double alone =
-      p.brought || p.x_stages > 1 ? 0 : kUnderWay / p.slices + turned + (halves ? patch : 0);
-  const double stepped = p.steps_w > 1 && !halves ? kStepped : 1;
+      p.parts * p.row_sets > 1
+          ? (double(p.parts * p.row_sets) * kUnderWay / p.slices + patch + turned) / p.x_stages
+      : p.brought || p.x_stages > 1 ? 0
+                                    : kUnderWay / p.slices + turned + (halves ? patch : 0);
+  const double stepped = p.steps_w == 1 || halves ? 1 : p.parts > 1 ? kParted : kStepped;
   const double waiting = !p.resident && p.weight_stages == 2 && tile.phases == 2 ? kTwoStages : 1;
-  const double asked = double(p.lines) * p.load_h * kBox / p.slices;
+  const double asked =
+      double(p.lines) * (words ? p.parts * p.row_sets : p.load_h) * kBox / p.slices;
   const double computed = std::max({tensor, banks, issued, turned, waited}),
                waits = std::max({brought, alone, asked});
   const double counted = tile.strict ? strict_rate(p, tile) : stepped;
@@ -571,7 +660,7 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
   }
   const double store = (anywhere ? 2 : 1) * (1 - kHidden) * pairs * kStored / kInstructions;
   const double more = tile.strict ? kStrictTileInput : halves ? kTileOfHalves : 0;
-  return p.chunks * (p.slices * slice + kChunk) + store + more;
+  return p.chunks * (p.slices * slice + p.parts * kChunk) + store + more;
 }
 
 // With the best numbers of blocks, which it leaves in the parameters.
@@ -622,7 +711,7 @@ void add_tiles(const Problem& problem, const Device& device, Tile tile, Choice c
   GatherParams p;
   choice.tile_n = 1;
   choice.tile_h = choice.tile_w = kEight;
-  if (!shape(problem, choice, p).empty()) return;
+  if (!shape(problem, choice, p).empty() || (choice.parted && p.parts == 1)) return;
   const int64_t extent_h = position_extent(p.h), extent_w = position_extent(p.w);
   const bool other_positions = choice.sets == 0 || (choice.sets == 1 && choice.row_phases == 1);
   const int all = positions(tile) * (other_positions ? kGroups : 1);
@@ -680,8 +769,10 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                 ? (columns + kRows / 2 - 1) / (kRows / 2) % 2 == 1
                 : columns * 2 > kRows && (sets * row_phases == 1 ||
                                           ((sets == 1 || columns > kRows) && layout != kBeside)))
-          add_tiles(problem, device, tile,
-                    {row, 1, 1, 1, sets, layout, 0, row_phases, 1, 1, 2, 2, 0, {}}, tiles);
+          for (const int parted : {0, 1})
+            add_tiles(problem, device, tile,
+                      {row, 1, 1, 1, sets, layout, 0, row_phases, 1, 1, 2, 2, 0, parted, {}},
+                      tiles);
     for (Choice choice : tiles)
       for (const int slices : {1, 2, kMostSlices}) {
         if (!chunks_in_groups(problem, slices)) continue;
@@ -735,30 +826,35 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   plan.row = c.row;
   plan.predicted_us = candidate.predicted_us;
   const int detail[] = {
-      c.tile_n,        c.tile_h,
-      c.tile_w,        c.lined * 128 + c.row_phases * 32 + c.own_rows * 16 + c.sets * 4 + c.layout,
-      c.slices,        c.x_stages,
-      c.turned_stages, c.weight_stages};
+      c.tile_n,
+      c.tile_h,
+      c.tile_w,
+      c.parted * 256 + c.lined * 128 + c.row_phases * 32 + c.own_rows * 16 + c.sets * 4 + c.layout,
+      c.slices,
+      c.x_stages,
+      c.turned_stages,
+      c.weight_stages};
   std::copy(std::begin(c.walkers), std::end(c.walkers),
             std::copy(std::begin(detail), std::end(detail), plan.detail));
   const char* const layouts[] = {"runs", "columns", "columns beside each other"};
-  plan.note = std::to_string(p.tile_channels) + " channels, " +
-              std::to_string(kTiles[c.row].phases) + " phases" +
-              (c.row_phases > 1 ? " of two rows, tile " : ", tile ") + std::to_string(c.tile_n) +
-              "x" + std::to_string(c.tile_h) + "x" + std::to_string(c.tile_w) + " in " +
-              layouts[c.layout] + ", K " + std::to_string(slice_of(p.element_bytes) * c.slices) +
-              " x " + std::to_string(c.x_stages) + " and " + std::to_string(c.turned_stages) +
-              " stages, weights " +
-              (c.weight_stages ? std::to_string(c.weight_stages) + " stages" : "resident") +
-              (c.own_rows ? " of own rows, " : ", ") + std::to_string(blocks_of(p)) + " blocks" +
-              (p.lined ? ", lines" : "");
+  plan.note =
+      std::to_string(p.tile_channels) + " channels, " + std::to_string(kTiles[c.row].phases) +
+      " phases" + (c.row_phases > 1 ? " of two rows, tile " : ", tile ") +
+      std::to_string(c.tile_n) + "x" + std::to_string(c.tile_h) + "x" + std::to_string(c.tile_w) +
+      " in " + layouts[c.layout] + ", K " + std::to_string(slice_of(p.element_bytes) * c.slices) +
+      " x " + std::to_string(c.x_stages) + " and " + std::to_string(c.turned_stages) +
+      " stages, weights " +
+      (c.weight_stages ? std::to_string(c.weight_stages) + " stages" : "resident") +
+      (c.own_rows ? " of own rows, " : ", ") + std::to_string(blocks_of(p)) + " blocks" +
+      (p.lined ? ", lines" : "") + (p.parts > 1 ? ", parts" : "") + (p.brought ? ", brought" : "");
   return plan;
 }
 
 Choice choice_of(const Plan& plan) {
   const int32_t* d = plan.detail;
-  return {plan.row,      d[0], d[1], d[2], d[3] / 4 % 4, d[3] % 4,   d[3] / 16 % 2,
-          d[3] / 32 % 4, d[4], d[5], d[6], d[7],         d[3] / 128, {d[8], d[9], d[10], d[11]}};
+  return {plan.row, d[0],          d[1],           d[2],       d[3] / 4 % 4,
+          d[3] % 4, d[3] / 16 % 2, d[3] / 32 % 4,  d[4],       d[5],
+          d[6],     d[7],          d[3] / 128 % 2, d[3] / 256, {d[8], d[9], d[10], d[11]}};
 }
 
 std::string refusal(const Problem& problem, const Device& device) {
@@ -794,7 +890,8 @@ std::string refusal(const Problem& problem, const Device& device) {
   if (!forward && std::max(problem.h.stride, problem.w.stride) > 4)
     return "a stride of " + number(std::max(problem.h.stride, problem.w.stride)) + " is above 4";
   const int64_t columns = forward ? problem.group_out() : problem.group_in();
-  if (columns * 2 <= kRows && (columns * 4 < kRows || phases_of(problem, problem.h) % 2 != 0))
+  if (columns * 2 <= kRows &&
+      (columns * 4 < kRows || (forward ? phases_of(problem, problem.h) % 2 != 0 : bytes == 2)))
     return "channels of the result fill less than half of a tile";
   if (!chunks_in_groups(problem, 1))
     return number(problem.group_in()) + " channels of a group are not whole slices of " +
@@ -831,7 +928,7 @@ TensorMaps maps_of(const GatherParams& p) {
   const int slice = slice_of(p.element_bytes);
   const bool rounded = bytes == 4 && !p.strict;
   TensorMaps maps{};
-  if (p.lines)
+  if (p.lines && bytes == 2)
     maps.source = encode({p.source,
                           4,
                           4,
@@ -841,17 +938,30 @@ TensorMaps maps_of(const GatherParams& p) {
                           {1, 1, 1, 1},
                           false,
                           false});
-  else if (!p.brought)
+  else if (bytes == 2)
+    maps.source = encode({p.source,
+                          4,
+                          4,
+                          {row / 4, p.h.source_extent, channels, p.batch},
+                          {4, row, plane, plane * channels},
+                          {p.copied_w / 2, p.copied_h, slice * p.slices, p.tile_n},
+                          {1, 1, 1, 1},
+                          false,
+                          false});
+  else if (!p.brought) {
+    const int planes = std::max(p.lines, 1);
     maps.source =
         encode({p.source,
                 4,
                 4,
-                {row / 4, p.h.source_extent, channels, p.batch},
-                {4, row, plane, plane * channels},
-                {p.copied_w * p.element_bytes / 4, p.copied_h, slice * p.slices, p.tile_n},
-                {1, 1, 1, 1},
+                {int64_t{p.period} * p.w.source_extent,
+                 int64_t{planes} * p.h.source_extent / p.period, channels / planes, p.batch},
+                {4, p.period * row, planes * plane, plane * channels},
+                {p.copied_w, p.copied_h, slice * p.slices / planes, p.tile_n},
+                {1, p.set_step, 1, 1},
                 false,
                 rounded});
+  }
   if (p.own_rows)
     maps.weight = encode({p.weight,
                           4,

@@ -8,7 +8,7 @@ namespace convt2d::cuda::loom {
 
 using Scope = WalkerScope;
 
-// The row and the column of the source that a patch needs first.
+// The row and the column of the source that a patch, or its first part, needs first.
 __device__ __forceinline__ int first_row(const GatherParams& p, const Scope& at,
                                          TileOrigin origin) {
   return origin.h * p.h.source_step + p.h.group[at.group_h].offset_low;
@@ -24,6 +24,11 @@ __device__ __forceinline__ bool same_positions(const GatherParams& p) {
 // Which of the phases of rows of the block is this warp's.
 __device__ __forceinline__ int row_phase(const GatherParams& p) {
   return p.row_phases == 1 ? 0 : p.halved ? threadIdx.x / 64 % 2 : threadIdx.x / 128;
+}
+
+// Steps of a phase of rows, of all its parts.
+__device__ __forceinline__ int steps_of_row(const GatherParams& p, int row) {
+  return p.first_step[(row + 1) * p.parts] - p.first_step[row * p.parts];
 }
 
 // Where a pixel of a patch is in a half, in units of 16 bytes.

@@ -24,16 +24,29 @@ __device__ __forceinline__ Rings rings_of(const GatherParams& p, uint32_t shared
           {shared + kWeightBarriers, shared + p.weights_at, p.weight_stages, p.weight_bytes}};
 }
 
-// What is turned, pixel by pixel: where it is in a copied channel, in words, or, if patches are brought, its row and its
-// column; and where in a half, in units of 16 bytes.
+// What is turned, pixel by pixel: where it is in a copied channel, in words, how much farther than the first row's its row
+// starts into 16 bytes, and where it belongs in a half, in units of 16 bytes; its row and its column, where lines are copied.
+// Or, if patches are brought, its row and its column instead of the first two.
+constexpr int kLeadShift = 16, kUnitShift = 18;
 __device__ __forceinline__ void build_items(const GatherParams& p, uint32_t shared) {
-  for (int i = threadIdx.x; i < p.items; i += kThreads) {
-    const int line = i / p.load_w, x = i - line * p.load_w, n = line / p.load_h,
-              y = line - n * p.load_h;
-    const int from =
-        p.brought ? y << 8 | x : n * p.slices * slice_of(4) * p.channel_words + y * p.copied_w + x;
-    store_shared_4(shared + p.items_at + i * 4,
-                   uint32_t(unit_of_pixel(p, n, y, x)) << 16 | uint32_t(from));
+  for (int i = threadIdx.x; i < p.row_sets * p.items; i += kThreads) {
+    const int rows = p.brought ? p.load_h : p.copied_h, set = i / p.items,
+              line = (i - set * p.items) / p.load_w, x = i - set * p.items - line * p.load_w,
+              n = line / rows;
+    int of_set = line - n * rows;
+    // A set may have a row less than others: then it is its last one that is turned again.
+    if (set + of_set * p.row_sets >= p.load_h) --of_set;
+    const int y = set + of_set * p.row_sets;
+    const uint32_t unit = uint32_t(unit_of_pixel(p, n, y, x)) << kUnitShift;
+    if (p.brought) {
+      store_shared_4(shared + p.items_at + i * 4, unit | uint32_t(y << 8 | x));
+      continue;
+    }
+    const int row = y * p.parts, from = n * p.slices * (p.word_far / 2) + of_set * p.copied_w + x;
+    const uint32_t lead = row * p.w.source_extent & 3;
+    store_shared_4(shared + p.items_at + i * (p.lines ? 8 : 4),
+                   unit | lead << kLeadShift | uint32_t(from));
+    if (p.lines) store_shared_4(shared + p.items_at + i * 8 + 4, uint32_t(row) << 16 | uint32_t(x));
   }
 }
 
@@ -81,28 +94,44 @@ __device__ __forceinline__ void copy_lines(const GatherParams& p, const Scope& a
                channel, origin.n, 0);
 }
 
+// A set of rows of a patch of words, which start equally far into 16 bytes in each plane of those that are neighbours.
+__device__ __forceinline__ void copy_set(const GatherParams& p, const Scope& at,
+                                         const CUtensorMap* map, const StageRing& ring,
+                                         TileOrigin origin, int chunk, int first) {
+  const int planes = p.lines ? p.lines : 1, column = first_column(p, origin),
+            channel = (at.group * p.reduce + chunk * p.slices * slice_of(4)) / planes;
+  uint32_t to = ring.stage();
+  int row = first_row(p, at, origin) + first;
+  for (int plane = 0; plane < planes; ++plane, to += p.set_bytes, row += p.h.source_extent)
+    copy_box(to, map, ring.full(), ((row & (p.period - 1)) * p.w.source_extent + column) & -4,
+             row >> p.period_shift, channel, origin.n);
+}
+
 template <class T>
 __device__ __forceinline__ void copy(const GatherParams& p, const Scope& at, const TensorMaps& maps,
                                      Rings& rings) {
-  constexpr int kVector = 16 / sizeof(T), kNumbers = 4 / sizeof(T);  // of 16 bytes, of a word
   bool weights = true;
   for_tiles(p, at, [&](TileOrigin origin) {
     for (int chunk = 0; chunk < p.chunks; ++chunk) {
-      if (!p.brought) {
-        barrier_wait(rings.x.empty(), rings.x.parity ^ 1);
-        barrier_expect(rings.x.full(), p.x_bytes);
-        if (sizeof(T) == 2 && p.lines)
-          copy_lines(p, at, &maps.source, rings.x, origin, chunk);
-        else
-          copy_box(rings.x.stage(), &maps.source, rings.x.full(),
-                   (first_column(p, origin) & -kVector) / kNumbers, first_row(p, at, origin),
-                   at.group * p.reduce + chunk * p.slices * slice_of(sizeof(T)), origin.n);
-        rings.x.advance();
+      for (int part = 0; part < p.parts; ++part) {
+        for (int set = 0; set < p.row_sets && !p.brought; ++set) {
+          barrier_wait(rings.x.empty(), rings.x.parity ^ 1);
+          barrier_expect(rings.x.full(), p.copied_bytes);
+          if constexpr (sizeof(T) == 4)
+            copy_set(p, at, &maps.source, rings.x, origin, chunk, part + set * p.parts);
+          else if (p.lines)
+            copy_lines(p, at, &maps.source, rings.x, origin, chunk);
+          else
+            copy_box(rings.x.stage(), &maps.source, rings.x.full(),
+                     (first_column(p, origin) & -kEight) / 2, first_row(p, at, origin),
+                     at.group * p.reduce + chunk * p.slices * slice_of(2), origin.n);
+          rings.x.advance();
+        }
+        if (part > 0 || !weights || (p.weight_barrier == 0 && chunk > 0)) continue;
+        barrier_wait(rings.weights.empty(), rings.weights.parity ^ 1);
+        copy_weights<T>(p, at, &maps.weight, rings.weights, chunk);
+        rings.weights.advance();
       }
-      if (!weights || (p.weight_barrier == 0 && chunk > 0)) continue;
-      barrier_wait(rings.weights.empty(), rings.weights.parity ^ 1);
-      copy_weights<T>(p, at, &maps.weight, rings.weights, chunk);
-      rings.weights.advance();
     }
     weights = !p.resident;
   });
@@ -133,57 +162,90 @@ __device__ __forceinline__ void store_pixel(const GatherParams& p, uint32_t to,
 }
 
 // Runs of 32 pixels of a slice, whose eight channels a lane brings together; two runs at a time, since what is loaded is
-// some 30 cycles on its way.
-template <bool STRICT>
-__device__ __forceinline__ void turn_chunk(const GatherParams& p, uint32_t shared, uint32_t from,
-                                           uint32_t to) {
-  const int lane = threadIdx.x % 32, turner = turner_of_block();
-  const uint32_t channel = p.channel_words * 4;
+// some 30 cycles on its way. `items`: the set's. `row` and `column`: of the source, where the part starts. EDGES: what is beside the source,
+// which lines have from their neighbours, becomes zeros.
+template <bool STRICT, bool EDGES>
+__device__ __forceinline__ void turn_set(const GatherParams& p, uint32_t items, int row, int column,
+                                         uint32_t from, uint32_t to) {
+  const int lane = threadIdx.x % 32, turner = turner_of_block(), item_bytes = p.lines ? 8 : 4;
+  // How much too early the copied row of a channel starts, bytes.
+  const int first_lead = row * p.w.source_extent + column,
+            plane = p.h.source_extent * p.w.source_extent;
+  uint32_t lead[4];
+#pragma unroll
+  for (int k = 0; k < 4; ++k) lead[k] = (first_lead + k * plane) * 4;
   for (int slice = 0; slice < p.slices; ++slice) {
     for (int first = turner * 32 + lane; first - lane < p.items; first += 2 * kTurners * 32) {
       uint32_t word[2][2][4], there[2];
 #pragma unroll
       for (int two = 0; two < 2; ++two) {
         // Lanes beyond the last pixel do it again.
-        const uint32_t item =
-            load_shared_4(shared + p.items_at + min(first + two * kTurners * 32, p.items - 1) * 4);
-        const uint32_t mine = from + (item & 0xffff) * 4;
-        there[two] = to + (item >> 16) * 16;
+        const uint32_t at = items + min(first + two * kTurners * 32, p.items - 1) * item_bytes;
+        uint32_t item[2];
+        if constexpr (EDGES)
+          load_shared_8(at, item);
+        else
+          item[0] = load_shared_4(at);
+        const uint32_t mine = from + (item[0] & 0xffff) * 4, more = item[0] >> (kLeadShift - 2);
+        there[two] = to + (item[0] >> kUnitShift) * 16;
 #pragma unroll
-        for (int k = 0; k < kWords; ++k)
-          word[two][k / 4][k % 4] = load_shared_4(mine + k * channel);
+        for (int k = 0; k < 4; ++k) {
+          const uint32_t place = mine + p.word_place[k] + (lead[k] + more & 12);
+          word[two][0][k] = load_shared_4(place);
+          word[two][1][k] = load_shared_4(place + p.word_far);
+        }
+        if constexpr (EDGES) {
+          const int y = row + int(item[1] >> 16), x = column + int(item[1] & 0xffff);
+          const bool outside = uint32_t(y) >= uint32_t(p.h.source_extent) ||
+                               uint32_t(x) >= uint32_t(p.w.source_extent);
+#pragma unroll
+          for (int k = 0; k < kWords; ++k)
+            word[two][k / 4][k % 4] = outside ? 0 : word[two][k / 4][k % 4];
+        }
       }
 #pragma unroll
       for (int two = 0; two < 2; ++two)
         if (first - lane + two * kTurners * 32 < p.items)
           store_pixel<STRICT>(p, there[two], word[two]);
     }
-    from += kWords * channel;
+    from += 2 * p.word_far;
     to += p.turned_slice;
   }
 }
+template <bool STRICT>
+__device__ __forceinline__ void turn_set(const GatherParams& p, const Scope& at, uint32_t shared,
+                                         TileOrigin origin, int part, int set, uint32_t from,
+                                         uint32_t to) {
+  const uint32_t items = shared + p.items_at + set * p.items * (p.lines ? 8 : 4);
+  const int row = first_row(p, at, origin) + part, column = first_column(p, origin);
+  const bool inside = row >= 0 && row + (p.load_h - 1) * p.parts < p.h.source_extent &&
+                      column >= 0 && column + p.load_w <= p.w.source_extent;
+  if (inside || !p.lines)
+    turn_set<STRICT, false>(p, items, row, column, from, to);
+  else
+    turn_set<STRICT, true>(p, items, row, column, from, to);
+}
 
-// Turns a chunk, from a stage to a stage: turn_chunk(), or turn_octets() of loom_halves.cuh.
+// Turns parts of chunks, from some stages to a stage: turn_set(), or turn_octets() of loom_halves.cuh.
 template <class T, bool STRICT>
 __device__ __forceinline__ void turn(const GatherParams& p, const Scope& at, uint32_t shared,
                                      Rings& rings) {
   for_tiles(p, at, [&](TileOrigin origin) {
-    for (int chunk = 0; chunk < p.chunks; ++chunk) {
+    for (int i = 0, part = 0; i < p.chunks * p.parts; ++i) {
       barrier_wait(rings.turned.empty(), rings.turned.parity ^ 1);
-      barrier_wait(rings.x.full(), rings.x.parity);
-      if constexpr (sizeof(T) == 4)
-        turn_chunk<STRICT>(p, shared, rings.x.stage() + (first_column(p, origin) & 3) * 4,
-                           rings.turned.stage());
-      else
-        turn_octets(p, at, shared, origin, rings.x.stage(), rings.turned.stage());
-      fence_for_wgmma();
-      __syncwarp();
-      if (threadIdx.x % 32 == 0) {
-        barrier_arrive(rings.x.empty());
-        barrier_arrive(rings.turned.full());
+      for (int set = 0; set < p.row_sets; ++set, rings.x.advance()) {
+        barrier_wait(rings.x.full(), rings.x.parity);
+        if constexpr (sizeof(T) == 4)
+          turn_set<STRICT>(p, at, shared, origin, part, set, rings.x.stage(), rings.turned.stage());
+        else
+          turn_octets(p, at, shared, origin, rings.x.stage(), rings.turned.stage());
+        fence_for_wgmma();
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) barrier_arrive(rings.x.empty());
       }
-      rings.x.advance();
+      if (threadIdx.x % 32 == 0) barrier_arrive(rings.turned.full());
       rings.turned.advance();
+      if (++part == p.parts) part = 0;
     }
   });
 }
@@ -252,7 +314,8 @@ __device__ __forceinline__ void bring_and_turn(const GatherParams& p, const Scop
           copy_async_wait(kBatches - 1);
           left = kBatch;
         }
-        const uint32_t there = ring.stage() + (item_of_patch(p, shared, first + lane) >> 16) * 16;
+        const uint32_t there =
+            ring.stage() + (item_of_patch(p, shared, first + lane) >> kUnitShift) * 16;
         uint32_t word[2][4];
 #pragma unroll
         for (int k = 0; k < kWords; ++k)

@@ -72,7 +72,10 @@ template <int TILE>
 __device__ __forceinline__ int batches_of_tile(const GatherParams& p,
                                                const Fetcher<float, TILE>& fetcher) {
   constexpr int kSteps = batch_steps(kTiles[TILE]);
-  return ((fetcher.end - fetcher.first) * p.slices + kSteps - 1) / kSteps * p.chunks;
+  int batches = 0;
+  for (int i = fetcher.row * p.parts; i < (fetcher.row + 1) * p.parts; ++i)
+    batches += ((p.first_step[i + 1] - p.first_step[i]) * p.slices + kSteps - 1) / kSteps;
+  return batches * p.chunks;
 }
 
 // Where the pixels of a batch are, word by word.
