@@ -42,8 +42,8 @@ bool check(const Case& one, int random_plans) {
     plans.push_back(all[numbers[i].choice]);
   return trial.passes(plans, all.size(), reason, [&](const Plan& plan) {
     Plan mine = plan;
-    const auto prepared = std::make_shared<weft::Params>(
-        *static_cast<const weft::Params*>(plan.prepared.get()));
+    const auto prepared =
+        std::make_shared<weft::Params>(*static_cast<const weft::Params*>(plan.prepared.get()));
     mine.prepared = prepared;
     prepared->weight.split = std::min(prepared->weight.split, 1 + int(emulate::random() % 3));
     // Fewer of either lie in the room of more.
@@ -54,11 +54,12 @@ bool check(const Case& one, int random_plans) {
     const weft::Params params = weft::params_of(p, mine, trial.args);
     tensor_boxes.clear();
     const weft::Maps maps = weft::maps_of(params, trial.args);
-    visit_row<weft::kWeightTileCount>(mine.row, [&](auto row) {
-      constexpr auto tile = weft::kWeightTiles[decltype(row)::value];
+    visit_row<weft::kTileCount>(mine.row, [&](auto row) {
+      constexpr int kRow = weft::kRows[decltype(row)::value];
+      constexpr auto tile = weft::kWeightTiles[kRow];
       emulate::run_grid(weft::blocks_of(params), hopper::weight_threads(tile),
                         weft::shared_bytes(params, tile),
-                        [&] { weft::convt2d_weft_grad_weight_kernel<T, row>(params, maps); });
+                        [&] { weft::convt2d_weft_grad_weight_kernel<T, kRow>(params, maps); });
     });
     return params.weight.partials ? params.weight.split : 0;
   });

@@ -9,6 +9,9 @@
 //   x    [block of 64 channels][pixel][128 B]
 //   dY   [plane][block of 64 channels][patch pixel][128 B]
 //
+// Only that x comes from registers, where a thread fetches it (ldmatrix) once for all its instructions; so where rows of x
+// are whole vectors, x may lie as in memory too (`direct`), [row of the tile][channel][pixel], swizzled.
+//
 // In NCHW a channel's pixels are neighbours. The copy engine brings them as they lie: segments, which are lines of a tile's
 // patch or, where tiles have whole rows, one run of several rows, from the last multiple of 16 bytes on. Where planes are no
 // multiple of those, two, four or eight of them are; these are one row to the copy engine, and a copy brings a segment of
@@ -37,26 +40,41 @@ using hopper::kTilePixels;
 using hopper::kTileSteps;
 using hopper::WeightTile;
 
-// Rows of hopper's tiles that are instantiated, all.
-using hopper::kWeightTileCount;
 using hopper::kWeightTiles;
 
-constexpr int kTurners = 128, kTurnWarps = kTurners / 32, kTurnerRegisters = 56;
+// Those of hopper's tiles that are worth having: x comes from registers, so wider instructions read no less.
+constexpr int kRows[] = {1, 3, 4};
+constexpr int kTileCount = sizeof(kRows) / sizeof(kRows[0]);
+CONVT2D_HOST_DEVICE constexpr WeightTile tile_of(int row) { return kWeightTiles[kRows[row]]; }
+
+constexpr int kTurners = 128, kTurnWarps = kTurners / 32;
+// Of a thread; together no more than the block starts with.
+CONVT2D_HOST_DEVICE constexpr int consumer_registers(WeightTile tile) {
+  return tile.groups == 2 ? 208 : 144;
+}
+CONVT2D_HOST_DEVICE constexpr int turner_registers(WeightTile tile) {
+  return tile.groups == 2 ? 88 : 80;
+}
+// Eights of pixels that a warp turns at once: as registers allow.
+CONVT2D_HOST_DEVICE constexpr int turned_at_once(WeightTile tile) {
+  return tile.groups == 2 ? 2 : 1;
+}
 constexpr int kEight = 8;  // pixels that are turned at once, 16 bytes
 
 // An operand on its way to shared memory.
 struct Side {
   int32_t segments;  // of a K tile
-  int32_t octets;    // eights of pixels of a channel's segment; odd, so that eight channels meet all banks
-  int32_t step;      // rows from one segment to the next
-  int32_t residues;  // planes that are one row to the copy engine, a power of two
+  int32_t
+      octets;  // eights of pixels of a channel's segment; odd, so that eight channels meet all banks
+  int32_t step;                  // rows from one segment to the next
+  int32_t residues;              // planes that are one row to the copy engine, a power of two
   int32_t plane, width, height;  // pixels of a plane and of its rows; rows
-  int32_t blocks;        // of 64 channels
-  int32_t block_rows;    // of 128 bytes, from one to the next
-  int32_t copies;        // of a segment
-  int32_t copy_bytes;    // one of them
-  int32_t at;            // in what the copy engine brings for a K tile
-  int32_t table_at;      // in shared memory: [segment][kEight + 8 octets]
+  int32_t blocks;                // of 64 channels
+  int32_t block_rows;            // of 128 bytes, from one to the next
+  int32_t copies;                // of a segment
+  int32_t copy_bytes;            // one of them
+  int32_t at;                    // in what the copy engine brings for a K tile
+  int32_t table_at;              // in shared memory: [segment][kEight + 8 octets]
 };
 
 // An entry of a table: the pixel's row of 128 bytes in a stage, and its row and column from the tile's first ones on.
@@ -77,11 +95,14 @@ CONVT2D_HOST_DEVICE constexpr int channel_at(int place, int residues) {
   return place % of_residue * residues + place / of_residue;
 }
 
+enum { kX, kY };  // operands
+
 // Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.
 struct Params {
   hopper::WeightParams weight;
-  Side x, y;
-  int32_t runs;  // segments of dY are runs of whole rows: there is one
+  Side side[2];    // x, dY
+  int32_t runs;    // segments of dY are runs of whole rows: there is one
+  int32_t direct;  // the copy engine brings x to where it is read, nobody turns it
   int32_t raw_stages, raw_bytes, raw_at;
   int32_t stage_bytes;  // in whole 1024 bytes: what is turned, and a dump behind it
   int32_t dump_row;     // of a stage: eight rows for what has no place
@@ -103,8 +124,8 @@ CONVT2D_HOST_DEVICE constexpr int cells_of_group(WeightTile tile) {
 CONVT2D_HOST_DEVICE constexpr int laid_pitch(WeightTile tile) {
   return (cells_of_group(tile) * kCellPitch + (cells_of_group(tile) % 4 * 24 + 8) % 32) * 4;
 }
-static_assert(laid_pitch(kWeightTiles[0]) / 4 % 32 == 8 && laid_pitch(kWeightTiles[2]) / 4 % 32 == 8 &&
-              laid_pitch(kWeightTiles[4]) / 4 % 32 == 8);
+static_assert(laid_pitch(tile_of(0)) / 4 % 32 == 8 && laid_pitch(tile_of(1)) / 4 % 32 == 8 &&
+              laid_pitch(tile_of(2)) / 4 % 32 == 8);
 CONVT2D_HOST_DEVICE constexpr int laid_bytes(WeightTile tile) {
   return kCellChannels * laid_pitch(tile);
 }
@@ -115,7 +136,7 @@ static_assert(hopper::kCellsAt + hopper::kMostInstructions * sizeof(hopper::Weig
                   kRawBarriersAt &&
               kRawBarriersAt + 16 * kMostRawStages <= hopper::kStagesAt);
 CONVT2D_HOST_DEVICE int shared_bytes(const Params& p, WeightTile tile) {
-  const int end = p.y.table_at + table_entries(p.y) * 4,
+  const int end = p.side[kY].table_at + table_entries(p.side[kY]) * 4,
             sums = hopper::kStagesAt + tile.groups * laid_bytes(tile);
   return end > sums ? end : sums;
 }

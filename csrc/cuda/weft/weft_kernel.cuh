@@ -1,22 +1,20 @@
-// The kernel of weft; weft_config.h draws it, weft_stage.cuh fills the stages, weft_store.cuh is what comes after. What
-// multiplies is hopper's, of channels-last tensors.
+// The kernel of weft; weft_config.h draws it, weft_stage.cuh fills the stages, weft_multiply.cuh reads them,
+// weft_store.cuh is what comes after.
 //
 // `full` ends a phase when four warps have turned a stage, `empty` when every warp that multiplies has read it; the ring of
 // what the copy engine brings has barriers of its own. If a sum came out NaN, all of it once more, with care.
 #pragma once
 
 #include "cuda/device/successor.cuh"
-#include "cuda/hopper/hopper_weight.cuh"
+#include "cuda/weft/weft_multiply.cuh"
 #include "cuda/weft/weft_stage.cuh"
 #include "cuda/weft/weft_store.cuh"
 
 namespace convt2d::cuda::weft {
 
-// Named barriers: all, who agree whether the sums are good; hopper::kAllConsumers; a group.
 template <int ROW>
 __device__ __forceinline__ bool agree(bool good) {
-  return barrier_all(hopper::kVerdict, hopper::weight_consumers(kWeightTiles[ROW]) + kTurners,
-                     good);
+  return barrier_all(kVerdict, hopper::weight_consumers(kWeightTiles[ROW]) + kTurners, good);
 }
 
 template <class T, int ROW>
@@ -31,7 +29,7 @@ __global__ void __launch_bounds__(hopper::weight_threads(kWeightTiles[ROW]), 1)
   const uint32_t shared = shared_address(smem);
   StageRing ring{shared, shared + hopper::kStagesAt, p.weight.stages, p.stage_bytes};
   if (threadIdx.x < p.weight.stages) {
-    barrier_init(shared + threadIdx.x * 16, kTurnWarps);
+    barrier_init(shared + threadIdx.x * 16, kTurnWarps + p.direct);
     barrier_init(shared + threadIdx.x * 16 + 8, kConsumers / 32);
   }
   if (threadIdx.x < p.raw_stages) {
@@ -45,7 +43,7 @@ __global__ void __launch_bounds__(hopper::weight_threads(kWeightTiles[ROW]), 1)
   __syncthreads();
   let_successor_start();  // the sum of the pieces; there is no place for it until a block ends
   const Patch x = x_patch(p.weight, at), y = y_patch(p.weight, at);
-  Turner turner(p, maps, at, x, y, shared);
+  Turner<turned_at_once(tile)> turner(p, maps, at, x, y, shared);
   if (threadIdx.x >= kConsumers) turner.ask_first();
   build_tables(p, at, y, shared);
   // Rows where nothing belongs are multiplied as well, so they are zero.
@@ -55,23 +53,23 @@ __global__ void __launch_bounds__(hopper::weight_threads(kWeightTiles[ROW]), 1)
   fence_for_wgmma();
   __syncthreads();
   if (threadIdx.x >= kConsumers) {
-    fewer_registers<kTurnerRegisters>();
+    fewer_registers<turner_registers(tile)>();
     for (bool again = false;; again = true) {
-      turner.turn_tiles(ring);
+      turner.turn_tiles();
       if (again || agree<ROW>(true)) return;
       turner.restart();
     }
   } else {
-    more_registers<hopper::weight_consumer_registers(tile)>();
+    more_registers<consumer_registers(tile)>();
     WeightSums<ROW> sum;
     clear(sum);
-    hopper::multiply_tiles<T, ROW>(p.weight, at, cells, sum, ring);
+    multiply_tiles<T, ROW>(p, at, cells, sum, ring);
     if (!agree<ROW>(!hopper::any_nan<ROW>(p.weight, at, cells, sum)))
-      hopper::multiply_tiles_with_care<T, ROW>(p.weight, at, cells, sum, ring);
+      multiply_tiles_with_care<T, ROW>(p, at, cells, sum, ring);
     const int group = threadIdx.x / 128;
     const uint32_t sums = ring.stages + group * laid_bytes(tile);
     lay_out<ROW>(p, sum, sums);
-    barrier_among(hopper::kWeightGroup0 + group, 128);
+    barrier_among(kGroup0 + group, 128);
     if (p.weight.partials) {
       store_partials<ROW>(p, at, cells, sums);
     } else {

@@ -1,4 +1,4 @@
-// From a row of kWeightTiles to its kernel, for one type.
+// From a row of kRows to its kernel, for one type.
 #pragma once
 
 #include "cuda/cuda_check.h"
@@ -11,8 +11,8 @@ namespace convt2d::cuda::weft {
 
 template <class T>
 void launch_rows(int row, const Params& params, const Maps& maps, int64_t blocks, void* stream) {
-  visit_row<kWeightTileCount>(row, [&](auto index) {
-    constexpr int kRow = decltype(index)::value;
+  visit_row<kTileCount>(row, [&](auto index) {
+    constexpr int kRow = kRows[decltype(index)::value];
     constexpr auto kernel = convt2d_weft_grad_weight_kernel<T, kRow>;
     const int bytes = shared_bytes(params, kWeightTiles[kRow]);
     allow_shared_memory<kernel>(bytes);

@@ -17,18 +17,19 @@ namespace {
 
 // Those of hopper's grad_weight, of channels-last tensors where the kernel is its, of NCHW where the copy engine's way is;
 // what is `counted` was not measured.
-constexpr double kClock = 1700;        // cycles a microsecond
-constexpr double kLaunch = 5.9;        // us
-constexpr double kBlock = 11500;       // cycles, of a block beside its K tiles (counted: tables, zeros)
-constexpr double kL2Bytes = 38.7;      // a cycle
-constexpr double kCopy = 250;          // for who asks
-constexpr double kTurnTwo = 120;       // two eights of pixels: looked up, both of a block's halves (counted)
-constexpr double kTurnBlock = 90;      // and turned (counted)
-constexpr double kRest = 0.1;          // of what is less busy that is not hidden (counted)
-constexpr double kShallow = 0.08;      // more, where two tiles come at once at most (counted)
-constexpr double kMemoryRate = 0.9;    // of the copy rate
-constexpr double kBeside = 0.15;       // of the lesser of work and bytes
-constexpr double kPartialRate = 1.5;   // times the copy rate's time, to write and to add up
+constexpr double kClock = 1700;    // cycles a microsecond
+constexpr double kLaunch = 5.9;    // us
+constexpr double kBlock = 11500;   // cycles, of a block beside its K tiles (counted: tables, zeros)
+constexpr double kL2Bytes = 38.7;  // a cycle
+constexpr double kCopy = 250;      // for who asks
+constexpr double kTurnTwo =
+    120;  // two eights of pixels: looked up, both of a block's halves (counted)
+constexpr double kTurnBlock = 90;         // and turned (counted)
+constexpr double kRest = 0.1;             // of what is less busy that is not hidden (counted)
+constexpr double kShallow = 0.08;         // more, where two tiles come at once at most (counted)
+constexpr double kMemoryRate = 0.9;       // of the copy rate
+constexpr double kBeside = 0.15;          // of the lesser of work and bytes
+constexpr double kPartialRate = 1.5;      // times the copy rate's time, to write and to add up
 constexpr double kScatteredRate = 0.473;  // the same of dW's numbers, in sectors of their own
 
 int64_t combinations(const hopper::WeightParams& p) {
@@ -42,17 +43,22 @@ double predict(const Problem& problem, const Device& device, const Params& param
   const double mma = instructions * tile.width / 2;
   // Of dY's segments, what is turned.
   const double raw = params.raw_bytes;
-  const double turned = kRowBytes * (p.x_blocks * kTilePixels +
+  const double turned = kRowBytes * ((params.direct ? 0 : p.x_blocks * kTilePixels) +
                                      double(p.planes) * p.y_blocks * p.patch_h * p.patch_w);
-  const double shared = instructions * (kCellChannels + tile.width) / 4 + (2 * raw + turned) / 128;
-  const double l2 = raw / kL2Bytes;
+  // Bytes that go to and from shared memory, 128 a cycle: both operands, what comes, what is turned.
+  const double direct = params.direct ? p.x_blocks * kTilePixels * kRowBytes : 0;
+  const double shared = instructions * tile.width / 4 +
+                        kTileSteps * tile.groups * kCellChannels / 4 +
+                        (2 * raw + turned + direct) / 128;
+  const double l2 = (raw + direct) / kL2Bytes;
   const auto twos = [](const Side& side) {
     return std::ceil(side.segments * side.octets / (2.0 * kTurnWarps));
   };
-  const double turn = twos(params.x) * (kTurnTwo + kTurnBlock * p.x_blocks) +
-                      twos(params.y) * (kTurnTwo + kTurnBlock * p.y_blocks) +
-                      kCopy * (params.x.segments * params.x.copies +
-                               params.y.segments * params.y.copies) /
+  const double turn = twos(params.side[kX]) * (kTurnTwo + kTurnBlock * p.x_blocks) +
+                      twos(params.side[kY]) * (kTurnTwo + kTurnBlock * p.y_blocks) +
+                      kCopy *
+                          (params.side[kX].segments * params.side[kX].copies +
+                           params.side[kY].segments * params.side[kY].copies) /
                           kTurnWarps;
   const double busiest = std::max({mma, shared, l2, turn});
   double cycles = busiest + kRest * (mma + shared + l2 + turn - busiest);
@@ -93,11 +99,12 @@ std::vector<PixelTile> pixel_tiles(const Problem& problem) {
 
 // As many stages as there is room for, in turn. Whether there is.
 bool set_stages(const Problem& problem, const Device& device, Choice& choice, Params& params) {
-  const WeightTile tile = kWeightTiles[choice.row];
+  const WeightTile tile = tile_of(choice.row);
   constexpr int kWays[][2] = {{4, 6}, {4, 5}, {4, 4}, {3, 4}, {3, 3}, {2, 3}, {3, 2}, {2, 2}};
   for (const auto& [stages, raw_stages] : kWays) {
     choice.stages = stages, choice.raw_stages = raw_stages;
-    const int64_t all = int64_t{stages} * params.stage_bytes + int64_t{raw_stages} * params.raw_bytes;
+    const int64_t all =
+        int64_t{stages} * params.stage_bytes + int64_t{raw_stages} * params.raw_bytes;
     if (all > device.smem_optin) continue;
     shape(problem, choice, params);
     if (shared_bytes(params, tile) <= device.smem_optin) return true;
@@ -130,14 +137,14 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
     const int pixels = kTilePixels;
     for (int split : splits_worth_trying(problem, combos, all, pixels)) {
       params.weight.split = choice.split = split;
-      found.push_back({choice, predict(problem, device, params, kWeightTiles[choice.row])});
+      found.push_back({choice, predict(problem, device, params, tile_of(choice.row))});
     }
   };
-  for (int row = 0; row < kWeightTileCount; ++row) {
-    const WeightTile tile = kWeightTiles[row];
+  for (int row = 0; row < kTileCount; ++row) {
+    const WeightTile tile = tile_of(row);
     const int instructions = tile.instructions * tile.groups;
     for (int x_blocks = 1; x_blocks <= std::min<int64_t>({instructions, rows, 4}); ++x_blocks) {
-      if (instructions % x_blocks != 0) continue;
+      if (tile.groups % x_blocks != 0) continue;
       const int cells = instructions / x_blocks * (tile.width / kCellChannels);
       for (int y_blocks = 1; y_blocks <= std::min<int64_t>({cells, columns, 4}); ++y_blocks) {
         if (cells % y_blocks != 0) continue;
@@ -155,15 +162,15 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
 }
 
 Plan plan_of(const Problem& problem, const Device& device, const Choice& c) {
-  const WeightTile tile = kWeightTiles[c.row];
+  const WeightTile tile = tile_of(c.row);
   const auto prepared = std::make_shared<Params>();
   Params& params = *prepared;
   shape(problem, c, params);
   Plan plan = weight_sum_plan(problem, device, c.row, c.split,
                               predict(problem, device, params, tile), kLaunch);
   plan.prepared = prepared;
-  const int detail[] = {c.x_blocks, c.y_blocks, c.unit_taps, static_cast<int>(c.order),
-                        c.tile_h,   c.tile_w,   c.padded,    c.runs,
+  const int detail[] = {c.x_blocks, c.y_blocks,  c.unit_taps, static_cast<int>(c.order),
+                        c.tile_h,   c.tile_w,    c.padded,    c.runs,
                         c.stages,   c.raw_stages};
   std::copy(std::begin(detail), std::end(detail), plan.detail);
   const auto number = [](int64_t value) { return std::to_string(value); };
@@ -174,10 +181,11 @@ Plan plan_of(const Problem& problem, const Device& device, const Choice& c) {
                                            : "kernel rows, ") +
               number(tile.groups) + " groups of " + number(tile.instructions) + " x " +
               number(tile.width) + " columns, tile " + number(c.tile_h) + "x" + number(c.tile_w) +
-              (c.padded ? " padded" : "") + ", " + number(params.y.segments) +
-              (c.runs ? " run of " : " lines of ") + number(params.y.octets * kEight) +
-              " pixels of " + number(params.y.residues) + " planes, " + number(c.raw_stages) +
-              " and " + number(c.stages) + " stages, split " + number(c.split) + ", " +
+              (c.padded ? " padded, " : ", ") + (params.direct ? "x as it lies, " : "") +
+              number(params.side[kY].segments) + (c.runs ? " run of " : " lines of ") +
+              number(params.side[kY].octets * kEight) + " pixels of " +
+              number(params.side[kY].residues) + " planes, " + number(c.raw_stages) + " and " +
+              number(c.stages) + " stages, split " + number(c.split) + ", " +
               number(combinations(params.weight) * c.split) + " blocks";
   return plan;
 }
@@ -222,22 +230,35 @@ Maps maps_of(const Params& params, const Args& args) {
     constexpr int kBytes = 4;
     const int64_t row = int64_t{side.residues} * side.plane * 2;
     const int64_t image = channels / side.residues * row;
-    TensorBox box{base,
-                  kBytes,
-                  4,
-                  {row / kBytes, channels / side.residues, 1, params.weight.batch},
-                  {kBytes, row, image, image},
-                  {side.octets * kEight / 2,
-                   side.residues == 1 ? side.blocks * kCellChannels
-                                      : kCellChannels / side.residues,
-                   1, 1},
-                  {1, 1, 1, 1}};
+    TensorBox box{
+        base,
+        kBytes,
+        4,
+        {row / kBytes, channels / side.residues, 1, params.weight.batch},
+        {kBytes, row, image, image},
+        {side.octets * kEight / 2,
+         side.residues == 1 ? side.blocks * kCellChannels : kCellChannels / side.residues, 1, 1},
+        {1, 1, 1, 1}};
     box.swizzled = box.rounded = false;
     return encode(box);
   };
   const hopper::WeightParams& p = params.weight;
-  return {map(args.x.data, params.x, int64_t{p.groups} * p.rows),
-          map(args.y.data, params.y, int64_t{p.groups} * p.columns)};
+  const int64_t rows = int64_t{p.groups} * p.rows;
+  if (params.direct) {
+    // Pixels of a row of the tile, channels, rows, images.
+    constexpr int kBytes = 2;
+    const int64_t row = int64_t{p.x_w} * kBytes, plane = row * p.x_h;
+    const TensorBox x{args.x.data,
+                      kBytes,
+                      4,
+                      {p.x_w, rows, p.x_h, p.batch},
+                      {kBytes, plane, row, plane * rows},
+                      {p.tile_w, p.x_blocks * kCellChannels, p.tile_h, 1},
+                      {1, 1, 1, 1}};
+    return {encode(x), map(args.y.data, params.side[kY], int64_t{p.groups} * p.columns)};
+  }
+  return {map(args.x.data, params.side[kX], rows),
+          map(args.y.data, params.side[kY], int64_t{p.groups} * p.columns)};
 }
 
 int64_t blocks_of(const Params& params) {

@@ -1,6 +1,7 @@
 #include "cuda/weft/weft_shape.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 #include <tuple>
 #include <vector>
@@ -14,7 +15,8 @@ namespace convt2d::cuda::weft {
 namespace {
 
 constexpr int64_t kFarthest = 16000;  // offsets are stored in 16 bits
-constexpr int64_t kMostRow = 255, kMostColumn = 4095, kMostRows = (1 << kEntryRow) - 1;  // of entries
+constexpr int64_t kMostRow = 255, kMostColumn = 4095,
+                  kMostRows = (1 << kEntryRow) - 1;  // of entries
 
 // A tap on one axis: which of the stride's planes, and how many of its pixels on.
 struct Place {
@@ -37,11 +39,9 @@ std::vector<Tap> sorted_taps(const Problem& problem, Order order) {
       taps.push_back({h, w, place(problem.h, h), place(problem.w, w)});
   const auto key = [&](const Tap& tap) {
     const Place &h = tap.h, &w = tap.w;
-    return order == Order::planes
-               ? std::tuple{h.residue, w.residue, h.quotient, w.quotient}
-           : order == Order::columns
-               ? std::tuple{h.residue, w.residue, w.quotient, h.quotient}
-               : std::tuple{tap.kernel_h, w.residue, w.quotient, int64_t{0}};
+    return order == Order::planes    ? std::tuple{h.residue, w.residue, h.quotient, w.quotient}
+           : order == Order::columns ? std::tuple{h.residue, w.residue, w.quotient, h.quotient}
+                                     : std::tuple{tap.kernel_h, w.residue, w.quotient, int64_t{0}};
   };
   std::stable_sort(taps.begin(), taps.end(),
                    [&](const Tap& a, const Tap& b) { return key(a) < key(b); });
@@ -133,8 +133,8 @@ std::string set_side(int64_t channels, int64_t group, int64_t groups, int64_t he
   side.blocks = blocks;
   side.segments = static_cast<int32_t>(segments);
   side.step = static_cast<int32_t>(step);
-  const int64_t lead = fixed && side.residues == 1 ? (first % kEight + kEight) % kEight
-                                                   : kEight - 1;
+  const int64_t lead =
+      fixed && side.residues == 1 ? (first % kEight + kEight) % kEight : kEight - 1;
   const int64_t octets = ceil_div(pixels + lead, kEight) | 1;
   if (octets > kMostOctets || segments > kMostSegments)
     return std::to_string(segments) + " segments of " + std::to_string(pixels) +
@@ -148,15 +148,14 @@ std::string set_side(int64_t channels, int64_t group, int64_t groups, int64_t he
 }  // namespace
 
 std::string shape(const Problem& problem, const Choice& choice, Params& params) {
-  const WeightTile tile = kWeightTiles[choice.row];
+  const WeightTile tile = tile_of(choice.row);
   const Axis &h = problem.h, &w = problem.w;
   params = {};
   hopper::WeightParams& p = params.weight;
   for (const Axis& axis : {h, w})
     if (axis.kernel * axis.dilation + std::abs(axis.near_pad) + axis.stride > kFarthest)
       return "taps reach too far";
-  if (h.kernel * w.kernel > hopper::kMostTaps)
-    return std::to_string(h.kernel * w.kernel) + " taps";
+  if (h.kernel * w.kernel > hopper::kMostTaps) return std::to_string(h.kernel * w.kernel) + " taps";
   p.piece_floats = static_cast<int32_t>(weight_bytes(problem) / 4);
   p.batch = static_cast<int32_t>(problem.batch);
   p.groups = static_cast<int32_t>(problem.groups);
@@ -176,6 +175,8 @@ std::string shape(const Problem& problem, const Choice& choice, Params& params) 
   p.row_blocks = static_cast<int32_t>(ceil_div(p.rows, choice.x_blocks * kCellChannels));
   p.column_blocks = static_cast<int32_t>(ceil_div(p.columns, choice.y_blocks * kCellChannels));
   p.units = static_cast<int32_t>(ceil_div(p.taps, choice.unit_taps));
+  // A warpgroup fetches one block of x.
+  if (tile.groups % choice.x_blocks != 0) return "warpgroups do not share out x";
   p.tile_n = 1, p.tile_h = choice.tile_h, p.tile_w = choice.tile_w;
   set_planes(problem, sorted_taps(problem, choice.order), choice, p);
   p.tiles_n = p.batch;
@@ -211,12 +212,15 @@ std::string shape(const Problem& problem, const Choice& choice, Params& params) 
 
   // What the copy engine brings.
   const bool whole = p.tiles_w == 1;
-  if (std::string why = set_side(
-          problem.in_channels, p.rows, p.groups, h.in, w.in, whole ? 1 : p.tile_h, 1,
-          whole ? p.tile_h * w.in : p.tile_w, 0,
-          whole ? p.tile_h * w.in % kEight == 0 : w.in % kEight == 0, p.x_blocks, params.x);
-      !why.empty())
-    return why;
+  params.direct = !choice.padded && w.in % kEight == 0;
+  params.side[kX].residues = params.side[kX].copies = 1;
+  if (!params.direct)
+    if (std::string why = set_side(problem.in_channels, p.rows, p.groups, h.in, w.in,
+                                   whole ? 1 : p.tile_h, 1, whole ? p.tile_h * w.in : p.tile_w, 0,
+                                   whole ? p.tile_h * w.in % kEight == 0 : w.in % kEight == 0,
+                                   p.x_blocks, params.side[kX]);
+        !why.empty())
+      return why;
   int64_t segments = 1, step = h.stride, pixels = 0, first = 0;
   bool same_first = true;
   for (int begin = 0; begin < p.taps; begin += p.unit_taps)
@@ -250,19 +254,19 @@ std::string shape(const Problem& problem, const Choice& choice, Params& params) 
                                                       (whole || p.tile_w * w.stride % kEight == 0));
   if (std::string why =
           set_side(problem.out_channels, p.columns, p.groups, h.out, w.out, segments,
-                   choice.runs ? 1 : step, pixels, first, fixed, p.y_blocks, params.y);
+                   choice.runs ? 1 : step, pixels, first, fixed, p.y_blocks, params.side[kY]);
       !why.empty())
     return why;
   params.runs = choice.runs;
-  params.x.block_rows = kTilePixels;
-  params.y.block_rows = static_cast<int32_t>(rows);
-  params.y.at = side_bytes(params.x);
-  params.raw_bytes = side_bytes(params.x) + side_bytes(params.y);
+  params.side[kX].block_rows = kTilePixels;
+  params.side[kY].block_rows = static_cast<int32_t>(rows);
+  params.side[kY].at = side_bytes(params.side[kX]);
+  params.raw_bytes = side_bytes(params.side[kX]) + side_bytes(params.side[kY]);
   p.stages = choice.stages;
   params.raw_stages = choice.raw_stages;
   params.raw_at = hopper::kStagesAt + p.stages * params.stage_bytes;
-  params.x.table_at = params.raw_at + params.raw_stages * params.raw_bytes;
-  params.y.table_at = params.x.table_at + table_entries(params.x) * 4;
+  params.side[kX].table_at = params.raw_at + params.raw_stages * params.raw_bytes;
+  params.side[kY].table_at = params.side[kX].table_at + table_entries(params.side[kX]) * 4;
   return {};
 }
 

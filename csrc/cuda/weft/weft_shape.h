@@ -13,7 +13,7 @@ enum class Order { planes, columns, kernel_rows };
 
 // A choice of tile: what Plan.row, Plan.split and Plan.detail carry.
 struct Choice {
-  int row;                            // of kWeightTiles
+  int row;                            // of kRows
   int x_blocks, y_blocks, unit_taps;  // see WeightParams
   Order order;
   int tile_h, tile_w;  // pixels of x

@@ -87,186 +87,218 @@ __device__ __forceinline__ uint32_t y_entry(const WeightParams& p, const WeightS
 }
 
 // Tables of both operands, by all threads.
-__device__ __forceinline__ void build_tables(const Params& p, const WeightScope& at,
-                                             const Patch& y, uint32_t shared) {
+__device__ __forceinline__ void build_tables(const Params& p, const WeightScope& at, const Patch& y,
+                                             uint32_t shared) {
   const WeightParams& weight = p.weight;
   const bool whole = weight.tiles_w == 1;  // segments of x are one run
-  for (int i = threadIdx.x; i < table_entries(p.x); i += blockDim.x) {
-    const int each = (p.x.octets + 1) * kEight, segment = i / each;
+  for (int i = threadIdx.x; i < table_entries(p.side[kX]); i += blockDim.x) {
+    const int each = (p.side[kX].octets + 1) * kEight, segment = i / each;
     const int pixel = i - segment * each - kEight;
     const int row = whole ? pixel / weight.x_w : segment;
     const int column = whole ? pixel - row * weight.x_w : pixel;
     const bool there = pixel >= 0 && row < weight.tile_h && column < weight.tile_w;
-    store_shared_4(shared + p.x.table_at + i * 4,
-                   there ? (row * weight.tile_w + column) | row << kEntryRow |
-                               uint32_t(column) << kEntryColumn
-                         : kNowhere);
+    store_shared_4(
+        shared + p.side[kX].table_at + i * 4,
+        there ? (row * weight.tile_w + column) | row << kEntryRow | uint32_t(column) << kEntryColumn
+              : kNowhere);
   }
-  for (int i = threadIdx.x; i < table_entries(p.y); i += blockDim.x) {
-    const int each = (p.y.octets + 1) * kEight, segment = i / each;
+  for (int i = threadIdx.x; i < table_entries(p.side[kY]); i += blockDim.x) {
+    const int each = (p.side[kY].octets + 1) * kEight, segment = i / each;
     const int pixel = i - segment * each - kEight;
-    int row = segment * p.y.step, column = pixel;
+    int row = segment * p.side[kY].step, column = pixel;
     if (p.runs) {
       const int in_plane = pixel + max(y.column, 0);
       row = in_plane / weight.y_w;
       column = in_plane - row * weight.y_w - y.column;
     }
-    store_shared_4(shared + p.y.table_at + i * 4,
-                   pixel < 0 ? kNowhere : y_entry(weight, at, p.y, y, row, column));
+    store_shared_4(shared + p.side[kY].table_at + i * 4,
+                   pixel < 0 ? kNowhere : y_entry(weight, at, p.side[kY], y, row, column));
   }
 }
 
-// Of a lane: what an eight of pixels of half a block's channels needs.
-struct Octet {
-  uint32_t row;   // of the stage, for the lane's pixel and chunk of channels
-  uint32_t there;  // a bit for each lane whose pixel exists
-};
-__device__ __forceinline__ Octet octet_of(const Side& side, uint32_t table, uint32_t dump_row,
-                                          const Corner& corner, int segment, int octet, int half,
-                                          int first, bool& wanted) {
+// Where the lane's pixel of an eight belongs, of half a block's channels, as a row of the stage; and which of the pixels that
+// the lane loads exist: of four tiles two each, a bit for each.
+__device__ __forceinline__ uint32_t find_pixel(const Side& side, uint32_t table, uint32_t dump_row,
+                                               const Corner& corner, int segment, int octet,
+                                               int half, int first, uint32_t& there, bool& wanted) {
   const int lane = threadIdx.x % 32, chunk = half * 4 + lane / 8;
-  const int start = first + segment * side.step * side.width + chunk * side.residues / 8 * side.plane;
-  const int entry_at = segment * (side.octets + 1) * kEight + kEight + octet * kEight + lane % 8 -
-                       (start & kEight - 1);
-  const uint32_t entry = load_shared_4(table + entry_at * 4);
-  const bool placed = entry != kNowhere;
-  wanted |= placed;
+  const int start =
+      first + segment * side.step * side.width + chunk * side.residues / 8 * side.plane;
+  const int place = (segment * (side.octets + 1) + octet + 1) * kEight + lane % 8;
+  const uint32_t entry = load_shared_4(table + (place - (start & kEight - 1)) * 4);
   const uint32_t row = corner.row + (entry >> kEntryRow & (1 << kEntryColumn - kEntryRow) - 1);
   const uint32_t column = corner.column + (entry >> kEntryColumn);
-  const bool there = placed && row < static_cast<uint32_t>(side.height) &&
-                     column < static_cast<uint32_t>(side.width);
-  return {placed ? entry & (1 << kEntryRow) - 1 : dump_row + lane % 8,
-          __ballot_sync(0xffffffff, there)};
+  const bool placed = entry != kNowhere;
+  wanted |= placed;
+  const uint32_t exist =
+      __ballot_sync(0xffffffff, placed && row < static_cast<uint32_t>(side.height) &&
+                                    column < static_cast<uint32_t>(side.width));
+  there = 0xff;
+  if (exist != 0xffffffff) {
+    there = 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) there |= (exist >> 8 * i + lane % 4 * 2 & 3) << 2 * i;
+  }
+  return placed ? entry & (1 << kEntryRow) - 1 : dump_row + lane % 8;
 }
-// Zeros for pixels that do not exist: a word of tile i holds two neighbours of them.
+// Zeros for pixels that do not exist.
 __device__ __forceinline__ void clear_pixels(uint32_t (&word)[4], uint32_t there) {
-  const int pixel = threadIdx.x % 4 * 2;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const uint32_t both = there >> (8 * i + pixel);
+    const uint32_t both = there >> 2 * i;
     word[i] &= (both & 1 ? 0xffffu : 0u) | (both & 2 ? 0xffff0000u : 0u);
   }
 }
 
-// A K tile of one operand, by all who turn; two eights of pixels at once, since what is loaded is some 30 cycles on its way.
+// A K tile of one operand, by all who turn; AT_ONCE eights of pixels of a warp, since what is loaded is some 30 cycles on its
+// way.
+template <int AT_ONCE>
 __device__ __forceinline__ void turn_side(const Side& side, uint32_t table, uint32_t from,
                                           uint32_t stage, uint32_t dump_row, const Corner& corner,
                                           int first, int warp) {
-  const int lane = threadIdx.x % 32, chunk = lane / 8;
+  const int lane = threadIdx.x % 32;
   const int all = side.segments * side.octets;
-  const uint32_t channel = side.octets * 16, half_bytes = 32 * channel;
-  int segment[2], octet[2];
-  segment[0] = warp / side.octets, octet[0] = warp - segment[0] * side.octets;
+  const uint32_t half_bytes = 32 * 16 * side.octets;
+  int segment = warp / side.octets, octet = warp - segment * side.octets;
+  const auto next = [&] {
+    octet += kTurnWarps;
+    while (octet >= side.octets) octet -= side.octets, ++segment;
+  };
 #pragma unroll 1
-  for (int i = warp; i < all; i += 2 * kTurnWarps) {
-    segment[1] = segment[0], octet[1] = octet[0] + kTurnWarps;
-    while (octet[1] >= side.octets) octet[1] -= side.octets, ++segment[1];
-    const bool both = i + kTurnWarps < all;
+  for (int i = warp; i < all; i += AT_ONCE * kTurnWarps) {
     bool wanted = false;
-    Octet part[2][2];
-    uint32_t source[2];
+    // Of each, rows of both halves of a block, 16 bits each.
+    uint32_t rows[AT_ONCE], source[AT_ONCE], there = 0;
 #pragma unroll
-    for (int u = 0; u < 2; ++u) {
-      // Of the last one alone, twice the same.
-      const int s = u == 1 && both ? segment[1] : segment[0];
-      const int o = u == 1 && both ? octet[1] : octet[0];
-      source[u] = from + s * side.blocks * 2 * half_bytes + o * 16 + lane * channel;
+    for (int u = 0; u < AT_ONCE; ++u) {
+      source[u] =
+          from + segment * side.blocks * 2 * half_bytes + octet * 16 + lane * (side.octets * 16);
+      rows[u] = 0;
 #pragma unroll
-      for (int half = 0; half < 2; ++half)
-        part[u][half] = octet_of(side, table, dump_row, corner, s, o, half, first, wanted);
+      for (int half = 0; half < 2; ++half) {
+        uint32_t exist;
+        rows[u] |=
+            find_pixel(side, table, dump_row, corner, segment, octet, half, first, exist, wanted)
+            << 16 * half;
+        there |= exist << (u * 16 + half * 8);
+      }
+      // Of a last one alone, twice the same.
+      if (u + 1 == AT_ONCE || i + (u + 1) * kTurnWarps < all) next();
     }
-    segment[0] = segment[1], octet[0] = octet[1] + kTurnWarps;
-    while (octet[0] >= side.octets) octet[0] -= side.octets, ++segment[0];
     if (!__any_sync(0xffffffff, wanted)) continue;
 #pragma unroll 1
     for (int block = 0; block < side.blocks; ++block) {
-      uint32_t word[2][2][4];
+      uint32_t word[AT_ONCE][2][4];
 #pragma unroll
-      for (int u = 0; u < 2; ++u)
+      for (int u = 0; u < AT_ONCE; ++u)
 #pragma unroll
         for (int half = 0; half < 2; ++half)
-          load_tiles(source[u] + (block * 2 + half) * half_bytes, word[u][half]);
+          load_tiles(source[u] + half * half_bytes, word[u][half]);
 #pragma unroll
-      for (int u = 0; u < 2; ++u)
+      for (int u = 0; u < AT_ONCE; ++u) {
+        source[u] += 2 * half_bytes;
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          const Octet& at = part[u][half];
-          if (at.there != 0xffffffff) clear_pixels(word[u][half], at.there);
-          const uint32_t row = at.row + (at.row < dump_row ? block * side.block_rows : 0);
-          store_turned(stage + row * kRowBytes + ((half * 4 + chunk ^ row & 7) << 4),
+          const uint32_t exist = there >> (u * 16 + half * 8) & 0xff;
+          if (__any_sync(0xffffffff, exist != 0xff)) clear_pixels(word[u][half], exist);
+          uint32_t row = rows[u] >> 16 * half & 0xffff;
+          if (row < dump_row) row += block * side.block_rows;
+          store_turned(stage + row * kRowBytes + ((half * 4 + lane / 8 ^ row & 7) << 4),
                        word[u][half]);
         }
+      }
     }
   }
 }
 
 // All of a block's K tiles, by one of the warps that turn.
+template <int AT_ONCE>
 class Turner {
  public:
   __device__ __forceinline__ Turner(const Params& p, const Maps& maps, const WeightScope& at,
                                     const Patch& x, const Patch& y, uint32_t shared)
-      : p_(p), maps_(maps), at_(at), x_(x), y_(y), shared_(shared),
-        warp_((threadIdx.x / 32) % kTurnWarps),
-        come_{shared + kRawBarriersAt, shared + p.raw_at, p.raw_stages, p.raw_bytes},
-        asked_(come_), turned_(p.weight, at.begin), next_(turned_), tile_(at.begin),
-        next_tile_(at.begin) {}
+      : p_(p),
+        maps_(maps),
+        at_(at),
+        x_(x),
+        y_(y),
+        shared_(shared),
+        warp_(threadIdx.x / 32 % kTurnWarps),
+        next_(p.weight, at.begin) {}
 
-  // Segments of the next tile, if there is one.
-  __device__ __forceinline__ void ask() {
-    if (next_tile_ >= at_.end) return;
-    barrier_wait(asked_.empty(), asked_.parity ^ 1);
-    if (threadIdx.x % 32 == 0) {
-      const Side &x = p_.x, &y = p_.y;
-      barrier_expect(asked_.full(), copies_of_warp(x, warp_) * x.copy_bytes +
-                                        copies_of_warp(y, warp_) * y.copy_bytes);
-      ask_side(x, &maps_.x, asked_.stage() + x.at, asked_.full(), x_.channel, x_first(next_),
-               next_.n, warp_);
-      ask_side(y, &maps_.y, asked_.stage() + y.at, asked_.full(), y_.channel, y_first(next_),
-               next_.n, warp_);
-    }
-    __syncwarp();
-    asked_.advance();
-    next_.advance(p_.weight);
-    ++next_tile_;
-  }
+  // The segments of as many tiles as there is room for but one.
   __device__ __forceinline__ void ask_first() {
-    for (int i = 1; i < p_.raw_stages; ++i) ask();
+    for (int i = 1; i < p_.raw_stages; ++i) ask(at_.begin + i - 1);
   }
-
   // The same once more.
   __device__ __forceinline__ void restart() {
-    tile_ = next_tile_ = at_.begin;
-    turned_ = next_ = TileStart(p_.weight, at_.begin);
+    next_ = TileStart(p_.weight, at_.begin);
     ask_first();
   }
 
-  __device__ __forceinline__ void turn_tiles(StageRing& ring) {
-    for (; tile_ < at_.end; ++tile_) {
-      ask();
-      barrier_wait(come_.full(), come_.parity);
-      barrier_wait(ring.empty(), ring.parity ^ 1);
-      turn_side(p_.x, shared_ + p_.x.table_at, come_.stage() + p_.x.at, ring.stage(), p_.dump_row,
-                x_corner(turned_), x_first(turned_), warp_);
-      turn_side(p_.y, shared_ + p_.y.table_at, come_.stage() + p_.y.at, ring.stage(), p_.dump_row,
-                y_corner(p_.weight, y_, turned_), y_first(turned_), warp_);
+  __device__ __forceinline__ void turn_tiles() {
+    TileStart start(p_.weight, at_.begin);
+    const bool speaks = threadIdx.x % 32 == 0;
+    for (int tile = at_.begin; tile < at_.end; ++tile) {
+      ask(tile + p_.raw_stages - 1);
+      const uint32_t full = shared_ + turned_.stage * 16,
+                     stage = shared_ + hopper::kStagesAt + turned_.stage * p_.stage_bytes;
+      barrier_wait(full + 8, turned_.parity ^ 1);
+      if (p_.direct && speaks && warp_ == 0) {
+        barrier_expect(full, p_.weight.x_blocks * kTilePixels * kRowBytes);
+        copy_box(stage, &maps_.x, full, start.w, x_.channel, start.h, start.n);
+      }
+      barrier_wait(barrier(come_), come_.parity);
+      if (!p_.direct) turn<kX>(stage, x_corner(start));
+      turn<kY>(stage, y_corner(p_.weight, y_, start));
       fence_for_wgmma();
       __syncwarp();
-      if (threadIdx.x % 32 == 0) {
-        barrier_arrive(come_.empty());
-        barrier_arrive(ring.full());
+      if (speaks) {
+        barrier_arrive(barrier(come_) + 8);
+        barrier_arrive(full);
       }
-      come_.advance();
-      ring.advance();
-      turned_.advance(p_.weight);
+      come_.advance(p_.raw_stages);
+      turned_.advance(p_.weight.stages);
+      start.advance(p_.weight);
     }
   }
 
  private:
+  template <int OPERAND>
+  __device__ __forceinline__ void turn(uint32_t stage, const Corner& corner) const {
+    const Side& side = p_.side[OPERAND];
+    turn_side<AT_ONCE>(side, shared_ + side.table_at, place(come_) + side.at, stage, p_.dump_row,
+                       corner, first_pixel(side, OPERAND == kY && p_.runs, corner), warp_);
+  }
+  // Of the next tile, this one, if there is one.
+  __device__ __forceinline__ void ask(int tile) {
+    if (tile >= at_.end) return;
+    const uint32_t full = barrier(asked_);
+    barrier_wait(full + 8, asked_.parity ^ 1);
+    if (threadIdx.x % 32 == 0) {
+      const Side &x = p_.side[kX], &y = p_.side[kY];
+      barrier_expect(
+          full, copies_of_warp(x, warp_) * x.copy_bytes + copies_of_warp(y, warp_) * y.copy_bytes);
+      ask_side(x, &maps_.x, place(asked_), full, x_.channel, x_first(next_), next_.n, warp_);
+      ask_side(y, &maps_.y, place(asked_) + y.at, full, y_.channel, y_first(next_), next_.n, warp_);
+    }
+    __syncwarp();
+    asked_.advance(p_.raw_stages);
+    next_.advance(p_.weight);
+  }
+
+  // Of what comes: `full`, behind which `empty` is; and where.
+  __device__ __forceinline__ uint32_t barrier(const Ring& ring) const {
+    return shared_ + kRawBarriersAt + ring.stage * 16;
+  }
+  __device__ __forceinline__ uint32_t place(const Ring& ring) const {
+    return shared_ + p_.raw_at + ring.stage * p_.raw_bytes;
+  }
   __device__ __forceinline__ int x_first(const TileStart& tile) const {
-    return first_pixel(p_.x, false, x_corner(tile));
+    return first_pixel(p_.side[kX], false, x_corner(tile));
   }
   __device__ __forceinline__ int y_first(const TileStart& tile) const {
-    return first_pixel(p_.y, p_.runs, y_corner(p_.weight, y_, tile));
+    return first_pixel(p_.side[kY], p_.runs, y_corner(p_.weight, y_, tile));
   }
 
   const Params& p_;
@@ -275,9 +307,8 @@ class Turner {
   const Patch &x_, &y_;
   const uint32_t shared_;
   const int warp_;
-  StageRing come_, asked_;
-  TileStart turned_, next_;
-  int tile_, next_tile_;
+  Ring come_, asked_, turned_;
+  TileStart next_;
 };
 
 }  // namespace convt2d::cuda::weft

@@ -22,12 +22,12 @@ __device__ __forceinline__ void lay_out(const Params& p, WeightSums<ROW>& sum, u
   uint32_t row[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half)
-    row[half] = to + channel_at(g + 8 * half, p.x.residues) * kPitch;
+    row[half] = to + channel_at(g + 8 * half, p.side[kX].residues) * kPitch;
   // Of two neighbouring columns of a cell, eight cells' worth on.
-  const int apart = p.y.residues * 4;
+  const int apart = p.side[kY].residues * 4;
 #pragma unroll
   for (int eight = 0; eight < kCellChannels / 8; ++eight) {
-    const uint32_t column = channel_at(8 * eight + 2 * t, p.y.residues) * 4;
+    const uint32_t column = channel_at(8 * eight + 2 * t, p.side[kY].residues) * 4;
 #pragma unroll
     for (int i = 0; i < tile.instructions; ++i)
 #pragma unroll
