@@ -51,15 +51,14 @@ double predict(const Problem& problem, const Device& device, const Params& param
                         kTileSteps * tile.groups * kCellChannels / 4 +
                         (2 * raw + turned + direct) / 128;
   const double l2 = (raw + direct) / kL2Bytes;
-  const auto twos = [](const Side& side) {
-    return std::ceil(side.segments * side.octets / (2.0 * kTurnWarps));
+  const int at_once = turned_at_once(tile);
+  const auto turned_in = [&](const Side& side) {
+    return std::ceil(side.segments * side.octets / double(at_once * kTurnWarps)) *
+           (kTurn + kTurnEach * at_once + side.blocks * (kTurnBlock + kTurnMore * (at_once - 1)));
   };
-  const double turn = twos(params.side[kX]) * (kTurnTwo + kTurnBlock * p.x_blocks) +
-                      twos(params.side[kY]) * (kTurnTwo + kTurnBlock * p.y_blocks) +
-                      kCopy *
-                          (params.side[kX].segments * params.side[kX].copies +
-                           params.side[kY].segments * params.side[kY].copies) /
-                          kTurnWarps;
+  const Side &x = params.side[kX], &y = params.side[kY];
+  const double turn = turned_in(x) + turned_in(y) +
+                      kCopy * (x.segments * x.copies + y.segments * y.copies) / kTurnWarps;
   const double busiest = std::max({mma, shared, l2, turn});
   double cycles = busiest + kRest * (mma + shared + l2 + turn - busiest);
   if (p.stages < 3 || params.raw_stages < 3) cycles *= 1 + kShallow;
