@@ -22,11 +22,12 @@ constexpr double kLaunch = 5.9;    // us
 constexpr double kBlock = 11500;   // cycles, of a block beside its K tiles (counted: tables, zeros)
 constexpr double kL2Bytes = 38.7;  // a cycle
 constexpr double kCopy = 250;      // for who asks
-constexpr double kTurnTwo =
-    120;  // two eights of pixels: looked up, both of a block's halves (counted)
-constexpr double kTurnBlock = 90;         // and turned (counted)
-constexpr double kRest = 0.1;             // of what is less busy that is not hidden (counted)
-constexpr double kShallow = 0.08;         // more, where two tiles come at once at most (counted)
+constexpr double kTurn = 60;       // eights of pixels of a warp: looked up,
+constexpr double kTurnEach = 30;   // each,
+constexpr double kTurnBlock = 60;  // and turned, of a block's channels,
+constexpr double kTurnMore = 30;   // and one more of them (counted, all four)
+constexpr double kRest = 0.1;      // of what is less busy that is not hidden (counted)
+constexpr double kShallow = 0.08;  // more, where two tiles come at once at most (counted)
 constexpr double kMemoryRate = 0.9;       // of the copy rate
 constexpr double kBeside = 0.15;          // of the lesser of work and bytes
 constexpr double kPartialRate = 1.5;      // times the copy rate's time, to write and to add up
