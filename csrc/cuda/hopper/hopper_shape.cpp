@@ -1,6 +1,7 @@
 #include "cuda/hopper/hopper_shape.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "core/phases.h"
@@ -126,12 +127,17 @@ void set_numbers(const Problem& problem, TileRow tile, GatherParams& p) {
     p.depth = p.reduce / p.pixel_channels * p.plane_numbers;
   };
   set_rows(0, row);
-  if (!bordered || p.reduce > kFewChannels || !(problem.y_layout == Layout::nchw || side_by_side))
+  if (!bordered || !(problem.y_layout == Layout::nchw || side_by_side)) return;
+  // Words start where 4 bytes do, at every position and row: two taps, if all rows of the kernel have pairs of them.
+  const bool words = p.element_bytes == 2 && problem.w.dilation == 1 &&
+                     p.w.source_step * p.pixel_channels % 2 == 0;
+  const bool odd = p.w.group[0].offset_low * p.pixel_channels % 2 != 0;
+  if (p.reduce > kFewChannels) {
+    p.in_words = words && !odd && problem.w.kernel % 2 == 0 && p.row_elements % 2 == 0;
     return;
-  // Words start where 4 bytes do, at every position and row.
-  p.in_words = p.element_bytes == 2 && p.row_elements % 8 == 0 && problem.w.dilation == 1 &&
-               p.w.source_step * p.pixel_channels % 2 == 0;
-  const int32_t lead = p.in_words && p.w.group[0].offset_low * p.pixel_channels % 2 != 0;
+  }
+  p.in_words = words && p.row_elements % 8 == 0;
+  const int32_t lead = p.in_words && odd;
   const int32_t apart = slices_of_all(p, tile);
   if (p.in_words) set_rows(lead, round_up(lead + row, 2));
   // Fetching numbers apart takes 1.4 times as long.
@@ -160,7 +166,9 @@ std::string fetched_shape(const Problem& problem, const GatherChoice& choice, co
     return "weights are not whole vectors, or chunks reach beyond their group";
   if (choice.operand_columns != 0 || (p.tile_n != 1 && !tile.bordered))
     return "a tile is not rows of an image";
+  if (wide(tile) && vector != 8) return "256 columns are for 16 bits";
   if (tile.bordered) {
+    if (wide(tile) && p.one_chunk) return "256 columns are for more channels";
     if (p.depth > kMostParcels) return "K is too long for a table of its channels";
     if (p.row_elements % vector != 0 && problem.h.kernel + problem.w.kernel > kMaxMasked)
       return "too many taps to tell which of them read beside odd rows";
@@ -254,6 +262,85 @@ int32_t alike(int64_t least, int64_t like) {
   return static_cast<int32_t>(least + ((like - least) % 16 + 16) % 16);
 }
 
+// Fetched rows: in how many banks' turns lanes load a number, on average, if rows of a kernel and channels lie so many
+// bytes apart. Eight neighbouring positions of four numbers of K are loaded together, which are every second tap of 16 bits.
+double turns_of_banks(const GatherParams& p, int taps_w, int row, int channel) {
+  constexpr int kLine = 128;  // bytes, of all banks
+  const int numbers = 4 / p.element_bytes, taps_h = p.taps / taps_w,
+            span = (kGroup - 1) * p.w.source_step * p.pixel_channels * p.element_bytes + 4;
+  const int last = std::min(taps_h, 12);
+  int turns = 0;
+  for (int first = 0; first < last; ++first) {
+    int place[4], most = 1;
+    for (int lane = 0; lane < 4; ++lane) {
+      const int line = first + lane * numbers / taps_w;
+      place[lane] = line / taps_h * channel + line % taps_h * row;
+      int met = 1;
+      for (int other = 0; other < lane; ++other) {
+        const int apart = ((place[lane] - place[other]) % kLine + kLine) % kLine;
+        // A row's own taps are the same words but for one.
+        met += place[lane] != place[other] && (apart < span || kLine - apart < span);
+      }
+      most = std::max(most, met);
+    }
+    turns += most;
+  }
+  return double(turns) / last;
+}
+
+// And how they lie best: channels of a row or rows of a channel side by side, rows with some 16 bytes that nobody needs. Turns
+// of a block of 256 positions are weighed against bytes that are copied.
+void set_pitches(int taps_w, int64_t row, int64_t plane, int64_t image, bool whole,
+                 GatherParams& p) {
+  using Question = std::array<int64_t, 14>;
+  struct Answer {
+    int32_t rows_inside, row_pitch, channel_pitch;
+  };
+  thread_local Question last{};
+  thread_local Answer best{};
+  const int64_t
+      vector = 16 / p.element_bytes,
+      line = p.load_w * p.element_bytes,
+      // Rows start anywhere in their first piece, have a piece more than some of them need, and share none.
+      least = whole ? ceil_div(p.load_w + lead_of(p, static_cast<int>(vector)), vector) * 16
+                    : line + 3 * 16;
+  const Question question = {
+      least,    whole,      p.window,        p.load_h,         taps_w,
+      p.taps,   p.slices,   p.w.source_step, p.pixel_channels, p.element_bytes,
+      row % 16, plane % 16, p.tile_n,        whole ? 0 : row};
+  if (question != last) {
+    last = question;
+    double cheapest = 0;
+    for (const bool rows_inside : {false, true})
+      for (int more = 0; more < 8; ++more) {
+        const int64_t inner = least + more * 16;
+        if (more > 0 && whole && inner / p.element_bytes > kMostSpan) break;
+        Answer answer{rows_inside, 0, 0};
+        if (rows_inside) {
+          answer.row_pitch = whole ? static_cast<int32_t>(inner) : alike(inner, row);
+          answer.channel_pitch = alike(int64_t{p.load_h} * answer.row_pitch, plane);
+        } else {
+          answer.channel_pitch = whole ? static_cast<int32_t>(inner) : alike(inner, plane);
+          answer.row_pitch = alike(int64_t{p.window} * answer.channel_pitch, row);
+        }
+        const double bytes = double(p.tile_n) * p.load_h * p.window *
+                             (rows_inside ? answer.row_pitch : answer.channel_pitch),
+                     loads = p.slices * 16.0 * (p.in_words ? 4 : 16 / p.element_bytes);
+        const double cost =
+            loads * turns_of_banks(p, taps_w, answer.row_pitch, answer.channel_pitch) +
+            bytes * 3 / 128;
+        if (cheapest == 0 || cost < cheapest) cheapest = cost, best = answer;
+      }
+  }
+  p.rows_inside = best.rows_inside;
+  p.row_pitch = best.row_pitch;
+  p.channel_pitch = best.channel_pitch;
+  p.image_pitch = alike(int64_t{p.rows_inside ? p.window : p.load_h} *
+                            (p.rows_inside ? p.channel_pitch : p.row_pitch),
+                        image);
+  if (whole) p.copied_w = (p.rows_inside ? p.row_pitch : p.channel_pitch) / p.element_bytes;
+}
+
 // Fetched rows: the planes that a chunk touches, and the chunks after which one starts at the same tap again; and how
 // they lie in shared memory.
 void set_window(int64_t chunk, GatherParams& p) {
@@ -264,12 +351,9 @@ void set_window(int64_t chunk, GatherParams& p) {
   p.window_magic = magic_of(p.window);
   const int64_t size = p.element_bytes, row = p.row_elements * size,
                 plane = row * p.h.source_extent, image = plane * p.source_planes;
-  const bool whole = p.source_mode != kFetchedRows || row % 16 == 0;
-  // Rows start anywhere in their first piece, have a piece more than some of them need, and share none.
-  const int64_t line = p.load_w * size, most = line + 3 * 16;
-  p.channel_pitch = whole ? static_cast<int32_t>(p.copied_w * size) : alike(most, plane);
-  p.row_pitch = alike(int64_t{p.window} * p.channel_pitch, row);
-  p.image_pitch = alike(int64_t{p.load_h} * p.row_pitch, image);
+  const bool rows = p.source_mode == kFetchedRows, whole = !rows || row % 16 == 0;
+  const int64_t line = p.load_w * size;
+  if (rows) set_pitches(p.w.group[0].count, row, plane, image, whole, p);
   p.row_pieces = whole ? 0 : static_cast<int32_t>(ceil_div(line + 16 - size, int64_t{16}));
   p.row_pieces_magic = magic_of(std::max(p.row_pieces, 1));
   p.brought_pieces = p.tile_n * p.load_h * p.window * p.row_pieces;
