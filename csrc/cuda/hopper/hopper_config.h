@@ -274,7 +274,9 @@ struct GatherParams {
   // Fetched rows, in bytes: from channel to channel, row to row, image to image. Of rows that are no whole 16 bytes,
   // that is what it is in memory but for multiples of 16, so that all of a patch can be copied in pieces of 16 bytes.
   int32_t channel_pitch, row_pitch, image_pitch;
+  int32_t copied_h;     // rows that come of a channel, of which some may be nobody's
   int32_t rows_inside;  // a channel's rows are neighbours, not a row's channels
+  float turns;          // for the planner: how often lanes meet in a bank
   // The pieces of a row, and of a patch, that threads bring; 0: the copy engine brings whole rows.
   int32_t row_pieces, brought_pieces;
   int32_t reach;  // elements from the first of a patch to beyond its last piece

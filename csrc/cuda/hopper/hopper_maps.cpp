@@ -41,7 +41,7 @@ TensorBox source_box(const GatherParams& p) {
 TensorBox rows_box(const GatherParams& p, int32_t channels_of_chunk) {
   const int64_t channels = p.source_planes, row = p.row_elements, image = row * p.h.source_extent;
   const Axis planes{channels, image, channels_of_chunk, 1},
-      rows{p.h.source_extent, row, p.load_h, 1};
+      rows{p.h.source_extent, row, p.copied_h, 1};
   TensorBox box = box_of(p.source, p.element_bytes,
                          {Axis{row, 1, p.copied_w, 1},
                           p.rows_inside ? rows : planes,
