@@ -167,6 +167,8 @@ std::string fetched_shape(const Problem& problem, const GatherChoice& choice, co
   if (choice.operand_columns != 0 || (p.tile_n != 1 && !tile.bordered))
     return "a tile is not rows of an image";
   if (wide(tile) && vector != 8) return "256 columns are for 16 bits";
+  if (wide(tile) && p.store_mode == kSingles)
+    return "256 columns go to memory by pairs of positions";
   if (tile.bordered) {
     if (wide(tile) && p.one_chunk) return "256 columns are for more channels";
     if (p.depth > kMostParcels) return "K is too long for a table of its channels";

@@ -415,6 +415,8 @@ __device__ __forceinline__ void store_pixel_rows(const GatherParams& p, const Sc
       if constexpr (kLone) nan = store_lone_vectors<M, ROW>(p, sum, columns, to);
     } else if (!tile.flat && p.store_mode == kDealt) {
       nan = store_vectors<M, ROW>(p, sum, columns, to);
+    } else if constexpr (tile.fetched && wide(tile)) {
+      nan = store_traded<M, ROW, 2>(p, sum, columns, to);
     } else if constexpr (tile.fetched) {
       nan = p.store_mode == kTwos ? store_traded<M, ROW, 2>(p, sum, columns, to)
                                   : store_singles<M, ROW>(p, sum, columns, to);
