@@ -16,8 +16,9 @@
 //             copied             [pixel of a plane][slice][32 B]
 //             flat               [64 pixels][K][128 B]
 //             fetched            [run of pixels][channel][512 B]: K is channels x taps, in the order of the weights
-//             fetched, bordered  [image][row][channel that the chunk touches][pixel]: the same, found by a table. Few
-//                                channels (one_chunk) are one patch, and all taps of them one chunk
+//             fetched, bordered  [image][row][channel that the chunk touches][pixel], or [image][channel][row][pixel],
+//                                where lanes meet in fewer banks: the same, found by a table. Few channels
+//                                (one_chunk) are one patch, and all taps of them one chunk
 //   weights   by threads         [slice][product][half][row][16 B]
 //             copied             [product][row][slice][32 B], or [product][block of columns][K][32 to 128 B]
 //
@@ -121,6 +122,8 @@ constexpr TileRow kTiles[] = {
     {false, true, 128, 1, 1, false, false, false, true},
     {false, true, 64, 2, 1, false, false, false, true, true},
     {false, true, 128, 1, 1, false, false, false, true, true},
+    // 16 bits: a pixel that is fetched is multiplied with twice as many columns.
+    {false, true, 256, 1, 1, false, false, false, true, true},
     {true, true, 128, 2, 1, true, false, false, false, false, true},
     {true, true, 128, 1, 2, true, false, false, false, false, true},
     twin_tile(64, 2),
@@ -137,11 +140,13 @@ constexpr TileRow kTiles[] = {
     {false, true, 256, 1, 1, true},
 };
 // How many they are, in this order: strict fp32 (of which the last are fetched), what else threads feed (of which the
-// last are channel rows), rows of pixels that are turned or flat, fetched ones (of which the first are for 16 bits),
+// last are channel rows), rows of pixels that are turned or flat, fetched ones (of which the first and the last are for 16
+// bits),
 // copied channels with fetched weights, copied channels (of which the first are twins, the last have copied columns).
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
-constexpr int kStrictTiles = 9, kStrictFetchedTiles = 3, kTurnedTiles = 4, kFetchedTiles = 4,
-              kFetchedHalfTiles = 2, kLentTiles = 2, kCopiedTiles = 12, kColumnTiles = 4;
+constexpr int kStrictTiles = 9, kStrictFetchedTiles = 3, kTurnedTiles = 4, kFetchedTiles = 5,
+              kFetchedHalfTiles = 2, kFetchedWideTiles = 1, kLentTiles = 2, kCopiedTiles = 12,
+              kColumnTiles = 4;
 constexpr int kFirstLent = kTileCount - kCopiedTiles - kLentTiles,
               kFirstFetched = kFirstLent - kFetchedTiles,
               kFirstTurned = kFirstFetched - kTurnedTiles;
@@ -154,6 +159,7 @@ static_assert(kTiles[kFirstChannels].channel_rows && kTiles[kFirstTurned].turned
 static_assert(kTiles[kFirstFetched].fetched && kTiles[kFirstLent - 1].fetched);
 static_assert(!kTiles[kFirstFetched + kFetchedHalfTiles - 1].bordered &&
               kTiles[kFirstFetched + kFetchedHalfTiles].bordered);
+static_assert(kTiles[kFirstLent - 1].width == 256 && kTiles[kFirstLent - 2].width == 128);
 static_assert(kTiles[kFirstLent].weights_fetched);
 static_assert(kTiles[kTileCount - kCopiedTiles].copied &&
               kTiles[kTileCount - kColumnTiles].columns_copied);
@@ -268,6 +274,9 @@ struct GatherParams {
   // Fetched rows, in bytes: from channel to channel, row to row, image to image. Of rows that are no whole 16 bytes,
   // that is what it is in memory but for multiples of 16, so that all of a patch can be copied in pieces of 16 bytes.
   int32_t channel_pitch, row_pitch, image_pitch;
+  int32_t copied_h;     // rows that come of a channel, of which some may be nobody's
+  int32_t rows_inside;  // a channel's rows are neighbours, not a row's channels
+  float turns;          // for the planner: how often lanes meet in a bank
   // The pieces of a row, and of a patch, that threads bring; 0: the copy engine brings whole rows.
   int32_t row_pieces, brought_pieces;
   int32_t reach;  // elements from the first of a patch to beyond its last piece
@@ -359,7 +368,7 @@ CONVT2D_HOST_DEVICE int fetched_boxes(const GatherParams& p) {
 CONVT2D_HOST_DEVICE int fetched_channels(const GatherParams& p) {  // of a chunk
   return chunk_bytes(p) / p.element_bytes / p.taps;
 }
-// Fetched rows: [image][row][channel][pixel].
+// Fetched rows: [image][row][channel][pixel], or [image][channel][row][pixel].
 CONVT2D_HOST_DEVICE int fetched_rows_bytes(const GatherParams& p) {
   return p.tile_n * p.image_pitch;
 }

@@ -1,9 +1,11 @@
 // Consumers that fetch pixels to registers, in NCHW grad_input: every number of K is a tap of a channel, and stands in
-// shared memory where its pixel does. One product a chunk. While a slice is multiplied the numbers of the next one come,
-// from chunk to chunk as well. A step is some 35 instructions for 32 or 64 cycles of the tensor core, with four groups of
-// consumers: there is no time for anything else.
+// shared memory where its pixel does. One product a chunk. While an instruction multiplies, the numbers of the next but one
+// come, and those of the next become words, from chunk to chunk as well, so that nobody waits for what was just loaded. A
+// step is some 35 instructions for 32 or 64 cycles of the tensor core with four groups of consumers, or for 128 with two:
+// there is no time for anything else.
 #pragma once
 
+#include "cuda/device/memory.cuh"
 #include "cuda/hopper/hopper_consumer.cuh"
 
 namespace convt2d::cuda::hopper {
@@ -60,8 +62,13 @@ __device__ __forceinline__ void find_rows(const GatherParams& p, const int* posi
     }
 }
 
-// What a consumer holds of one operand and slice: see WgmmaFetched.
+// What a consumer holds of one operand and slice: see WgmmaFetched. And what it loads for that: words or numbers.
 using FetchedWords = uint32_t[4];
+template <class M, int ROW>
+constexpr int kLoaded = kTiles[ROW].bordered ? 16 / int(sizeof(typename M::Element)) : 4;
+// How two numbers become a word, or one word stays what it is: bytes as __byte_perm() names them. In a register, so that the
+// compiler does not take one for the other: multiplying with what is loaded meanwhile is serialized (C7513).
+constexpr uint32_t kTwoNumbers = 0x5410, kOneWord = 0x3210;
 // Instructions take turns with two of them, even and odd ones, in strict fp32 with four: all operands of a slice, then
 // those of the next one.
 template <int ROW>
@@ -77,11 +84,12 @@ CONVT2D_HOST_DEVICE constexpr bool starts_slice(int turn) {
 template <class M, int ROW>
 struct PixelFetcher {
   uint32_t pixel[kTiles[ROW].operands][2][2];  // in a patch
-  uint32_t slice_bytes, from;
+  uint32_t slice_bytes, from, bytes = kOneWord;
 
   __device__ __forceinline__ PixelFetcher(const GatherParams& p, const Known&, const int* positions)
       : slice_bytes(M::kRow * kFetchedRow / p.taps) {
     find_pixels<M, ROW>(p, positions, pixel);
+    keep_in_register(bytes);
   }
   __device__ __forceinline__ void start_tile(const GatherParams&, const Known&, const int*,
                                              TileOrigin) {}
@@ -89,11 +97,16 @@ struct PixelFetcher {
     from = patch - slice_bytes;
   }
   template <int TURN>
-  __device__ __forceinline__ void fetch(const GatherParams&, FetchedWords& word) {
+  __device__ __forceinline__ void load(const GatherParams&, uint32_t (&loaded)[4]) {
     if constexpr (starts_slice<ROW>(TURN)) from += slice_bytes;
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      word[i] = load_shared_4(from + pixel[operand_of<ROW>(TURN)][i % 2][i / 2]);
+      loaded[i] = load_shared_4(from + pixel[operand_of<ROW>(TURN)][i % 2][i / 2]);
+  }
+  __device__ __forceinline__ void pack(const GatherParams&, const uint32_t (&loaded)[4],
+                                       FetchedWords& word) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) word[i] = __byte_perm(loaded[i], loaded[i], bytes);
   }
 };
 
@@ -125,14 +138,21 @@ struct RowFetcher {
   uint32_t offset[2][kNumbers];   // of a slice
   int first, chunk;               // first: pixel in memory of the tile's channel 0
   enum How { kNumbersApart, kInWords, kBeside };
-  How how;  // kBeside: threads brought what is none of the source's rows
+  How how, usual;  // kBeside: threads brought what is none of the source's rows
+  uint32_t bytes = kOneWord;
 
   __device__ __forceinline__ RowFetcher(const GatherParams& p, const Known& known,
                                         const int* positions)
       : table(shared_address(known.places.base + known.map.offsets) +
               (threadIdx.x & 3) * 2 * kNumbers * 4),
-        how(p.in_words ? kInWords : kNumbersApart) {
+        how(p.in_words ? kInWords : kNumbersApart),
+        usual(how) {
     find_rows<M, ROW>(p, positions, pixel);
+    set_bytes();
+  }
+  __device__ __forceinline__ void set_bytes() {
+    bytes = kNumbers == 2 && how != kInWords ? kTwoNumbers : kOneWord;
+    keep_in_register(bytes);
   }
   __device__ __forceinline__ void start_tile(const GatherParams& p, const Known& known,
                                              const int* positions, TileOrigin origin) {
@@ -145,7 +165,8 @@ struct RowFetcher {
     how = y < 0 || x < 0 || y + p.load_h > p.h.source_extent ||
                   x * p.pixel_channels + p.load_w > p.row_elements
               ? kBeside
-              : kNumbersApart;
+              : usual;
+    set_bytes();
     if (how != kBeside) return;
 #pragma unroll
     for (int o = 0; o < kOperands; ++o)
@@ -181,7 +202,7 @@ struct RowFetcher {
     for (int i = 0; i < 2 * kNumbers; ++i) entry[i / kNumbers][i % kNumbers] = words[i];
   }
   template <int TURN>
-  __device__ __forceinline__ void fetch(const GatherParams& p, FetchedWords& word) {
+  __device__ __forceinline__ void load(const GatherParams& p, uint32_t (&loaded)[4 * kNumbers]) {
     if constexpr (starts_slice<ROW>(TURN)) {
       load_entries(offsets, offset);
 #pragma unroll
@@ -189,19 +210,45 @@ struct RowFetcher {
       offsets += M::kRow * 4;
     }
     if (how == kNumbersApart) {
-      fetch_words<TURN>(word, [](int, int, int) { return true; });
+      load_numbers<TURN>(loaded, [](int, int, int) { return true; });
     } else if (kNumbers == 2 && how == kInWords) {
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        word[i] = load_shared_4(pixel[operand_of<ROW>(TURN)][i % 2] + offset[i / 2][0]);
+        loaded[i * kNumbers] =
+            load_shared_4(pixel[operand_of<ROW>(TURN)][i % 2] + offset[i / 2][0]);
     } else {
       uint32_t tap[2][kNumbers];
       load_entries(offsets + (p.period * chunk_bytes(p) / int(sizeof(T)) - M::kRow) * 4, tap);
-      fetch_words<TURN>(word, [&](int row, int half, int number) {
+      load_numbers<TURN>(loaded, [&](int row, int half, int number) {
         return (tap[half][number] & ~there[operand_of<ROW>(TURN)][row]) == 0;
       });
     }
-    // Threads that brought them rounded nothing on its way.
+  }
+  template <int TURN, class There>
+  __device__ __forceinline__ void load_numbers(uint32_t (&loaded)[4 * kNumbers],
+                                               There&& is_there) const {
+    const uint32_t (&mine)[2] = pixel[operand_of<ROW>(TURN)];
+#pragma unroll
+    for (int i = 0; i < 4 * kNumbers; ++i) {
+      const int row = i / kNumbers % 2, half = i / kNumbers / 2, number = i % kNumbers;
+      const uint32_t from_here = mine[row] + offset[half][number];
+      if constexpr (kNumbers == 1) {
+        loaded[i] = is_there(row, half, 0) ? load_shared_4(from_here) : 0;
+      } else {
+        loaded[i] = is_there(row, half, number) ? load_shared<unsigned short>(from_here) : 0;
+      }
+    }
+  }
+  __device__ __forceinline__ void pack(const GatherParams& p,
+                                       const uint32_t (&loaded)[4 * kNumbers],
+                                       FetchedWords& word) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      word[i] = __byte_perm(loaded[i * kNumbers], loaded[i * kNumbers + kNumbers - 1], bytes);
+    round(p, word);
+  }
+  // Threads that brought them rounded nothing on its way.
+  __device__ __forceinline__ void round(const GatherParams& p, FetchedWords& word) const {
     if constexpr (sizeof(T) == 4) {
       if (p.brought_pieces) {
 #pragma unroll
@@ -209,23 +256,11 @@ struct RowFetcher {
       }
     }
   }
-  template <int TURN, class There>
-  __device__ __forceinline__ void fetch_words(FetchedWords& word, There&& is_there) const {
-    const uint32_t (&mine)[2] = pixel[operand_of<ROW>(TURN)];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int row = i % 2, half = i / 2;
-      if constexpr (kNumbers == 1) {
-        word[i] = is_there(row, half, 0) ? load_shared_4(mine[row] + offset[half][0]) : 0;
-      } else {
-        uint32_t number[2];
-#pragma unroll
-        for (int k = 0; k < 2; ++k)
-          number[k] =
-              is_there(row, half, k) ? load_shared<unsigned short>(mine[row] + offset[half][k]) : 0;
-        word[i] = number[0] | number[1] << 16;
-      }
-    }
+  // Both at once, for those who split words of 32 bits.
+  template <int TURN>
+  __device__ __forceinline__ void fetch(const GatherParams& p, FetchedWords& word) {
+    load<TURN>(p, word);
+    round(p, word);
   }
 };
 
@@ -254,11 +289,9 @@ __device__ __forceinline__ void consume_fetched(const GatherParams& p, const Ten
   const int* const positions = reinterpret_cast<const int*>(smem + known.map.positions);
   Fetcher fetcher(p, known, positions);
   Ring source, weight;
-  // Of the chunk in the next buffer, its first numbers.
-  const auto fetch_first = [&](FetchedWords& word) {
+  const auto enter_chunk = [&] {
     barrier_wait(full_source + source.stage * 8, source.parity);
     fetcher.start_chunk(p, loop.patch + source.stage * loop.patch_stage);
-    fetcher.template fetch<0>(p, word);
   };
   TileWalk walk(p, at);
   for (int now = at.walker; now < tiles; now += at.walkers, walk.advance(p)) {
@@ -267,7 +300,11 @@ __device__ __forceinline__ void consume_fetched(const GatherParams& p, const Ten
     clear<ROW>(sum);
     fetcher.start_tile(p, known, positions, origin);
     FetchedWords even, odd;
-    fetch_first(even);
+    uint32_t loaded[kLoaded<M, ROW>];
+    enter_chunk();
+    fetcher.template load<0>(p, loaded);
+    fetcher.pack(p, loaded, even);
+    fetcher.template load<1>(p, loaded);
     // Buffers whose last instruction was issued, but maybe is not finished.
     uint32_t read_source = 0, read_weight = 0;
     const auto give_back = [&] {
@@ -289,19 +326,24 @@ __device__ __forceinline__ void consume_fetched(const GatherParams& p, const Ten
         wgmma_commit();
         wgmma_wait<1>();
         give_back();
-        fetcher.template fetch<1>(p, odd);
+        fetcher.pack(p, loaded, odd);
+        // All of this chunk is here; what comes is of the next one.
+        const bool more = pair > 1 || chunk + 1 < p.chunks;
+        if (pair == 1) {
+          read_source = empty_source + source.stage * 8;
+          source.advance(p.source_stages);
+          if (more) enter_chunk();
+        }
+        if (more) fetcher.template load<0>(p, loaded);
         if constexpr (starts_slice<ROW>(1)) w = advance(w, weight_step);
         wgmma_fence();
         Multiply::add(sum[operand_of<ROW>(1)][0], odd, w);
         wgmma_commit();
         w = advance(w, weight_step);
         wgmma_wait<1>();
-        if (pair > 1) {
-          fetcher.template fetch<0>(p, even);
-        } else {
-          read_source = empty_source + source.stage * 8;
-          source.advance(p.source_stages);
-          if (chunk + 1 < p.chunks) fetch_first(even);
+        if (more) {
+          fetcher.pack(p, loaded, even);
+          fetcher.template load<1>(p, loaded);
         }
       }
       if (p.weight_stages) {

@@ -40,10 +40,12 @@ TensorBox source_box(const GatherParams& p) {
 // A box is the rows of a patch, one chunk of its channels; as many pixels of each as fill 16 bytes.
 TensorBox rows_box(const GatherParams& p, int32_t channels_of_chunk) {
   const int64_t channels = p.source_planes, row = p.row_elements, image = row * p.h.source_extent;
+  const Axis planes{channels, image, channels_of_chunk, 1},
+      rows{p.h.source_extent, row, p.copied_h, 1};
   TensorBox box = box_of(p.source, p.element_bytes,
                          {Axis{row, 1, p.copied_w, 1},
-                          {channels, image, channels_of_chunk, 1},
-                          {p.h.source_extent, row, p.load_h, 1},
+                          p.rows_inside ? rows : planes,
+                          p.rows_inside ? planes : rows,
                           {p.batch, image * channels, p.tile_n, 1}});
   box.swizzled = false;
   return box;

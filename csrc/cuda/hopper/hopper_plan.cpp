@@ -41,7 +41,6 @@ constexpr double kTurnedRun = 286;    // of turned runs
 constexpr double kFetchedWord =
     1.63;  // multiplying with words that consumers fetch, over shared memory
 constexpr double kFetchedNumber = 1.17;     // with single numbers of 32 bits and a table
-constexpr double kFetchedHalf = 3.93;       // of 16 bits
 constexpr double kFetchedAgain = 1.25;      // few channels, for each of several column tiles
 constexpr double kStrict = 3.18;            // strict fp32: three products, parts joined
 constexpr double kStrictFill = 0.862;       // filling a buffer there, over TF32
@@ -89,14 +88,20 @@ constexpr double kWideColumns = 1.13;   // of copied columns, 128 over 64
 constexpr double kNarrow = 3;  // over the pixels of a row that threads bring: forward, NCHW
 constexpr double kEngineStalls = 0.579;  // as kStalls
 constexpr double kFetchedStalls = 0.47;  // the same where consumers fetch pixels
-// Over what is predicted, by 45 chosen plans of both suites (2026-11-24): 16-bit tiles of 64 and of 128 columns. For other
-// families to compare with: among hopper's own tiles the choice is better without.
+// Over what is predicted, by 45 chosen plans of both suites (2026-11-24): 16-bit tiles of 64 and of 128 columns that fetch
+// what comes as it lies. Of rows, what is counted.
 constexpr double kFetchedHalves64 = 1.22, kFetchedHalves128 = 0.87;
-constexpr double kNhwcStalls = 0.514;  // the same where it brings rows of channels
-constexpr double kL2 = 1.3;            // bytes that L2 delivers, over what a copy moves
-constexpr double kStepsL2 = 2.4;       // the same where a table of steps is walked in grad_input
-constexpr double kBeside = 0.000872;   // of the lesser of work and bytes
-constexpr double kWeights = 2.29;      // filling a buffer with weights, over one with pixels
+// Rows of 16 bits, counted (2026-11-24): an instruction takes what the tensor core does at the clock that its power leaves
+// it, or what its words, the table and the weights take of shared memory; over both, what it waits.
+constexpr double kTensorPower = 1.2, kNumberLoads = 32, kWordLoads = 16, kTableLoads = 4,
+                 kFetchedWaits = 1.12;
+constexpr double kFetchedOverlap = 0.85;  // as kOverlap
+constexpr double kFetchedL2 = 2;          // as kL2: what NHWC tiles get with the same operands
+constexpr double kNhwcStalls = 0.514;     // the same where it brings rows of channels
+constexpr double kL2 = 1.3;               // bytes that L2 delivers, over what a copy moves
+constexpr double kStepsL2 = 2.4;          // the same where a table of steps is walked in grad_input
+constexpr double kBeside = 0.000872;      // of the lesser of work and bytes
+constexpr double kWeights = 2.29;         // filling a buffer with weights, over one with pixels
 
 // Tiles that walk a table of steps (hopper_copied.cuh): cycles of one multiprocessor, by counting (grad_input: 0.9 to 1.1
 // of what 30 layers take above 50 us, 2026-11-23).
@@ -208,12 +213,23 @@ double brought_multiply(const GatherParams& p, bool rounded) {
   return (rounded ? kBroughtRounded : 1) * (inside + (1 - inside) * kBroughtMasked);
 }
 
+// An instruction of whose operands none is fetched.
+double shared_cycles(TileRow tile) { return std::max(tile.width / 2.0, (64 + tile.width) / 4.0); }
+// Rows of 16 bits: cycles of an instruction.
+double fetched_halves(const GatherParams& p, TileRow tile) {
+  const double loads = (p.in_words ? kWordLoads : kNumberLoads) * p.turns + kTableLoads,
+               copied = double(p.patch_bytes) + (p.weight_stages ? p.part_bytes : 0),
+               all = double(p.slices) * consumer_groups(tile) * tile.operands;
+  return kFetchedWaits * std::max(kTensorPower * tile.width / 2,
+                                  loads + tile.width / 4.0 + copied / (kSharedBytes * all));
+}
+
 // Multiplying with numbers that consumers fetch one by one.
 double fetched_multiply(const GatherParams& p, TileRow tile, bool half) {
   const double strict = (tile.width == 128 ? kStrictFetchedWide : kStrictFetched) *
                         (p.weight_stages ? kStrictSplit : 1) *
                         (p.brought_pieces ? kStrictBrought : 1);
-  return (half          ? kFetchedHalf
+  return (half          ? fetched_halves(p, tile) / kFetchedStalls / shared_cycles(tile)
           : tile.strict ? strict
                         : kFetchedNumber) *
          (p.brought_pieces ? brought_multiply(p, !half && !tile.strict) : 1) *
@@ -301,11 +317,10 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
   const double parts =
       p.weight_stages ? pieces * std::ceil(products / pieces / p.part_products) : 0;
   // A wgmma takes as long as its multiplications, or as reading both operands, 128 bytes a cycle.
-  const double multiply = std::max(tile.width / 2.0, (64 + tile.width) / 4.0) *
-                          (tile.bordered  ? fetched_multiply(p, tile, half)
-                           : tile.fetched ? kFetchedWord
-                           : tile.strict  ? kStrict
-                                          : 1);
+  const double multiply = shared_cycles(tile) * (tile.bordered  ? fetched_multiply(p, tile, half)
+                                                 : tile.fetched ? kFetchedWord
+                                                 : tile.strict  ? kStrict
+                                                                : 1);
   const double mma = products * (k_slices * consumer_groups(tile) * tile.operands * multiply +
                                  p.chunks * kProduct) +
                      p.chunks * (pieces + parts) * (tile.copied ? kTurnover : kFedTurnover);
@@ -386,6 +401,7 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
 
   const double busiest = std::max({mma, produce, store});
   const double overlap = tile.strict && tile.fetched ? kStrictOverlap
+                         : tile.bordered && half     ? kFetchedOverlap
                          : tile.copied               ? kEngineOverlap
                                                      : kOverlap;
   const bool two = straight(tile) && p.source_stages == 2;
@@ -432,7 +448,7 @@ void share_blocks(int places, const std::vector<TileCost>& costs, GatherParams& 
 }
 
 double over_of(const Problem& problem, TileRow tile) {
-  if (!tile.fetched || element_size(problem.dtype) != 2) return 1;
+  if (!tile.fetched || tile.bordered || element_size(problem.dtype) != 2) return 1;
   return tile.width == 64 ? kFetchedHalves64 : kFetchedHalves128;
 }
 
@@ -510,8 +526,11 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
   const bool steps = tile.weights_fetched || (!forward && by_steps(tile));
   // What goes to phases apart from each other is not as fast where only the rest was counted.
   const double scattered = bytes * scatter_of(problem, p),
+               l2 = steps                        ? kStepsL2
+                    : tile.bordered && size == 2 ? kFetchedL2
+                                                 : kL2,
                l2_us = (scattered / (steps && !forward ? kStepsL2 : kL2) +
-                        combos * tiles * sectors * 32 / (steps ? kStepsL2 : kL2)) /
+                        combos * tiles * sectors * 32 / l2) /
                        device.copy_bytes_per_us;
   // Neither hides behind the other altogether; and of plans that move the same bytes the less busy one is better.
   const double bytes_us = (steps && (narrow_rows(p) || p.source_stages == 2) ? kStepsBytes : 1) *
@@ -761,12 +780,12 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
               for (int lead = 0; lead <= furthest;
                    lead += tile.weights_fetched && furthest > 0 ? furthest : 1) {
                 choice.lead = params.lead = lead;
-                GatherCandidate candidate{choice,
-                                          {},
-                                          predict(problem, device, params, tile),
-                                          params.slices,
-                                          params.brought_pieces > 0,
-                                          over_of(problem, tile)};
+                GatherCandidate candidate{
+                    choice,
+                    {},
+                    predict(problem, device, params, tile) * over_of(problem, tile),
+                    params.slices,
+                    params.brought_pieces > 0};
                 std::copy(std::begin(params.walkers), std::end(params.walkers), candidate.walkers);
                 found.push_back(candidate);
               }
@@ -785,7 +804,7 @@ Plan plan_of(const GatherCandidate& candidate) {
   const TileRow tile = kTiles[c.row];
   Plan plan;
   plan.row = c.row;
-  plan.predicted_us = candidate.predicted_us * candidate.over;
+  plan.predicted_us = candidate.predicted_us;
   const int detail[] = {c.tile_n,
                         c.tile_h,
                         c.tile_w,

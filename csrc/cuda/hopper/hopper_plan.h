@@ -14,7 +14,6 @@ struct GatherCandidate {
   double predicted_us;
   int32_t slices;  // of a chunk
   bool brought;    // its rows, by threads
-  double over;     // what its kind takes over predicted_us, for other families to compare with
 };
 
 // Every tile that fits, in no order. `reason` says why there is none.

@@ -1,6 +1,7 @@
 #include "cuda/hopper/hopper_shape.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "core/phases.h"
@@ -126,12 +127,17 @@ void set_numbers(const Problem& problem, TileRow tile, GatherParams& p) {
     p.depth = p.reduce / p.pixel_channels * p.plane_numbers;
   };
   set_rows(0, row);
-  if (!bordered || p.reduce > kFewChannels || !(problem.y_layout == Layout::nchw || side_by_side))
+  if (!bordered || !(problem.y_layout == Layout::nchw || side_by_side)) return;
+  // Words start where 4 bytes do, at every position and row: two taps, if all rows of the kernel have pairs of them.
+  const bool words = p.element_bytes == 2 && problem.w.dilation == 1 &&
+                     p.w.source_step * p.pixel_channels % 2 == 0;
+  const bool odd = p.w.group[0].offset_low * p.pixel_channels % 2 != 0;
+  if (p.reduce > kFewChannels) {
+    p.in_words = words && !odd && problem.w.kernel % 2 == 0 && p.row_elements % 2 == 0;
     return;
-  // Words start where 4 bytes do, at every position and row.
-  p.in_words = p.element_bytes == 2 && p.row_elements % 8 == 0 && problem.w.dilation == 1 &&
-               p.w.source_step * p.pixel_channels % 2 == 0;
-  const int32_t lead = p.in_words && p.w.group[0].offset_low * p.pixel_channels % 2 != 0;
+  }
+  p.in_words = words && p.row_elements % 8 == 0;
+  const int32_t lead = p.in_words && odd;
   const int32_t apart = slices_of_all(p, tile);
   if (p.in_words) set_rows(lead, round_up(lead + row, 2));
   // Fetching numbers apart takes 1.4 times as long.
@@ -160,7 +166,11 @@ std::string fetched_shape(const Problem& problem, const GatherChoice& choice, co
     return "weights are not whole vectors, or chunks reach beyond their group";
   if (choice.operand_columns != 0 || (p.tile_n != 1 && !tile.bordered))
     return "a tile is not rows of an image";
+  if (wide(tile) && vector != 8) return "256 columns are for 16 bits";
+  if (wide(tile) && p.store_mode == kSingles)
+    return "256 columns go to memory by pairs of positions";
   if (tile.bordered) {
+    if (wide(tile) && p.one_chunk) return "256 columns are for more channels";
     if (p.depth > kMostParcels) return "K is too long for a table of its channels";
     if (p.row_elements % vector != 0 && problem.h.kernel + problem.w.kernel > kMaxMasked)
       return "too many taps to tell which of them read beside odd rows";
@@ -254,9 +264,118 @@ int32_t alike(int64_t least, int64_t like) {
   return static_cast<int32_t>(least + ((like - least) % 16 + 16) % 16);
 }
 
+// Fetched rows of 16 bits: in how many turns lanes load a number, on average, if rows of a kernel and channels lie so many
+// bytes apart. Eight neighbouring positions of four numbers of K, every second one, are loaded together; what they touch of
+// a row of the patch is one run of words, and runs that meet in a bank take turns.
+double turns_of_banks(const GatherParams& p, int taps_w, int row, int channel) {
+  constexpr int kBanks = 32, kNumbers = 8, kMost = 12;
+  const int size = p.element_bytes, half = std::min(kMost, p.taps / std::gcd(kNumbers, p.taps));
+  const int reach = (kGroup - 1) * p.w.source_step * p.pixel_channels * size,
+            lead = p.w.group[0].offset_low * p.pixel_channels * size & 2;
+  int turns = 0;
+  for (int i = 0; i < half; ++i) {
+    struct {
+      int line, first, last;
+    } run[4];
+    int runs = 0;
+    for (int lane = 0; lane < 4; ++lane) {
+      const int k = i * kNumbers + lane * 2 + (p.in_words ? 0 : i % 2), line = k / taps_w,
+                tap_h = k % p.taps / taps_w;
+      const int at = lead + k / p.taps * channel + tap_h * row + k % taps_w * size;
+      if (runs == 0 || run[runs - 1].line != line) run[runs++] = {line, at / 4, 0};
+      run[runs - 1].last = (at + reach) / 4;
+    }
+    int most = 1;
+    for (int a = 0; a < runs; ++a) {
+      int met = 1;
+      for (int b = 0; b < a; ++b) {
+        const int apart = ((run[a].first - run[b].first) % kBanks + kBanks) % kBanks;
+        met += apart <= run[b].last - run[b].first || kBanks - apart <= run[a].last - run[a].first;
+      }
+      most = std::max(most, met);
+    }
+    turns += most;
+  }
+  return double(turns) / half;
+}
+
+// And how they lie best: channels of a row or rows of a channel side by side, with some 16 bytes or rows that nobody needs.
+// What lanes load of a chunk for so many operands of positions is weighed against the bytes that are copied.
+void set_pitches(int operands, int taps_w, int64_t row, int64_t plane, int64_t image, bool whole,
+                 GatherParams& p) {
+  using Question = std::array<int64_t, 17>;
+  struct Answer {
+    int32_t rows_inside, copied_h, row_pitch, channel_pitch;
+    double turns;
+  };
+  thread_local Question last{};
+  thread_local Answer best{};
+  const int64_t vector = 16 / p.element_bytes, line = p.load_w * p.element_bytes;
+  // Rows start anywhere in their first piece, have a piece more than some of them need, and share none.
+  const int64_t least = whole
+                            ? ceil_div(p.load_w + lead_of(p, static_cast<int>(vector)), vector) * 16
+                            : line + 3 * 16;
+  const Question question = {p.w.group[0].offset_low & 1,
+                             operands,
+                             least,
+                             whole,
+                             p.window,
+                             p.load_h,
+                             taps_w,
+                             p.taps,
+                             p.slices,
+                             p.tile_n,
+                             p.w.source_step,
+                             p.pixel_channels,
+                             p.element_bytes,
+                             row % 16,
+                             plane % 16,
+                             p.in_words};
+  if (question != last) {
+    last = question;
+    // Words of 32 bits lie as they did: an odd number of 16 bytes.
+    const bool searched = p.element_bytes == 2;
+    const int more_rows = searched ? 3 : 0, more_units = searched ? 7 : 0;
+    const double loads = double(p.slices) * operands * 4 * (p.in_words ? 4 : 16 / p.element_bytes);
+    double cheapest = 0;
+    for (int rows_inside = 0; rows_inside <= int(searched); ++rows_inside)
+      for (int rows = 0; rows <= (rows_inside ? more_rows : 0); ++rows)
+        for (int units = 0; units <= more_units; ++units) {
+          const int64_t inner = least + units * 16;
+          if (units > 0 && whole && inner / p.element_bytes > kMostSpan) break;
+          if (rows > 0 && p.load_h + rows > kMostSpan) break;
+          Answer answer{rows_inside, p.load_h + rows, 0, 0, 1};
+          if (rows_inside) {
+            answer.row_pitch = whole ? static_cast<int32_t>(inner) : alike(inner, row);
+            answer.channel_pitch = alike(int64_t{answer.copied_h} * answer.row_pitch, plane);
+          } else {
+            answer.channel_pitch = whole ? static_cast<int32_t>(inner) : alike(inner, plane);
+            answer.row_pitch = alike(int64_t{p.window} * answer.channel_pitch, row);
+          }
+          const double bytes = double(p.tile_n) * answer.copied_h * p.window *
+                               (rows_inside ? answer.row_pitch : answer.channel_pitch),
+                       copied = bytes * 2 / 128;
+          // More of the same is no better.
+          if (cheapest > 0 && loads + copied >= cheapest) break;
+          if (searched)
+            answer.turns = turns_of_banks(p, taps_w, answer.row_pitch, answer.channel_pitch);
+          const double cost = loads * answer.turns + copied;
+          if (cheapest == 0 || cost < cheapest) cheapest = cost, best = answer;
+        }
+  }
+  p.rows_inside = best.rows_inside;
+  p.copied_h = best.copied_h;
+  p.row_pitch = best.row_pitch;
+  p.channel_pitch = best.channel_pitch;
+  p.turns = static_cast<float>(best.turns);
+  p.image_pitch = alike(
+      p.rows_inside ? int64_t{p.window} * p.channel_pitch : int64_t{p.load_h} * p.row_pitch, image);
+  if (whole) p.copied_w = (p.rows_inside ? p.row_pitch : p.channel_pitch) / p.element_bytes;
+}
+
 // Fetched rows: the planes that a chunk touches, and the chunks after which one starts at the same tap again; and how
 // they lie in shared memory.
-void set_window(int64_t chunk, GatherParams& p) {
+void set_window(int64_t chunk, TileRow tile, GatherParams& p) {
   const int64_t common = std::gcd<int64_t, int64_t>(chunk, p.taps);
   p.window = p.one_chunk ? p.reduce / p.pixel_channels
                          : static_cast<int32_t>((p.taps - common + chunk - 1) / p.taps + 1);
@@ -264,12 +383,11 @@ void set_window(int64_t chunk, GatherParams& p) {
   p.window_magic = magic_of(p.window);
   const int64_t size = p.element_bytes, row = p.row_elements * size,
                 plane = row * p.h.source_extent, image = plane * p.source_planes;
-  const bool whole = p.source_mode != kFetchedRows || row % 16 == 0;
-  // Rows start anywhere in their first piece, have a piece more than some of them need, and share none.
-  const int64_t line = p.load_w * size, most = line + 3 * 16;
-  p.channel_pitch = whole ? static_cast<int32_t>(p.copied_w * size) : alike(most, plane);
-  p.row_pitch = alike(int64_t{p.window} * p.channel_pitch, row);
-  p.image_pitch = alike(int64_t{p.load_h} * p.row_pitch, image);
+  const bool rows = p.source_mode == kFetchedRows, whole = !rows || row % 16 == 0;
+  const int64_t line = p.load_w * size;
+  if (rows)
+    set_pitches(consumer_groups(tile) * tile.operands, p.w.group[0].count, row, plane, image, whole,
+                p);
   p.row_pieces = whole ? 0 : static_cast<int32_t>(ceil_div(line + 16 - size, int64_t{16}));
   p.row_pieces_magic = magic_of(std::max(p.row_pieces, 1));
   p.brought_pieces = p.tile_n * p.load_h * p.window * p.row_pieces;
@@ -283,7 +401,7 @@ void set_buffers(const GatherChoice& choice, GatherParams& params) {
   params.slice_shift = choice.slice_shift;
   params.slices =
       params.one_chunk ? slices_of_all(params, kTiles[choice.row]) : 1 << choice.slice_shift;
-  set_window(chunk_bytes(params) / params.element_bytes, params);
+  set_window(chunk_bytes(params) / params.element_bytes, kTiles[choice.row], params);
   set_patch_bytes(kTiles[choice.row].strict, params);
   params.source_stages = choice.source_stages;
   params.weight_stages = choice.weight_stages;

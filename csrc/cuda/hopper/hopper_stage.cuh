@@ -523,10 +523,11 @@ struct Producer {
     barrier_wait(places.empty_source + ring.stage * 8, ring.parity ^ 1);
     const uint32_t full = places.full_source + ring.stage * 8;
     barrier_expect(full, fetched_rows_bytes(p));
+    const int channel = at.group * p.reduce + first_channel<T>(p, chunk),
+              row = o.h * p.h.source_step + at.low_h;
     copy_box(places.patch + ring.stage * map.patch_stage, &maps.source, full,
              (o.w * p.w.source_step + at.low_w) * p.pixel_channels - copied_lead<T>(p, at, o),
-             at.group * p.reduce + first_channel<T>(p, chunk), o.h * p.h.source_step + at.low_h,
-             o.n);
+             p.rows_inside ? row : channel, p.rows_inside ? channel : row, o.n);
   }
 
   // Threads bring them, where rows are no whole 16 bytes. What lies in memory side by side in 16 bytes does so in a patch,

@@ -409,12 +409,14 @@ __device__ __forceinline__ void store_pixel_rows(const GatherParams& p, const Sc
           position_of(origin, tables.positions[first_position + row / 2 * 64 + row % 2 * 8]));
     if constexpr (tile.columns_copied && !tile.flat) {
       nan = store_traded_runs<M, ROW>(p, sum, columns, to);
-    } else if constexpr (lean(tile)) {  // grad_input
+    } else if constexpr (lean(tile) && !tile.fetched) {  // grad_input
       nan = store_lone_vectors<M, ROW>(p, sum, columns, to);
     } else if (kLone && p.store_mode == kDealt && !p.bias && stacked(p, tile) == 1) {
       if constexpr (kLone) nan = store_lone_vectors<M, ROW>(p, sum, columns, to);
     } else if (!tile.flat && p.store_mode == kDealt) {
       nan = store_vectors<M, ROW>(p, sum, columns, to);
+    } else if constexpr (tile.fetched && wide(tile)) {
+      nan = store_traded<M, ROW, 2>(p, sum, columns, to);
     } else if constexpr (tile.fetched) {
       nan = p.store_mode == kTwos ? store_traded<M, ROW, 2>(p, sum, columns, to)
                                   : store_singles<M, ROW>(p, sum, columns, to);
