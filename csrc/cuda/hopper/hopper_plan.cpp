@@ -230,6 +230,8 @@ double fetched_multiply(const GatherParams& p, TileRow tile, bool half) {
 struct TileCost {
   double cycles, sectors, prologue;
   double alone = cycles;  // where no other block is beside
+  double hidden =
+      0;  // of a tile's stores, behind what is multiplied for the next one; not in cycles
 };
 
 // Whether what follows is about a plan: threads that bring weights all the time, and outputs that go one by one, take
@@ -305,6 +307,13 @@ double steps_store(const Problem& problem, const GatherParams& p, TileRow tile, 
   const double code = kStoring + vectors * kLoneVector;
   // Four schedulers have a warp of each group.
   return kTurnOfTile + std::max(consumer_groups(tile) * code, sectors * kStepsSector);
+}
+
+// By how much groups that lead shorten a tile: both halves of it are stored while the other groups multiply, as far as
+// they lead; they are told so in the middle of a product.
+double hidden_cycles(const GatherParams& p, double products, double product, double store) {
+  if (p.lead < 1 || products == 0) return 0;
+  return kHidden * std::min({2 * store, (p.lead - 0.5) * product, p.chunks * products * product});
 }
 
 TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, double products) {
@@ -386,18 +395,18 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
     const double all = copied(p.weight_mode) ? kAsked + p.chunks * p.part_bytes / kArriving
                                              : 2 * p.chunks * weight_fill * kNhwcStalls;
     const double chunk = steps_chunk(p, tile, products, pieces, parts, 1),
-                 store = tile.weights_fetched
-                             ? kTurnOfTile + sums * 256 * size / 32 * kLentSector
-                             : steps_store(problem, p, tile, sectors / scatter_of(problem, p, tile));
+                 store = tile.weights_fetched ? kTurnOfTile + sums * 256 * size / 32 * kLentSector
+                                              : steps_store(problem, p, tile,
+                                                            sectors / scatter_of(problem, p, tile));
     if (tile.twin) {
       const double alone = p.chunks * chunk + store,
                    both = p.chunks * steps_chunk(p, tile, products, pieces, parts, 2);
       return {std::max(alone, both) + kTwinStore * store, source_sectors + weight_sectors,
               p.weight_stages ? 0 : 2 * all, alone};
     }
-    return {p.chunks * chunk + store -
-                kHidden * std::min(2 * store, p.lead * chunk / std::max(products, 1.0)),
-            source_sectors + weight_sectors, p.weight_stages ? 0 : all};
+    const double cycles = p.chunks * chunk + store;
+    return {cycles, source_sectors + weight_sectors, p.weight_stages ? 0 : all, cycles,
+            hidden_cycles(p, products, chunk / std::max(products, 1.0), store)};
   }
   const double store = std::max(sums * each, sectors * kSectorStored);
 
@@ -413,22 +422,21 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
   const double narrow = forward && !tile.copied && !tile.strict && !channels_last(problem)
                             ? 1 + kNarrow / p.tile_w
                             : 1;
-  // What groups that lead hide, as where all is counted.
-  const double hidden =
-      p.lead && products > 0
-          ? kHidden / kNhwcStalls *
-                std::min({2 * steps_store(problem, p, tile, sectors / scatter_of(problem, p, tile)),
-                          p.lead * product_cycles(p, tile),
-                          p.chunks * products * product_cycles(p, tile)})
-          : 0;
   const double deep = tile.strict && !tile.fetched && !forward ? std::pow(slices, kStrictDepth) : 1;
   const double rows = tile.strict && tile.channel_rows                   ? kStrictRows
                       : tile.strict && !tile.fetched && tile.width == 32 ? kStrictFew
                                                                          : 1;
-  return {shallow * wide * narrow * deep * rows *
-                  (busiest + (1 - overlap) * (mma + produce + store - busiest)) -
-              hidden,
-          source_sectors + weight_sectors, p.weight_stages ? 0 : 2 * p.chunks * weight_fill};
+  const double cycles = shallow * wide * narrow * deep * rows *
+                        (busiest + (1 - overlap) * (mma + produce + store - busiest));
+  // As where all is counted, in cycles of those that are not stalled.
+  const double hidden =
+      by_steps(tile)
+          ? hidden_cycles(p, products, product_cycles(p, tile),
+                          steps_store(problem, p, tile, sectors / scatter_of(problem, p, tile))) /
+                kNhwcStalls
+          : 0;
+  return {cycles, source_sectors + weight_sectors, p.weight_stages ? 0 : 2 * p.chunks * weight_fill,
+          cycles, hidden};
 }
 
 // Blocks for each combination of a group of channels and phases, so that the grid fills its places on the device once: phases get them
@@ -439,14 +447,15 @@ void share_blocks(int places, const std::vector<TileCost>& costs, GatherParams& 
   const int64_t others = combinations(p) / (shares > 1 ? shares : 1);
   int64_t blocks = std::max<int64_t>(1, places / others);
   double all = 0;
-  for (const TileCost& cost : costs) all += cost.cycles;
+  const auto of_tile = [&](int64_t s) { return costs[s].cycles - costs[s].hidden; };
+  for (int64_t s = 0; s < shares; ++s) all += of_tile(s);
   for (int64_t s = 0; s < shares; ++s) {
-    const auto fair = static_cast<int64_t>(blocks * costs[s].cycles / all);
+    const auto fair = static_cast<int64_t>(blocks * of_tile(s) / all);
     p.walkers[s] = static_cast<int32_t>(std::clamp<int64_t>(fair, 1, tiles));
   }
   for (int64_t s = 0; s < shares; ++s) blocks -= p.walkers[s];
   const auto rounds = [&](int64_t s) {
-    return ceil_div(tiles, int64_t{p.walkers[s]}) * costs[s].cycles;
+    return ceil_div(tiles, int64_t{p.walkers[s]}) * of_tile(s);
   };
   for (; blocks > 0; --blocks) {
     int64_t busiest = 0;
@@ -499,8 +508,9 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
                  last = rest == 0                  ? 0
                         : rest * 2 <= p.walkers[s] ? costs[s].alone
                                                    : whole;
-    cycles = std::max(cycles, rounds * whole + last +
-                                  (counted(problem, p, tile) ? 0 : (rounds + (rest > 0)) * kTile));
+    const double walked = rounds + (rest > 0);
+    cycles = std::max(cycles, rounds * whole + last - (walked - 0.5) * costs[s].hidden +
+                                  (counted(problem, p, tile) ? 0 : walked * kTile));
     sectors += costs[s].sectors / costs.size();
     prologue = std::max(prologue, costs[s].prologue);
   }
@@ -536,9 +546,10 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
   const bool steps = tile.weights_fetched || (!forward && by_steps(tile));
   // What goes to phases apart from each other is not as fast where only the rest was counted.
   const double scattered = bytes * scatter_of(problem, p, tile),
-               l2_us = (scattered / (steps && !forward ? kStepsL2 : kL2) +
-                        combos * tiles * sectors * 32 / (steps || by_steps(tile) ? kStepsL2 : kL2)) /
-                       device.copy_bytes_per_us;
+               l2_us =
+                   (scattered / (steps && !forward ? kStepsL2 : kL2) +
+                    combos * tiles * sectors * 32 / (steps || by_steps(tile) ? kStepsL2 : kL2)) /
+                   device.copy_bytes_per_us;
   // Neither hides behind the other altogether; and of plans that move the same bytes the less busy one is better.
   const double bytes_us = (steps && (narrow_rows(p) || p.source_stages == 2) ? kStepsBytes : 1) *
                               std::max(memory_us, l2_us) +
