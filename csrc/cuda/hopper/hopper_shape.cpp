@@ -383,8 +383,11 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
 
   const int room = tile.width / (slots_h * slots_w);
   const Layout destination = forward ? problem.y_layout : problem.x_layout;
+  // Of a phase, what four lanes deal to each other; in the channels' order, the least that the copy engine swizzles.
+  const int whole_runs =
+      tile.columns_copied && !tile.flat ? kSliceBytes / params.element_bytes : 4 * vector;
   const bool runs = !tile.channel_rows && destination == Layout::nhwc &&
-                    params.columns % vector == 0 && room % (4 * vector) == 0;
+                    params.columns % vector == 0 && room % whole_runs == 0;
   const bool fetched_rows = tile.fetched && destination == Layout::nchw;
   const int64_t whole = std::gcd(problem.w.in, int64_t{choice.tile_w});  // positions of a row
   params.store_mode = fetched_rows && whole % 4 == 0   ? kFours
