@@ -182,13 +182,16 @@ bool channels_last(const Problem& problem) {  // what is written
   return (forward ? problem.y_layout : problem.x_layout) == Layout::nhwc;
 }
 
-// Phases of other blocks between those of one, in a row of the result, if what a block writes of a pixel is no whole line
-// of L2 (2_5 and 2_91 in TF32, unet_up1 and lama_up1 in fp16 took 0.7 to 0.8 of what they were thought to, 2026-11-24).
-constexpr double kLine = 128;
+// Phases of other blocks between those of one, in a row of the result. Not where blocks write whole lines of L2: 2_5 and 2_91 in
+// TF32, unet_up1 and lama_up1 in fp16 took 0.7 to 0.8 of what they were thought to (2026-11-24); of strides with more phases
+// than have blocks of their own nothing was measured.
 double scatter_of(const Problem& problem, const GatherParams& p, TileRow tile) {
+  constexpr int kLine = 128;
   if (problem.direction != Direction::fwd) return 1;
+  const auto whole = [&](int channels) { return channels * p.element_bytes % kLine == 0; };
   const bool lines = by_steps(tile) && channels_last(problem) &&
-                     std::min(p.tile_channels, p.columns) * p.element_bytes >= kLine;
+                     p.h.groups * p.w.groups <= kMaxShares && whole(p.columns) &&
+                     whole(std::min(p.tile_channels, p.columns));
   return lines ? 1 : std::min(4.0, double(problem.w.stride) / p.w.slots);
 }
 

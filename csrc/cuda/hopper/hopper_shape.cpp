@@ -383,9 +383,12 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
 
   const int room = tile.width / (slots_h * slots_w);
   const Layout destination = forward ? problem.y_layout : problem.x_layout;
-  // Of a phase, what four lanes deal to each other; in the channels' order, the least that the copy engine swizzles.
-  const int whole_runs =
-      tile.columns_copied && !tile.flat ? kSliceBytes / params.element_bytes : 4 * vector;
+  // Of a phase, what four lanes deal to each other. Where columns have the channels' order, half of that, which is the least that
+  // the copy engine swizzles, if more would be columns without channels; pieces of 64 bytes of a pixel go faster to memory.
+  const int dealt = 4 * vector,
+            whole_runs = tile.columns_copied && !tile.flat && params.columns % dealt != 0
+                             ? dealt / 2
+                             : dealt;
   const bool runs = !tile.channel_rows && destination == Layout::nhwc &&
                     params.columns % vector == 0 && room % whole_runs == 0;
   const bool fetched_rows = tile.fetched && destination == Layout::nchw;
