@@ -407,9 +407,12 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
       return {std::max(alone, both) + kTwinStore * store, source_sectors + weight_sectors,
               p.weight_stages ? 0 : 2 * all, alone};
     }
-    const double cycles = p.chunks * chunk + store;
+    const double product = chunk / std::max(products, 1.0);
+    // Fitted with all of a lead, and in every tile, where weights are fetched.
+    const double lent = tile.weights_fetched ? kHidden * std::min(2 * store, p.lead * product) : 0,
+                 cycles = p.chunks * chunk + store - lent;
     return {cycles, source_sectors + weight_sectors, p.weight_stages ? 0 : all, cycles,
-            hidden_cycles(p, products, chunk / std::max(products, 1.0), store)};
+            tile.weights_fetched ? 0 : hidden_cycles(p, products, product, store)};
   }
   const double store = std::max(sums * each, sectors * kSectorStored);
 
@@ -710,8 +713,8 @@ int buffers_touched(int products, int of_chunk, int of_buffer) {
 
 // How many products the first groups lead by, so that they store while the others multiply and the other way round;
 // otherwise all of them multiply and then all store, and a tile takes both. By a simulation of the groups, the rings and
-// what leaves a multiprocessor: as many as the others multiply while half of a tile is stored. A ring that has all buffers of a tile allows any lead; of
-// another, one must arrive while the leaders have the rest.
+// what leaves a multiprocessor: as many as the others multiply while half of a tile is stored. A ring that has all buffers
+// of a tile allows any lead; of another, one must arrive while the leaders have the rest.
 int lead_of(const GatherParams& p, TileRow tile) {
   if (tile.weights_fetched) return lead_of_lent(p, tile);
   // As in steps_chunk(); what threads bring has no time to spare.
