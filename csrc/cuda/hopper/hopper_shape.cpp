@@ -501,8 +501,14 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
 
   const int room = tile.width / (slots_h * slots_w);
   const Layout destination = forward ? problem.y_layout : problem.x_layout;
+  // Of a phase, what four lanes deal to each other. Where columns have the channels' order, half of that, which is the least that
+  // the copy engine swizzles, if more would be columns without channels; pieces of 64 bytes of a pixel go faster to memory.
+  const int dealt = 4 * vector,
+            whole_runs = tile.columns_copied && !tile.flat && params.columns % dealt != 0
+                             ? dealt / 2
+                             : dealt;
   const bool runs = !tile.channel_rows && destination == Layout::nhwc &&
-                    params.columns % vector == 0 && room % (4 * vector) == 0;
+                    params.columns % vector == 0 && room % whole_runs == 0;
   const bool fetched_rows = tile.fetched && destination == Layout::nchw;
   const int64_t whole = std::gcd(problem.w.in, int64_t{choice.tile_w});  // positions of a row
   params.store_mode = fetched_rows && whole % 4 == 0   ? kFours
