@@ -44,7 +44,7 @@ OTHER_TARGET_MIB = 4.2
 KERNELS = {
     "direct": 64,
     "hopper": 168,  # 32 without the copy engine; grad_weight, strict fp32, 256 columns, twins since
-    "fold": 18,  # seven of 16 bits, five of words, six of planes of no whole vectors
+    "fold": 24,  # six of 16 bits, five of words, six of planes of no whole vectors, six flat ones
     "slide": 24,  # seven tiles, three of turned rows, two of strided ones, of two types
     "narrow": 16,  # four of four types
     "spread": 16,  # three of three types, two of three for grad_input

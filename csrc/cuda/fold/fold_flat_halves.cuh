@@ -77,69 +77,95 @@ __device__ __forceinline__ void lay_out(uint32_t laid, const float (&sum)[WIDTH 
   }
 }
 
-// TAPS: of a row. TOGETHER: pixels that are neighbours wherever a lane has them.
+// What a warp has laid out of a block of rows whose first channel is `first`, to memory. TAPS: of a row. TOGETHER: pixels
+// that are neighbours wherever a lane has them.
 template <class T, int ROW, int TAPS, int TOGETHER>
 __device__ __forceinline__ void store_laid(const Params& p, const Scope& at, const Item& item,
-                                           uint32_t shared, const Sums<ROW>& sum) {
+                                           uint32_t laid, int first) {
   constexpr Tile tile = kTiles[ROW];
   constexpr int kTaps = TAPS * TAPS, kWords = TAPS / 2, kSteps = tile.width / (8 * TOGETHER),
                 kHalves = TAPS == 2 ? 2 : 1;
-  const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+  const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   const int quarter = lane / 8, mine = lane % 8 * TOGETHER;  // pixel of the first step
   const int plane = p.x_h * p.x_w, y_w = p.row_w * TAPS;
   const int end = min(plane, item.first_position + p.strip_positions);
-  const uint32_t laid = shared + p.products_at + threadIdx.x / 32 * laid_bytes(tile);
-  const int first_pixel = item.first_position + group % parts(tile) * tile.width,
-            first_row = first_pixel / p.row_w;
-  int place[kSteps];  // elements, from a channel's first one; negative: no such pixel
+  const int first_pixel = item.first_position + threadIdx.x / 128 % parts(tile) * tile.width,
+            first_row = first_pixel / p.row_w, column = first_pixel - first_row * p.row_w + mine;
+  // From a plane's first output to those of a step's first pixel, bytes: below 2^32.
+  uint32_t place[kSteps];
 #pragma unroll
   for (int s = 0; s < kSteps; ++s) {
-    const int pixel = first_pixel + s * 8 * TOGETHER + mine;
-    const int h = first_row + divide(pixel - first_row * p.row_w, p.row_magic);
-    place[s] = pixel < end ? TAPS * (pixel + (TAPS - 1) * p.row_w * h) : -1;
+    const int row = first_row + divide(column + s * 8 * TOGETHER, p.row_magic);
+    place[s] = uint32_t(first_pixel + mine + s * 8 * TOGETHER + (TAPS - 1) * p.row_w * row) *
+               (TAPS * sizeof(T));
   }
+  // The last step that has pixels; negative if none has.
+  const int steps = (end - first_pixel - mine + 8 * TOGETHER - 1) / (8 * TOGETHER) - 1;
 #pragma unroll
+  for (int half = 0; half < kHalves; ++half) {
+    // Of the words of a half: of 2 x 2 taps two channels, of two rows of y each; of 4 x 4 taps rows of y, in both halves.
+    const int channel = first + (TAPS == 2 ? warp * 4 + half * 2 + quarter / 2 : warp),
+              row = TAPS == 2 ? quarter % 2 : quarter;
+    const int last = channel < p.columns ? steps : -1;
+    unsigned char* const to =
+        static_cast<unsigned char*>(p.destination) +
+        (int64_t{(item.n * p.groups + at.group) * p.columns + channel} * plane * kTaps +
+         row * y_w) *
+            int(sizeof(T));
+    const uint32_t from = TAPS == 2 ? laid + laid_at(mine, half) + quarter * 4
+                                    : laid + laid_at(mine, quarter / 2) + quarter % 2 * 8;
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) {
+      uint32_t word[4];
+#pragma unroll
+      for (int i = 0; i < TOGETHER; ++i) {
+        const uint32_t address = (from ^ (i ^ (s * TOGETHER & 3)) * 32) + s * 8 * TOGETHER * 32;
+        if constexpr (kWords == 1) {
+          word[i] = load_shared_4(address);
+        } else {
+          uint32_t two[2];
+          load_shared_8(address, two);
+          word[2 * i] = two[0];
+          word[2 * i + 1] = two[1];
+        }
+      }
+      store_words_if<TOGETHER * kWords>(last - s, to + place[s], word[0], word[1], word[2],
+                                        word[3]);
+    }
+  }
+}
+
+// The products of a tile, a block of rows after the other, in a loop: so there is one code for all that stores them.
+template <class T, int ROW>
+__device__ __forceinline__ void store_flat_halves(const Params& p, const Scope& at,
+                                                  const Item& item, uint32_t shared,
+                                                  const Sums<ROW>& sum) {
+  constexpr Tile tile = kTiles[ROW];
+  const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+  const int first_block = threadIdx.x / 128 / parts(tile) * tile.row_blocks;
+  const uint32_t laid = shared + p.products_at + threadIdx.x / 32 * laid_bytes(tile);
+#pragma unroll 1
   for (int b = 0; b < tile.row_blocks; ++b) {
-    const int block = group / parts(tile) * tile.row_blocks + b;
-    const int first = first_channel(p, tile, at, block);
     float bias[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half)
       bias[half] = load_shared<float>(
           shared + kBiasAt +
-          (block * p.row_channels + (warp * 16 + half * 8 + lane / 4) / kTaps) * 4);
-    lay_out<T, tile.width>(laid, sum[b], bias);
+          ((first_block + b) * p.row_channels + (warp * 16 + half * 8 + lane / 4) / taps(p)) * 4);
+    if (tile.row_blocks == 1 || b == 0)
+      lay_out<T, tile.width>(laid, sum[0], bias);
+    else
+      lay_out<T, tile.width>(laid, sum[tile.row_blocks - 1], bias);
     __syncwarp();
-#pragma unroll
-    for (int half = 0; half < kHalves; ++half) {
-      // Of the words of a half: of 2 x 2 taps two channels, of two rows of y each; of 4 x 4 taps rows of y, in both halves.
-      const int inside = TAPS == 2 ? warp * 4 + half * 2 + quarter / 2 : warp;
-      const int row = TAPS == 2 ? quarter % 2 : quarter, channel = first + inside;
-      const bool exists = channel < p.columns;
-      T* const to = static_cast<T*>(p.destination) +
-                    int64_t{(item.n * p.groups + at.group) * p.columns + channel} * plane * kTaps +
-                    row * y_w;
-      const uint32_t from = TAPS == 2 ? laid + laid_at(mine, half) + quarter * 4
-                                      : laid + laid_at(mine, quarter / 2) + quarter % 2 * 8;
-#pragma unroll
-      for (int s = 0; s < kSteps; ++s) {
-        uint32_t word[4];
-#pragma unroll
-        for (int i = 0; i < TOGETHER; ++i) {
-          const uint32_t address = (from ^ (i ^ (s * TOGETHER & 3)) * 32) + s * 8 * TOGETHER * 32;
-          if constexpr (kWords == 1) {
-            word[i] = load_shared_4(address);
-          } else {
-            uint32_t two[2];
-            load_shared_8(address, two);
-            word[2 * i] = two[0];
-            word[2 * i + 1] = two[1];
-          }
-        }
-        store_words_if<TOGETHER * kWords>(exists ? place[s] : -1, to + max(place[s], 0), word[0],
-                                          word[1], word[2], word[3]);
-      }
-    }
+    const int first = first_channel(p, tile, at, first_block + b);
+    if (p.kernel == 4)
+      store_laid<T, ROW, 4, 1>(p, at, item, laid, first);
+    else if (p.together == 4)
+      store_laid<T, ROW, 2, 4>(p, at, item, laid, first);
+    else if (p.together == 2)
+      store_laid<T, ROW, 2, 2>(p, at, item, laid, first);
+    else
+      store_laid<T, ROW, 2, 1>(p, at, item, laid, first);
     __syncwarp();
   }
 }
@@ -150,18 +176,7 @@ __device__ __forceinline__ void consume_flat_halves(const Params& p, const Scope
   for_tiles(p, at, [&](const Item& item, int) {
     Sums<ROW> sum;
     multiply<T, ROW>(p, shared, ring, sum);
-    if (p.kernel == 4) {
-      if (p.together == 2)
-        store_laid<T, ROW, 4, 2>(p, at, item, shared, sum);
-      else
-        store_laid<T, ROW, 4, 1>(p, at, item, shared, sum);
-    } else if (p.together == 4) {
-      store_laid<T, ROW, 2, 4>(p, at, item, shared, sum);
-    } else if (p.together == 2) {
-      store_laid<T, ROW, 2, 2>(p, at, item, shared, sum);
-    } else {
-      store_laid<T, ROW, 2, 1>(p, at, item, shared, sum);
-    }
+    store_flat_halves<T, ROW>(p, at, item, shared, sum);
   });
 }
 

@@ -32,7 +32,8 @@ struct Costs {
   double memory_rate;  // of the copy rate
   double beside;       // of the lesser of work and bytes
 };
-constexpr double kClock = 1700;  // cycles a microsecond
+constexpr double kClock = 1700;       // cycles a microsecond
+constexpr double kMostWaited = 4096;  // cycles of multiplying of which some are not hidden
 
 // Fitted to times on the H200 (kernel_bench sweep, of bench/layers.json; 16 bits also of 48 random layers; 2026-11-22).
 constexpr Costs kHalves = {7.49, 5720, 586, 490,  1,     3.92, 8.15,  2.6,
@@ -60,9 +61,11 @@ constexpr double kFlatStored = 5;        // to store what a lane has together, b
 constexpr double kFlatTile = 400;        // cycles, of a warp: places, barriers
 constexpr double kFlatShifted = 180;     // of a warp, for as many channels as it shifts at once
 constexpr double kFlatChunk = 150;       // of a warp that shifts
-constexpr double kFlatL2Bytes = 22;      // a cycle
+constexpr double kFlatL2Bytes = 28;      // a cycle: what hopper has in unet_up1 (2026-11-24)
+constexpr double kFlatWait = 60;         // for a chunk
 constexpr double kFlatMemoryRate = 0.8;  // of the copy rate
-constexpr double kFlatBeside = 0.16;     // of the lesser of work and bytes
+constexpr double kFlatBeside =
+    0.1;  // of the lesser of work and bytes, and of what is copied beside the work
 
 struct Choice {
   int row;  // of kTiles
@@ -258,8 +261,7 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
     p.row_channels = kRows / taps(p);
     if (p.row_w > kMostFlatRow)
       return "rows of " + std::to_string(p.row_w) + " pixels are too long";
-    const int most = p.kernel == 2 ? 4 : 2;
-    p.together = std::gcd(p.row_w, most);
+    p.together = p.kernel == 2 ? std::gcd(p.row_w, 4) : 1;
   }
   p.column_blocks = static_cast<int32_t>(ceil_div(p.columns, block_channels(p, tile)));
   if (std::string reason = set_rows(problem, choice.strips, tile, p); !reason.empty())
@@ -271,7 +273,8 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
 
 double predict_flat(const Problem& problem, const Device& device, const Params& p, Tile tile) {
   const double depth = double(p.chunks) * p.depth, blocks = tile.row_blocks;
-  const double mma = kGroups * blocks * tile.width / 2 * depth / slice_channels(2) / kFlatTensor;
+  const double mma = kGroups * blocks * tile.width / 2 * depth / slice_channels(2) / kFlatTensor +
+                     p.chunks * kFlatWait;
   // Of a warp: 16 rows of each block.
   const double steps = tile.width / (8. * p.together) * (p.kernel == 2 ? 2 : 1);
   const double store =
@@ -286,7 +289,8 @@ double predict_flat(const Problem& problem, const Device& device, const Params& 
   const double copied =
       (double(p.chunks) * x_bytes(p, tile) + (p.resident ? 0 : weights)) / kFlatL2Bytes;
   // A warpgroup stores while the other one multiplies.
-  const double cycles = std::max({mma, mma / kGroups + store, shift, copied});
+  const double cycles =
+      std::max({mma, mma / kGroups + store, shift, copied}) + kFlatBeside * copied;
   const double waves = std::ceil(double(blocks_of(p)) / device.sm_count);
   const double items = std::ceil(double(p.items) / p.walkers);
   const double resident =
@@ -315,8 +319,10 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double ahead = std::min(p.stages, p.chunks) * chunk;
   const double load = std::max(turn, std::max(0.0, p.chunks * chunk - std::min(ahead, collect)));
   const double in_sight = p.stages == 2 ? cost.shallow * (turn + p.chunks * chunk) : 0;
-  const double tile_cycles =
-      cost.tile + std::max(mma, load) + cost.wait * std::min(mma, load) + in_sight + collect;
+  // In 16 bits of long sums nothing more: pix2pix_inner and simplepose1 (2026-11-24).
+  const double most_waited = words(p) ? mma : kMostWaited;
+  const double tile_cycles = cost.tile + std::max(mma, load) +
+                             cost.wait * std::min({mma, load, most_waited}) + in_sight + collect;
   const double waves = std::ceil(double(blocks_of(p)) / device.sm_count);
   const double items = std::ceil(double(p.items) / p.walkers);
   const double tiles =
