@@ -92,6 +92,8 @@ constexpr double kFetchedStalls = 0.47;  // the same where consumers fetch pixel
 // Over what is predicted, by 45 chosen plans of both suites (2026-11-24): 16-bit tiles of 64 and of 128 columns. For other
 // families to compare with: among hopper's own tiles the choice is better without.
 constexpr double kFetchedHalves64 = 1.22, kFetchedHalves128 = 0.87;
+// The same of flat tiles, where phases are several and where weights stream: of five layers and of unet_up1 (2026-11-24).
+constexpr double kFlatPhases = 0.8, kFlatStreamed = 0.45;
 constexpr double kNhwcStalls = 0.514;  // the same where it brings rows of channels
 constexpr double kL2 = 1.3;            // bytes that L2 delivers, over what a copy moves
 constexpr double kStepsL2 = 2.4;       // the same where a table of steps is walked in grad_input
@@ -431,7 +433,11 @@ void share_blocks(int places, const std::vector<TileCost>& costs, GatherParams& 
   }
 }
 
-double over_of(const Problem& problem, TileRow tile) {
+double over_of(const Problem& problem, TileRow tile, const GatherChoice& choice) {
+  if (tile.flat)
+    return choice.weight_stages                      ? kFlatStreamed
+           : problem.h.kernel * problem.w.kernel > 1 ? kFlatPhases
+                                                     : 1;
   if (!tile.fetched || element_size(problem.dtype) != 2) return 1;
   return tile.width == 64 ? kFetchedHalves64 : kFetchedHalves128;
 }
@@ -766,7 +772,7 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
                                           predict(problem, device, params, tile),
                                           params.slices,
                                           params.brought_pieces > 0,
-                                          over_of(problem, tile)};
+                                          over_of(problem, tile, choice)};
                 std::copy(std::begin(params.walkers), std::end(params.walkers), candidate.walkers);
                 found.push_back(candidate);
               }
