@@ -248,7 +248,8 @@ REGIMES = (
     (NARROW, ("f16", "bf16"), ("grad_input",), ("nchw",), HOPPER, "slide"),  # strided rows
     (NARROW, ("tf32",), ("forward",), ("nchw",), ("h200",), "loom"),
     (SHUFFLE, TENSOR_CORES, ("forward",), DENSE, NOT_HOPPER, "reed"),
-    (SHUFFLE, ("f16", "bf16"), ("forward",), DENSE, HOPPER, "hopper"),
+    (SHUFFLE, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "hopper"),
+    (SHUFFLE, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
     (SHUFFLE, TENSOR_CORES, ("grad_input",), ("nchw",), HOPPER, "hopper"),
     (PATCHES, TENSOR_CORES, ("forward",), ("nhwc",), HOPPER, "hopper"),
     (PATCHES, ("tf32",), ("forward",), ("nchw",), HOPPER, "hopper"),

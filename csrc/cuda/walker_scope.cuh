@@ -6,18 +6,22 @@
 
 namespace convt2d::cuda {
 
-// Which combination of (group, column tile, phases), and which of its walkers. Those of the same positions are neighbours.
+// Which combination of (group, column tile, phases), and which of its walkers. Those of the same positions are neighbours, or
+// those of the same group and column tile (`walkers_first`; then there is one group of phases).
 struct WalkerScope {
   int group_h, column_tile, group, walker;
 };
 template <class Params>
-__device__ __forceinline__ WalkerScope walker_scope_of(const Params& p) {
+__device__ __forceinline__ WalkerScope walker_scope_of(const Params& p,
+                                                       bool walkers_first = false) {
   WalkerScope at;
-  int rest = blockIdx.x;
-  at.column_tile = rest % p.column_tiles;
-  rest /= p.column_tiles;
-  at.group = rest % p.groups;
-  at.walker = rest / p.groups;
+  const int digit = walkers_first ? p.walkers[0] : p.column_tiles,
+            next = walkers_first ? p.column_tiles : p.groups;
+  const int rest = blockIdx.x / digit, low = blockIdx.x - rest * digit, high = rest / next,
+            middle = rest - high * next;
+  at.column_tile = walkers_first ? middle : low;
+  at.group = walkers_first ? high : middle;
+  at.walker = walkers_first ? low : high;
   for (at.group_h = 0; at.walker >= p.walkers[at.group_h]; ++at.group_h)
     at.walker -= p.walkers[at.group_h];
   return at;

@@ -11,6 +11,7 @@ alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
 }
 
 #include "cuda/cuda_families.h"
+#include "cuda/fold/fold_flat_halves.cuh"
 #include "cuda/fold/fold_kernel.cuh"
 #include "cuda/fold/fold_plan.h"
 #include "cuda/visit_row.h"
@@ -39,7 +40,12 @@ bool check(const Case& one, Precision precision, int most) {
       constexpr fold::Tile tile = fold::kTiles[row];
       if constexpr (sizeof(T) == 4 ? !tile.shifted : !tile.strict)
         emulate::run_grid(fold::blocks_of(params), fold::kThreads, params.shared_bytes,
-                          [&] { fold::convt2d_fold_kernel<T, row>(params, maps); });
+                          [&] {
+                            if constexpr (tile.flat)
+                              fold::convt2d_fold_flat_kernel<T, row>(params, maps);
+                            else
+                              fold::convt2d_fold_kernel<T, row>(params, maps);
+                          });
     });
   });
 }

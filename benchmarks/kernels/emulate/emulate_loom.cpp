@@ -36,6 +36,8 @@ bool check(const Case& one, Direction direction, Precision precision, int most) 
     if (weights) weights = std::min(weights, 2 + int(emulate::random() % 2));
     for (int g = 0; g < loom::kMostGroups; ++g)
       if (walkers[g]) walkers[g] = std::min(walkers[g], 1 + int(emulate::random() % 3));
+    // Any plan of one group of phases may have its walkers first.
+    plan.detail[3] = plan.detail[3] % 256 + (walkers[1] == 0 && emulate::random() % 2 ? 256 : 0);
   }
   return trial.passes(trial.some(plans, most, reason), [&](const Plan& plan) {
     const loom::GatherParams params = loom::params_of(trial.problem, plan, trial.args);

@@ -22,7 +22,8 @@
 //
 // Flat: where the kernel is its stride, 1 x 1 or 2 x 2, an output is one product, which goes to memory from its register
 // (fold_flat.cuh). A tile is a run of pixels, whatever rows they are in: a strip of a plane of one row. In 16 bits, 2 x 2
-// and 4 x 4, of shifted tiles.
+// and 4 x 4, these have a kernel of their own (fold_flat_halves.cuh), in which x may be shifted or not, weights may stay,
+// and a warp lays its products out as memory has them.
 //
 // Shifted: the copy engine starts at multiples of 16 bytes, which 2, 4 or 8 neighbouring planes of 16 bits are together
 // where each of them is not: a set. It brings pixels with some from before them, and three warps move them to where they
@@ -46,6 +47,7 @@ struct Tile {
   int row_groups, row_blocks, width;
   bool strict = false;   // fp32 as it is, not TF32
   bool shifted = false;  // 16 bits, planes of x that are no whole 16 bytes
+  bool flat = false;     // 16 bits, outputs that are products; planes of any size
 };
 constexpr Tile kTiles[] = {{2, 2, 128},
                            {2, 1, 128},
@@ -54,8 +56,13 @@ constexpr Tile kTiles[] = {{2, 2, 128},
                            {1, 1, 128, true},
                            {2, 2, 128, false, true},
                            {2, 1, 128, false, true},
-                           {1, 1, 128, false, true}};
-constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]), kFirstStrict = 3, kFirstShifted = 5;
+                           {1, 1, 128, false, true},
+                           {2, 2, 128, false, true, true},
+                           {2, 1, 128, false, true, true},
+                           {1, 1, 128, false, true, true}};
+constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]), kFirstStrict = 3, kFirstShifted = 5,
+              kFirstFlat = 8;
+static_assert(kTiles[kFirstFlat].flat && !kTiles[kFirstFlat - 1].flat);
 
 // Of the last warpgroup, one thread asks the copy engine; three warps help: they turn words, or shift pixels.
 constexpr int kGroups = 2, kConsumers = 128 * kGroups, kThreads = kConsumers + 128, kHelpers = 3;
@@ -64,10 +71,10 @@ CONVT2D_HOST_DEVICE constexpr bool helped(Tile tile, int bytes) {
   return bytes == 4 || tile.shifted;
 }
 CONVT2D_HOST_DEVICE constexpr int consumer_registers(Tile tile, int bytes) {
-  return bytes == 4 ? 216 : tile.shifted ? 224 : 232;
+  return bytes == 4 || tile.flat ? 216 : tile.shifted ? 224 : 232;
 }
 CONVT2D_HOST_DEVICE constexpr int producer_registers(Tile tile, int bytes) {
-  return bytes == 4 ? 72 : tile.shifted ? 56 : 40;
+  return bytes == 4 || tile.flat ? 72 : tile.shifted ? 56 : 40;
 }
 CONVT2D_HOST_DEVICE constexpr int parts(Tile tile) { return kGroups / tile.row_groups; }
 
@@ -101,6 +108,11 @@ CONVT2D_HOST_DEVICE constexpr int shifted_channels(Tile tile) {
 CONVT2D_HOST_DEVICE constexpr int pitch(Tile tile) { return tile_pixels(tile) + 40; }
 CONVT2D_HOST_DEVICE constexpr int product_bytes(Tile tile) { return kRows * pitch(tile) * 4; }
 
+// Flat tiles of 16 bits: pixels of a row of x, by which a place in a tile is divided (divide()); where a warp lays out 16 rows
+// of products.
+constexpr int kMostFlatRow = 1 << 15;
+CONVT2D_HOST_DEVICE constexpr int laid_bytes(Tile tile) { return 16 * tile.width * 2; }
+
 // Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.
 struct Params {
   void* destination;
@@ -116,6 +128,8 @@ struct Params {
   int32_t box_chunks;     // whose x can come as one box
   int32_t stages;
   int32_t resident;                 // the weights come once and stay
+  int32_t copied;                   // flat tiles of 16 bits: the copy engine brings them
+  int32_t together;                 // pixels of a row of x whose outputs a lane stores at once
   int32_t row_channels;             // output channels of 64 rows
   int32_t column_blocks;            // blocks side by side
   int32_t tile_rows;                // rows of x; more than one: whole ones

@@ -1,10 +1,7 @@
-// Flat tiles: products are outputs.
+// Flat tiles of words: products are outputs.
 //
-// Words: of 16 neighbouring pixels a lane has four, in two pairs of columns of the sum (turn_regions deals them so). With 2 x 2
+// Of 16 neighbouring pixels a lane has four, in two pairs of columns of the sum (turn_regions deals them so). With 2 x 2
 // taps its neighbour four lanes on has the other column of y: they trade, and each has four neighbours of a row.
-//
-// 16 bits: a lane has two neighbouring pixels, its neighbour the next tap of each. They trade, and each has two taps of a
-// pixel. With 4 x 4 taps, two such lanes, which also have the rows of taps two further down, trade again: four taps.
 #pragma once
 
 #include "cuda/device/memory.cuh"
@@ -83,67 +80,6 @@ __device__ __forceinline__ void store_flat(const Params& p, const Scope& at, con
         store_words(to[b][half] + place, __float_as_uint(value[0]), __float_as_uint(value[1]),
                     __float_as_uint(value[2]), __float_as_uint(value[3]));
       }
-  }
-}
-
-template <class T, int ROW, int TAPS>
-__device__ __forceinline__ void store_flat_halves(const Params& p, const Scope& at,
-                                                  const Item& item, uint32_t shared,
-                                                  const Sums<ROW>& sum) {
-  constexpr Tile tile = kTiles[ROW];
-  constexpr int kTaps = TAPS * TAPS, kStored = TAPS == 2 ? 2 : 1;  // rows of a lane and a block
-  const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
-  const int row = warp * 16 + lane / 4;
-  const bool odd = lane / 4 % 2 != 0, lower = TAPS == 4 && lane / 8 % 2 != 0;
-  const int plane = p.x_h * p.x_w, y_w = p.row_w * TAPS;
-  const int end = min(plane, item.first_position + p.strip_positions);
-  const int first =
-      item.first_position + group % parts(tile) * tile.width + lane % 4 * 2 + (odd ? 1 : 0);
-  T* const y = static_cast<T*>(p.destination);
-  int to[tile.row_blocks][kStored];  // elements of y; negative: no such channel
-  float bias[tile.row_blocks][2];
-#pragma unroll
-  for (int b = 0; b < tile.row_blocks; ++b) {
-    const int block = group / parts(tile) * tile.row_blocks + b;
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-      bias[b][half] = load_shared<float>(shared + kBiasAt +
-                                         (block * p.row_channels + (row + half * 8) / kTaps) * 4);
-#pragma unroll
-    for (int half = 0; half < kStored; ++half) {
-      const int mine = row + (half + lower) * 8, inside = mine / kTaps;
-      const int channel = first_channel(p, tile, at, block) + inside;
-      const int image = (item.n * p.groups + at.group) * p.columns + channel;
-      to[b][half] = channel < p.columns && inside < p.row_channels
-                        ? image * plane * kTaps + mine % kTaps / TAPS * y_w
-                        : -1;
-    }
-  }
-#pragma unroll
-  for (int i = 0; i < tile.width / 8; ++i) {
-    const int pixel = first + i * 8, h = divide(pixel, p.row_magic);
-    const int place = TAPS * (h * y_w + pixel - h * p.row_w);
-#pragma unroll
-    for (int b = 0; b < tile.row_blocks; ++b) {
-      uint32_t word[2];
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float* const value = sum[b] + 4 * i + 2 * half;
-        const uint32_t mine = pack<T>(value[0] + bias[b][half], value[1] + bias[b][half]);
-        const uint32_t other = __shfl_xor_sync(~0u, mine, 4);
-        word[half] = odd ? __byte_perm(other, mine, 0x7632) : __byte_perm(mine, other, 0x5410);
-      }
-      if constexpr (TAPS == 2) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half)
-          if (to[b][half] >= 0 && pixel < end)
-            *reinterpret_cast<uint32_t*>(y + to[b][half] + place) = word[half];
-      } else {
-        const uint32_t other = __shfl_xor_sync(~0u, lower ? word[0] : word[1], 8);
-        if (to[b][0] >= 0 && pixel < end)
-          store_words(y + to[b][0] + place, lower ? other : word[0], lower ? word[1] : other);
-      }
-    }
   }
 }
 

@@ -196,7 +196,8 @@ __device__ __forceinline__ void multiply(const Params& p, uint32_t shared, Stage
 #pragma unroll 1
   for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
     barrier_wait(ring.full(), ring.parity);
-    if constexpr (tile.shifted) barrier_wait(helped_barrier(ring), ring.parity);
+    if (tile.shifted && (!tile.flat || p.set_shift > 0))
+      barrier_wait(helped_barrier(ring), ring.parity);
     const uint32_t stage = ring.stage();
     const uint32_t weights = p.resident ? shared + p.weights_at + chunk * weight_bytes(p, tile)
                                         : stage + x_bytes(p, tile);
@@ -247,27 +248,18 @@ __device__ __forceinline__ void put_products(const Params& p, uint32_t products,
     }
 }
 
-template <class T, int ROW>
+template <int ROW>
 __device__ __forceinline__ void consume_flat(const Params& p, const Scope& at, uint32_t shared,
                                              StageRing& ring) {
   Places<ROW> weights;
-  if constexpr (is_word<T>) find_weights<ROW>(p, at, weights);
+  find_weights<ROW>(p, at, weights);
   for_tiles(p, at, [&](const Item& item, int) {
     Sums<ROW> sum;
-    if constexpr (is_word<T>) {
-      multiply_words<ROW>(p, shared, weights, ring, sum);
-      if (p.kernel == 2) {
-        store_flat<ROW, 2>(p, at, item, shared, sum);
-      } else {
-        store_flat<ROW, 1>(p, at, item, shared, sum);
-      }
+    multiply_words<ROW>(p, shared, weights, ring, sum);
+    if (p.kernel == 2) {
+      store_flat<ROW, 2>(p, at, item, shared, sum);
     } else {
-      multiply<T, ROW>(p, shared, ring, sum);
-      if (p.kernel == 2) {
-        store_flat_halves<T, ROW, 2>(p, at, item, shared, sum);
-      } else {
-        store_flat_halves<T, ROW, 4>(p, at, item, shared, sum);
-      }
+      store_flat<ROW, 1>(p, at, item, shared, sum);
     }
   });
 }
@@ -326,6 +318,13 @@ __device__ __forceinline__ void consume(const Params& p, const Scope& at, uint32
   }
 }
 
+__device__ __forceinline__ void init_barriers(const StageRing& ring) {
+  if (threadIdx.x >= ring.count) return;
+  barrier_init(ring.barriers + threadIdx.x * 16, 1);
+  barrier_init(ring.barriers + threadIdx.x * 16 + 8, kConsumers / 32);
+  barrier_init(ring.barriers + kHelpedAt + threadIdx.x * 8, kHelpers);
+}
+
 template <class T, int ROW>
 __global__ void __launch_bounds__(kThreads, 1)
     convt2d_fold_kernel(const __grid_constant__ Params p, const __grid_constant__ Maps maps) {
@@ -335,11 +334,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   constexpr Tile tile = kTiles[ROW];
   const Scope at = scope_of(p);
   StageRing ring{shared, shared + p.stages_at, p.stages, stage_bytes(p, tile)};
-  if (threadIdx.x < p.stages) {
-    barrier_init(ring.barriers + threadIdx.x * 16, 1);
-    barrier_init(ring.barriers + threadIdx.x * 16 + 8, kConsumers / 32);
-    barrier_init(ring.barriers + kHelpedAt + threadIdx.x * 8, kHelpers);
-  }
+  init_barriers(ring);
   bring_bias<T, ROW>(p, at, shared);
   if (p.resident) bring_weights<T, ROW>(p, at, shared);
   fence_for_wgmma();  // and for the copy engine
@@ -356,8 +351,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
   } else {
     more_registers<consumer_registers(tile, sizeof(T))>();
-    if (helped(tile, sizeof(T)) && p.flat) {
-      if constexpr (helped(tile, sizeof(T))) consume_flat<T, ROW>(p, at, shared, ring);
+    if (is_word<T> && p.flat) {
+      if constexpr (is_word<T>) consume_flat<ROW>(p, at, shared, ring);
     } else {
       consume<T, ROW>(p, at, shared, ring);
     }

@@ -4,8 +4,8 @@ namespace convt2d::cuda::fold {
 
 void launch_shifted(DType dtype, int row, const Params& params, const Maps& maps, int64_t blocks,
                     void* stream) {
-  const auto run = dtype == DType::f16 ? launch_rows<__half, kFirstShifted, kTileCount>
-                                       : launch_rows<__nv_bfloat16, kFirstShifted, kTileCount>;
+  const auto run = dtype == DType::f16 ? launch_rows<__half, kFirstShifted, kFirstFlat>
+                                       : launch_rows<__nv_bfloat16, kFirstShifted, kFirstFlat>;
   run(row, params, maps, blocks, stream);
 }
 

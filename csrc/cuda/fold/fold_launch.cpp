@@ -11,6 +11,7 @@ namespace {
 void launch(const Problem& problem, const Plan& plan, const Args& args) {
   const Params params = params_of(problem, plan, args);
   const auto run = params.number_bytes == 4   ? launch_words
+                   : kTiles[plan.row].flat    ? launch_flat
                    : kTiles[plan.row].shifted ? launch_shifted
                                               : launch_halves;
   run(problem.dtype, plan.row, params, maps_of(params, kTiles[plan.row], args), blocks_of(params),

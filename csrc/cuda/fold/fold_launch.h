@@ -9,6 +9,7 @@ using Launch = void(DType dtype, int row, const Params& params, const Maps& maps
                     void* stream);
 Launch launch_halves;   // fold_kernel.cu
 Launch launch_shifted;  // fold_kernel_shifted.cu
+Launch launch_flat;     // fold_kernel_flat.cu
 Launch launch_words;    // fold_kernel_words.cu
 
 }  // namespace convt2d::cuda::fold

@@ -32,7 +32,8 @@ struct Costs {
   double memory_rate;  // of the copy rate
   double beside;       // of the lesser of work and bytes
 };
-constexpr double kClock = 1700;  // cycles a microsecond
+constexpr double kClock = 1700;       // cycles a microsecond
+constexpr double kMostWaited = 4096;  // cycles of multiplying of which some are not hidden
 
 // Fitted to times on the H200 (kernel_bench sweep, of bench/layers.json; 16 bits also of 48 random layers; 2026-11-22).
 constexpr Costs kHalves = {7.49, 5720, 586, 490,  1,     3.92, 8.15,  2.6,
@@ -42,13 +43,29 @@ constexpr Costs kWords = {9.26, 8590, 272,   158,  1.25,  5.92, 23.6,  0.921,
 constexpr Costs kStrict = {7.46, 5000, 0, 0,    3.09, 5.37,  20.2, 1.25,
                            0,    57,   0, 48.6, 0.86, 0.233, 0.75, 0.332};
 
-// Of shifted tiles what shifts is taken to cost what turns words, what stores flat tiles likewise: they took 1.2 to 1.5
-// times that.
-constexpr Costs kShifted = {
-    kHalves.launch,   kHalves.block,    kHalves.item,        kHalves.tile,
-    kHalves.multiply, kHalves.stored,   kHalves.spot,        kHalves.tap,
-    kWords.flat,      kWords.region,    kWords.shallow,      kHalves.l2_bytes,
-    kHalves.wait,     kHalves.resident, kHalves.memory_rate, kHalves.beside};
+// Of shifted tiles what shifts is taken to cost what turns words: they took 1.2 to 1.5 times that.
+constexpr Costs kShifted = {kHalves.launch, kHalves.block,    kHalves.item,
+                            kHalves.tile,   kHalves.multiply, kHalves.stored,
+                            kHalves.spot,   kHalves.tap,      0,
+                            kWords.region,  kWords.shallow,   kHalves.l2_bytes,
+                            kHalves.wait,   kHalves.resident, kHalves.memory_rate,
+                            kHalves.beside};
+
+// Flat tiles of 16 bits, counted by hand, not measured (2026-11-24).
+constexpr double kFlatLaunch = 7;        // us
+constexpr double kFlatBlock = 2500;      // until the first products are there, and the last stores
+constexpr double kFlatTensor = 0.8;      // of the tensor core's rate
+constexpr double kFlatIssued = 5.5;      // from one instruction of a warp to the next
+constexpr double kFlatLaid = 112;        // instructions, for 16 rows: added, packed, laid out
+constexpr double kFlatStored = 5;        // to store what a lane has together, beside fetching it
+constexpr double kFlatTile = 400;        // cycles, of a warp: places, barriers
+constexpr double kFlatShifted = 180;     // of a warp, for as many channels as it shifts at once
+constexpr double kFlatChunk = 150;       // of a warp that shifts
+constexpr double kFlatL2Bytes = 28;      // a cycle: what hopper has in unet_up1 (2026-11-24)
+constexpr double kFlatWait = 60;         // for a chunk
+constexpr double kFlatMemoryRate = 0.8;  // of the copy rate
+constexpr double kFlatBeside =
+    0.1;  // of the lesser of work and bytes, and of what is copied beside the work
 
 struct Choice {
   int row;  // of kTiles
@@ -90,8 +107,11 @@ bool is_flat(const Problem& problem) {
     return axis.kernel == axis.stride && axis.near_pad == 0 && axis.out == axis.in * axis.stride;
   };
   if (!exact(h) || !exact(w) || h.kernel != w.kernel) return false;
-  if (is_shifted(problem)) return w.kernel == 2 || w.kernel == 4;
+  if (element_size(problem.dtype) == 2) return w.kernel == 2 || w.kernel == 4;
   return element_size(problem.dtype) == 4 && (w.kernel == 1 || (w.kernel == 2 && w.in % 2 == 0));
+}
+bool is_flat_halves(const Problem& problem) {
+  return is_flat(problem) && element_size(problem.dtype) == 2;
 }
 
 // Rows of x that start at multiples of 16 bytes are so many apart; shifted ones need not.
@@ -181,7 +201,9 @@ void set_shared_memory(Tile tile, Params& p) {
   SharedPlaces places{kHeader};
   p.weights_at = places.take(p.resident ? int64_t{p.chunks} * weight_bytes(p, tile) : 0, 1024);
   p.stages_at = places.take(int64_t{p.stages} * stage_bytes(p, tile), 1024);
-  p.products_at = places.take(p.flat ? 0 : int64_t{tile.row_groups} * product_bytes(tile), 16);
+  p.products_at =
+      tile.flat ? places.take(int64_t{kConsumers} / 32 * laid_bytes(tile), 1024)
+                : places.take(p.flat ? 0 : int64_t{tile.row_groups} * product_bytes(tile), 16);
   p.carried_at = places.take(int64_t{row_blocks(tile)} * 2 * carried_bytes(p), 16);
   p.shared_bytes = static_cast<int32_t>(places.end) + 32 * 4;  // lanes beyond a row's end read on
 }
@@ -221,7 +243,7 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
   if (tile.shifted) {
     while (1 << p.set_shift < planes_of_set(problem)) ++p.set_shift;
     p.plane_rest = static_cast<int32_t>(h.in * w.in % vector_numbers(p.number_bytes));
-    if (p.depth >> p.set_shift < shifted_channels(tile))
+    if (p.set_shift > 0 && p.depth >> p.set_shift < shifted_channels(tile))
       return "a chunk has too few sets of planes";
   }
   p.chunks = static_cast<int32_t>(ceil_div(p.reduce, choice.depth));
@@ -229,12 +251,18 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
   p.stages = choice.stages;
   p.resident = choice.resident;
   const int vector = vector_numbers(p.number_bytes);
-  if (!choice.resident && (problem.w_layout != Layout::nchw || p.columns * taps(p) % vector != 0))
-    return "weights are not rows of whole vectors";
+  p.copied = problem.w_layout == Layout::nchw && p.columns * taps(p) % vector == 0;
+  if (!choice.resident && !p.copied) return "weights are not rows of whole vectors";
   p.row_channels = static_cast<int32_t>(std::min<int64_t>(
       p.resident ? kRows / taps(p)
                  : copied_channels(taps(p), words(p) ? row_blocks(tile) : 1, vector),
       p.columns));
+  if (tile.flat) {
+    p.row_channels = kRows / taps(p);
+    if (p.row_w > kMostFlatRow)
+      return "rows of " + std::to_string(p.row_w) + " pixels are too long";
+    p.together = p.kernel == 2 ? std::gcd(p.row_w, 4) : 1;
+  }
   p.column_blocks = static_cast<int32_t>(ceil_div(p.columns, block_channels(p, tile)));
   if (std::string reason = set_rows(problem, choice.strips, tile, p); !reason.empty())
     return reason;
@@ -243,7 +271,37 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
   return {};
 }
 
+double predict_flat(const Problem& problem, const Device& device, const Params& p, Tile tile) {
+  const double depth = double(p.chunks) * p.depth, blocks = tile.row_blocks;
+  const double mma = kGroups * blocks * tile.width / 2 * depth / slice_channels(2) / kFlatTensor +
+                     p.chunks * kFlatWait;
+  // Of a warp: 16 rows of each block.
+  const double steps = tile.width / (8. * p.together) * (p.kernel == 2 ? 2 : 1);
+  const double store =
+      kFlatTile + blocks * kFlatIssued * (kFlatLaid + steps * (p.together + kFlatStored));
+  const int sets = 1 << p.set_shift;
+  const double shift =
+      sets == 1 ? 0
+                : p.chunks * kFlatChunk +
+                      std::ceil(depth * (sets - 1) / sets / shifted_channels(tile) / kHelpers) *
+                          kFlatShifted;
+  const double weights = double(p.chunks) * weight_bytes(p, tile);
+  const double copied =
+      (double(p.chunks) * x_bytes(p, tile) + (p.resident ? 0 : weights)) / kFlatL2Bytes;
+  // A warpgroup stores while the other one multiplies.
+  const double cycles =
+      std::max({mma, mma / kGroups + store, shift, copied}) + kFlatBeside * copied;
+  const double waves = std::ceil(double(blocks_of(p)) / device.sm_count);
+  const double items = std::ceil(double(p.items) / p.walkers);
+  const double resident =
+      p.resident ? weights * (p.copied ? 1 / kFlatL2Bytes : kHalves.resident) : 0;
+  const double busy_us = waves * (kFlatBlock + resident + items * cycles + store) / kClock;
+  const double memory_us = tensor_bytes(problem) / (kFlatMemoryRate * device.copy_bytes_per_us);
+  return kFlatLaunch + std::max(busy_us, memory_us) + kFlatBeside * std::min(busy_us, memory_us);
+}
+
 double predict(const Problem& problem, const Device& device, const Params& p, Tile tile) {
+  if (tile.flat) return predict_flat(problem, device, p, tile);
   const Costs& cost = tile.strict ? kStrict : words(p) ? kWords : tile.shifted ? kShifted : kHalves;
   const double mma = cost.multiply * kGroups * tile.row_blocks * p.chunks * p.depth /
                      slice_channels(p.number_bytes) * tile.width / 2;
@@ -261,8 +319,10 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double ahead = std::min(p.stages, p.chunks) * chunk;
   const double load = std::max(turn, std::max(0.0, p.chunks * chunk - std::min(ahead, collect)));
   const double in_sight = p.stages == 2 ? cost.shallow * (turn + p.chunks * chunk) : 0;
-  const double tile_cycles =
-      cost.tile + std::max(mma, load) + cost.wait * std::min(mma, load) + in_sight + collect;
+  // In 16 bits of long sums nothing more: pix2pix_inner and simplepose1 (2026-11-24).
+  const double most_waited = words(p) ? mma : kMostWaited;
+  const double tile_cycles = cost.tile + std::max(mma, load) +
+                             cost.wait * std::min({mma, load, most_waited}) + in_sight + collect;
   const double waves = std::ceil(double(blocks_of(p)) / device.sm_count);
   const double items = std::ceil(double(p.items) / p.walkers);
   const double tiles =
@@ -305,9 +365,11 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
       before = p.segments;
     }
   };
-  const bool strict = is_strict(problem), shifted = is_shifted(problem);
+  const bool strict = is_strict(problem), flat = is_flat_halves(problem),
+             shifted = flat || is_shifted(problem);
   for (int row = 0; row < kTileCount; ++row) {
-    if (kTiles[row].strict != strict || kTiles[row].shifted != shifted) continue;
+    if (kTiles[row].strict != strict || kTiles[row].shifted != shifted || kTiles[row].flat != flat)
+      continue;
     const bool half_empty = rows * 2 <= int64_t{row_blocks(kTiles[row])} * kRows;
     if (half_empty && row_blocks(kTiles[row]) > 1) continue;
     for (const int depth : {64, 32, 16}) {
@@ -361,8 +423,7 @@ std::string refusal(const Problem& problem, const Device& device) {
       (h.kernel != w.kernel || h.kernel < 3 || h.kernel > 4 || h.stride != kStride ||
        w.stride != kStride || h.dilation != 1 || w.dilation != 1))
     return "fold is for kernels of 3 x 3 and 4 x 4, stride 2, and for those that are their stride: "
-           "in 32 bits 1 x 1 and 2 x 2, in 16 bits 2 x 2 and 4 x 4 where planes are no whole "
-           "vectors";
+           "in 32 bits 1 x 1 and 2 x 2, in 16 bits 2 x 2 and 4 x 4";
   const int64_t pixels = h.in * w.in, set = planes_of_set(problem);
   if (set > 1 && (!is_shifted(problem) || problem.group_in() % set != 0))
     return "planes of x are not whole vectors: " + std::to_string(pixels) + " pixels, " +
@@ -435,7 +496,7 @@ Maps maps_of(const Params& p, Tile tile, const Args& args) {
   if (!tile.shifted) maps.x = map_of(x);
   maps.x_line = map_of(line_of(args.x.data, plane, plane - int64_t{p.plane_rest} * bytes,
                                int64_t{p.batch} * p.groups, channels));
-  if (p.resident) return maps;
+  if (p.resident && !(tile.flat && p.copied)) return maps;
   maps.w_line = map_of(line_of(args.w.data, row, row, p.groups, p.depth));
   if (words(p)) {
     const int32_t lines = weight_lines(tile, bytes);

@@ -102,6 +102,9 @@ constexpr double kL2 = 1.3;               // bytes that L2 delivers, over what a
 constexpr double kStepsL2 = 2.4;          // the same where a table of steps is walked in grad_input
 constexpr double kBeside = 0.000872;      // of the lesser of work and bytes
 constexpr double kWeights = 2.29;         // filling a buffer with weights, over one with pixels
+// Over what is predicted of flat tiles, where phases are several and where weights stream: of five layers and of unet_up1
+// (2026-11-24). For other families to compare with: among hopper's own tiles the choice is better without.
+constexpr double kFlatPhases = 0.8, kFlatStreamed = 0.45;
 
 // Tiles that walk a table of steps (hopper_copied.cuh): cycles of one multiprocessor, by counting (grad_input: 0.9 to 1.1
 // of what 30 layers take above 50 us, 2026-11-23).
@@ -488,6 +491,13 @@ void share_blocks(int places, const std::vector<TileCost>& costs, GatherParams& 
   }
 }
 
+double over_of_flat(const Problem& problem, TileRow tile, const GatherChoice& choice) {
+  if (!tile.flat) return 1;
+  return choice.weight_stages                      ? kFlatStreamed
+         : problem.h.kernel * problem.w.kernel > 1 ? kFlatPhases
+                                                   : 1;
+}
+
 double over_of(const Problem& problem, TileRow tile) {
   if (!tile.fetched || tile.bordered || element_size(problem.dtype) != 2) return 1;
   return tile.width == 64 ? kFetchedHalves64 : kFetchedHalves128;
@@ -859,7 +869,8 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
                     {},
                     predict(problem, device, params, tile) * over_of(problem, tile),
                     params.slices,
-                    params.brought_pieces > 0};
+                    params.brought_pieces > 0,
+                    over_of_flat(problem, tile, choice)};
                 std::copy(std::begin(params.walkers), std::end(params.walkers), candidate.walkers);
                 found.push_back(candidate);
               }

@@ -169,7 +169,8 @@ struct GatherParams {
   int32_t brought;  // patches are, by the warps that turn them
   int32_t forward;
   int32_t strict;
-  int32_t lined;  // outputs go to memory by way of shared memory
+  int32_t lined;          // outputs go to memory by way of shared memory
+  int32_t walkers_first;  // blocks of a combination are neighbours: there are more than run at once
 };
 
 // What the copy engine is told.

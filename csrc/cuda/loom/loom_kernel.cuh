@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 #ifdef CONVT2D_HAS_WGMMA
   extern __shared__ __align__(1024) unsigned char smem[];
   const uint32_t shared = shared_address(smem);
-  const Scope at = walker_scope_of(p);
+  const Scope at = walker_scope_of(p, p.walkers_first != 0);
   Rings rings = rings_of(p, shared);
   if (threadIdx.x == 0) make_known(at, shared + kScope);
   build_positions<TILE>(p, shared);

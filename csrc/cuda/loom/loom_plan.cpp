@@ -57,7 +57,10 @@ constexpr double kParted = 1.2;   // the same, of patches that come in parts (no
 constexpr double kStrictOne = 0.87, kStrictTwo = 1.12, kStrictStepped = 0.8, kStrictTaps = 1.15,
                  kStrictBrought = 1.25;
 constexpr double kStrictTileInput = 12000;
-constexpr double kTwoStages = 1.1;    // of weights, over three, with two phases (2026-11-23)
+constexpr double kTwoStages = 1.1;  // of weights, over three, with two phases (2026-11-23)
+// Bytes of weights of blocks that run at once: more than these L2 does not keep between tiles; if it does not, so many; and
+// cycles between two blocks (2026-11-24, not measured).
+constexpr double kHeld = 24e6, kHeldShared = 12e6, kBlockOfMany = 5000;
 constexpr double kMemoryRate = 0.85;  // of the copy rate
 constexpr double kByPhases =
     0.6;  // of that, where rows of the result are of several blocks (2026-11-23)
@@ -152,6 +155,7 @@ struct Choice {
   int slices, x_stages, turned_stages, weight_stages;  // of weights: 0 if they stay
   int lined, parted;
   int walkers[kMostGroups];
+  int walkers_first = 0;
 };
 
 // How often lanes that fetch weights meet in a bank: words, or 16 bytes by eight lanes at a time; in 16 bits 8 by sixteen.
@@ -458,6 +462,7 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
            std::to_string(kMostGroups);
   set_tiles(problem, choice, p);
   std::copy(std::begin(choice.walkers), std::end(choice.walkers), p.walkers);
+  p.walkers_first = choice.walkers_first;
   p.taps = static_cast<int32_t>(problem.h.kernel * problem.w.kernel);
   p.halved = choice.sets == 0;
   p.tile_channels = p.halved ? kRows / 2 : kRows * choice.sets;
@@ -663,22 +668,44 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
   return p.chunks * (p.slices * slice + p.parts * kChunk) + store + more;
 }
 
+// Weights that stream come from L2 again for each tile, unless those of all blocks that run are more than it holds: then every
+// combination gets more blocks, and those of few combinations run at once (ncu, stylegan2_mid: 1.4 GB from memory for 0.1).
+void share_weights(const Device& device, double cycles, GatherParams& p) {
+  const int64_t combos = combinations(p), tiles = tiles_of(p);
+  p.walkers_first = 0;
+  const double bytes = double(p.reduce) * p.tile_channels * p.taps * p.element_bytes;
+  if (p.resident || p.h.groups > 1 || bytes * std::min<double>(combos, device.sm_count) <= kHeld)
+    return;
+  double best = 0;
+  for (int64_t walkers = 1; walkers <= tiles; ++walkers) {
+    if (bytes * ceil_div(device.sm_count, walkers) > kHeldShared && walkers < tiles) continue;
+    const double took = ceil_div(combos * walkers, device.sm_count) *
+                        (kBlockOfMany + ceil_div(tiles, walkers) * cycles);
+    if (best > 0 && took >= best) continue;
+    best = took;
+    p.walkers[0] = static_cast<int32_t>(walkers);
+    p.walkers_first = 1;
+  }
+}
+
 // With the best numbers of blocks, which it leaves in the parameters.
 double predict(const Problem& problem, const Device& device, Tile tile, GatherParams& p) {
   std::vector<double> cycles;
   for (int g = 0; g < p.h.groups; ++g) cycles.push_back(tile_cycles(problem, p, tile, g));
   set_walkers(device, cycles, p);
+  share_weights(device, cycles[0], p);
+  const Forward& fit = forward_of(p);
   const double combos = double(combinations(p)) / p.h.groups;
   double longest = 0, all = 0;
   for (int g = 0; g < p.h.groups; ++g) {
-    const double once = kStart + (p.resident ? double(p.all_weights) / kL2Bytes : 0);
+    const double once =
+        kStart + (p.resident ? double(p.all_weights) / (p.forward ? fit.l2_bytes : kL2Bytes) : 0);
     const double block = once + ceil_div(tiles_of(p), p.walkers[g]) * cycles[g];
     longest = std::max(longest, block);
     all += block * p.walkers[g] * combos;
   }
   const double busy_us = std::max(longest, all / device.sm_count) / kClock;
   const bool anywhere = starts_anywhere(p, tile);
-  const Forward& fit = forward_of(p);
   const double rate = kMemoryRate * (p.h.groups == 1 ? 1
                                      : !p.forward    ? kByPhases
                                      : anywhere      ? fit.lines_by_phases
@@ -810,6 +837,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
               shape(problem, choice, p);
               const double predicted = predict(problem, device, tile, p);
               std::copy(std::begin(p.walkers), std::end(p.walkers), choice.walkers);
+              choice.walkers_first = p.walkers_first;
               found.push_back({choice, predicted});
             }
           }
@@ -825,15 +853,15 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   Plan plan;
   plan.row = c.row;
   plan.predicted_us = candidate.predicted_us;
-  const int detail[] = {
-      c.tile_n,
-      c.tile_h,
-      c.tile_w,
-      c.parted * 256 + c.lined * 128 + c.row_phases * 32 + c.own_rows * 16 + c.sets * 4 + c.layout,
-      c.slices,
-      c.x_stages,
-      c.turned_stages,
-      c.weight_stages};
+  const int detail[] = {c.tile_n,
+                        c.tile_h,
+                        c.tile_w,
+                        c.walkers_first * 512 + c.parted * 256 + c.lined * 128 + c.row_phases * 32 +
+                            c.own_rows * 16 + c.sets * 4 + c.layout,
+                        c.slices,
+                        c.x_stages,
+                        c.turned_stages,
+                        c.weight_stages};
   std::copy(std::begin(c.walkers), std::end(c.walkers),
             std::copy(std::begin(detail), std::end(detail), plan.detail));
   const char* const layouts[] = {"runs", "columns", "columns beside each other"};
@@ -852,9 +880,10 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
 
 Choice choice_of(const Plan& plan) {
   const int32_t* d = plan.detail;
-  return {plan.row, d[0],          d[1],           d[2],       d[3] / 4 % 4,
-          d[3] % 4, d[3] / 16 % 2, d[3] / 32 % 4,  d[4],       d[5],
-          d[6],     d[7],          d[3] / 128 % 2, d[3] / 256, {d[8], d[9], d[10], d[11]}};
+  return {plan.row,  d[0],          d[1],           d[2],           d[3] / 4 % 4,
+          d[3] % 4,  d[3] / 16 % 2, d[3] / 32 % 4,  d[4],           d[5],
+          d[6],      d[7],          d[3] / 128 % 2, d[3] / 256 % 2, {d[8], d[9], d[10], d[11]},
+          d[3] / 512};
 }
 
 std::string refusal(const Problem& problem, const Device& device) {
