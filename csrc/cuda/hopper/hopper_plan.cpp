@@ -889,7 +889,7 @@ Plan plan_of(const GatherCandidate& candidate) {
   const TileRow tile = kTiles[c.row];
   Plan plan;
   plan.row = c.row;
-  plan.predicted_us = candidate.predicted_us;
+  plan.predicted_us = candidate.predicted_us * candidate.over;
   const int detail[] = {c.tile_n,
                         c.tile_h,
                         c.tile_w,

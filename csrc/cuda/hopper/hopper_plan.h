@@ -14,6 +14,7 @@ struct GatherCandidate {
   double predicted_us;
   int32_t slices;  // of a chunk
   bool brought;    // its rows, by threads
+  double over;     // what a tile takes, over what is predicted: for other families
 };
 
 // Every tile that fits, in no order. `reason` says why there is none.
