@@ -124,7 +124,6 @@ constexpr double kStepsSector = 0.16;  // as kSectorStored
 constexpr double kTwinStore =
     0.3;                         // of storing, which does not hide behind the other block (counted)
 constexpr double kHidden = 0.4;  // of what leads, by which storing takes less
-constexpr double kStoredBytes = 16;     // a cycle to memory, of a multiprocessor beside all others
 constexpr double kStepsBeside = 0.02;   // of the lesser of what memory and L2 take
 constexpr double kStepsOverlap = 0.95;  // as kOverlap
 constexpr double kStepsNarrow = 1.2;    // rows of 64 bytes, where there could be twice as many
@@ -190,17 +189,10 @@ bool channels_last(const Problem& problem) {  // what is written
   return (forward ? problem.y_layout : problem.x_layout) == Layout::nhwc;
 }
 
-// Phases of other blocks between those of one, in a row of the result. Not where blocks write whole lines of L2: 2_5 and 2_91 in
-// TF32, unet_up1 and lama_up1 in fp16 took 0.7 to 0.8 of what they were thought to (2026-11-24); of strides with more phases
-// than have blocks of their own nothing was measured.
-double scatter_of(const Problem& problem, const GatherParams& p, TileRow tile) {
-  constexpr int kLine = 128;
-  if (problem.direction != Direction::fwd) return 1;
-  const auto whole = [&](int channels) { return channels * p.element_bytes % kLine == 0; };
-  const bool lines = by_steps(tile) && channels_last(problem) &&
-                     p.h.groups * p.w.groups <= kMaxShares && whole(p.columns) &&
-                     whole(std::min(p.tile_channels, p.columns));
-  return lines ? 1 : std::min(4.0, double(problem.w.stride) / p.w.slots);
+// Phases of other blocks between those of one, in a row of the result.
+double scatter_of(const Problem& problem, const GatherParams& p) {
+  return problem.direction == Direction::fwd ? std::min(4.0, double(problem.w.stride) / p.w.slots)
+                                             : 1;
 }
 
 // The tiles of an axis whose patches lie in the source altogether, over all of them.
@@ -252,8 +244,6 @@ double fetched_multiply(const GatherParams& p, TileRow tile, bool half) {
 struct TileCost {
   double cycles, sectors, prologue;
   double alone = cycles;  // where no other block is beside
-  double hidden =
-      0;  // of a tile's stores, behind what is multiplied for the next one; not in cycles
 };
 
 // Whether what follows is about a plan: threads that bring weights all the time, and outputs that go one by one, take
@@ -274,18 +264,6 @@ double arrival(double bytes) { return kAsked + bytes / kArriving; }
 // Weights of a product.
 double weight_bytes(const GatherParams& p, TileRow tile) {
   return double(weight_rows(tile)) * chunk_bytes(p);
-}
-
-// A product of all groups: multiplying, or reading both operands.
-double product_cycles(const GatherParams& p, TileRow tile) {
-  return double(p.slices) * consumer_groups(tile) * tile.operands *
-         std::max(tile.width / 2.0, (64 + tile.width) / 4.0);
-}
-// And a tile on its way to memory, when all multiprocessors write.
-double stored_cycles(const GatherParams& p, TileRow tile) {
-  const double positions = double(p.tile_n) * p.tile_h * p.tile_w,
-               columns = std::min(tile.width, p.tile_channels * stacked(p, tile));
-  return positions * columns * p.element_bytes / kStoredBytes;
 }
 
 // A chunk of a tile that walks a table of steps, of one of so many blocks that do the same: multiplying, reading and
@@ -329,13 +307,6 @@ double steps_store(const Problem& problem, const GatherParams& p, TileRow tile, 
   const double code = kStoring + vectors * kLoneVector;
   // Four schedulers have a warp of each group.
   return kTurnOfTile + std::max(consumer_groups(tile) * code, sectors * kStepsSector);
-}
-
-// By how much groups that lead shorten a tile: both halves of it are stored while the other groups multiply, as far as
-// they lead; they are told so in the middle of a product.
-double hidden_cycles(const GatherParams& p, double products, double product, double store) {
-  if (p.lead < 1 || products == 0) return 0;
-  return kHidden * std::min({2 * store, (p.lead - 0.5) * product, p.chunks * products * product});
 }
 
 TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, double products) {
@@ -411,26 +382,23 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
                                     : kStaged * size * (whole ? 1 : kHalves) *
                                           (half && forward && tile.slots == 2 ? kPairs : 1);
   const double sectors =
-      sums * 256 * size / 32 * (1 + kRagged * 32 / run_bytes) * scatter_of(problem, p, tile);
+      sums * 256 * size / 32 * (1 + kRagged * 32 / run_bytes) * scatter_of(problem, p);
   if (counted(problem, p, tile)) {
     const double all = copied(p.weight_mode) ? kAsked + p.chunks * p.part_bytes / kArriving
                                              : 2 * p.chunks * weight_fill * kNhwcStalls;
     const double chunk = steps_chunk(p, tile, products, pieces, parts, 1),
-                 store = tile.weights_fetched ? kTurnOfTile + sums * 256 * size / 32 * kLentSector
-                                              : steps_store(problem, p, tile,
-                                                            sectors / scatter_of(problem, p, tile));
+                 store = tile.weights_fetched
+                             ? kTurnOfTile + sums * 256 * size / 32 * kLentSector
+                             : steps_store(problem, p, tile, sectors / scatter_of(problem, p));
     if (tile.twin) {
       const double alone = p.chunks * chunk + store,
                    both = p.chunks * steps_chunk(p, tile, products, pieces, parts, 2);
       return {std::max(alone, both) + kTwinStore * store, source_sectors + weight_sectors,
               p.weight_stages ? 0 : 2 * all, alone};
     }
-    const double product = chunk / std::max(products, 1.0);
-    // Fitted with all of a lead, and in every tile, where weights are fetched.
-    const double lent = tile.weights_fetched ? kHidden * std::min(2 * store, p.lead * product) : 0,
-                 cycles = p.chunks * chunk + store - lent;
-    return {cycles, source_sectors + weight_sectors, p.weight_stages ? 0 : all, cycles,
-            tile.weights_fetched ? 0 : hidden_cycles(p, products, product, store)};
+    return {p.chunks * chunk + store -
+                kHidden * std::min(2 * store, p.lead * chunk / std::max(products, 1.0)),
+            source_sectors + weight_sectors, p.weight_stages ? 0 : all};
   }
   const double store = std::max(sums * each, sectors * kSectorStored);
 
@@ -451,17 +419,9 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
   const double rows = tile.strict && tile.channel_rows                   ? kStrictRows
                       : tile.strict && !tile.fetched && tile.width == 32 ? kStrictFew
                                                                          : 1;
-  const double cycles = shallow * wide * narrow * deep * rows *
-                        (busiest + (1 - overlap) * (mma + produce + store - busiest));
-  // As where all is counted, in cycles of those that are not stalled.
-  const double hidden =
-      by_steps(tile)
-          ? hidden_cycles(p, products, product_cycles(p, tile),
-                          steps_store(problem, p, tile, sectors / scatter_of(problem, p, tile))) /
-                kNhwcStalls
-          : 0;
-  return {cycles, source_sectors + weight_sectors, p.weight_stages ? 0 : 2 * p.chunks * weight_fill,
-          cycles, hidden};
+  return {shallow * wide * narrow * deep * rows *
+              (busiest + (1 - overlap) * (mma + produce + store - busiest)),
+          source_sectors + weight_sectors, p.weight_stages ? 0 : 2 * p.chunks * weight_fill};
 }
 
 // Blocks for each combination of a group of channels and phases, so that the grid fills its places on the device once: phases get them
@@ -472,15 +432,14 @@ void share_blocks(int places, const std::vector<TileCost>& costs, GatherParams& 
   const int64_t others = combinations(p) / (shares > 1 ? shares : 1);
   int64_t blocks = std::max<int64_t>(1, places / others);
   double all = 0;
-  const auto of_tile = [&](int64_t s) { return costs[s].cycles - costs[s].hidden; };
-  for (int64_t s = 0; s < shares; ++s) all += of_tile(s);
+  for (const TileCost& cost : costs) all += cost.cycles;
   for (int64_t s = 0; s < shares; ++s) {
-    const auto fair = static_cast<int64_t>(blocks * of_tile(s) / all);
+    const auto fair = static_cast<int64_t>(blocks * costs[s].cycles / all);
     p.walkers[s] = static_cast<int32_t>(std::clamp<int64_t>(fair, 1, tiles));
   }
   for (int64_t s = 0; s < shares; ++s) blocks -= p.walkers[s];
   const auto rounds = [&](int64_t s) {
-    return ceil_div(tiles, int64_t{p.walkers[s]}) * of_tile(s);
+    return ceil_div(tiles, int64_t{p.walkers[s]}) * costs[s].cycles;
   };
   for (; blocks > 0; --blocks) {
     int64_t busiest = 0;
@@ -540,9 +499,8 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
                  last = rest == 0                  ? 0
                         : rest * 2 <= p.walkers[s] ? costs[s].alone
                                                    : whole;
-    const double walked = rounds + (rest > 0);
-    cycles = std::max(cycles, rounds * whole + last - (walked - 0.5) * costs[s].hidden +
-                                  (counted(problem, p, tile) ? 0 : walked * kTile));
+    cycles = std::max(cycles, rounds * whole + last +
+                                  (counted(problem, p, tile) ? 0 : (rounds + (rest > 0)) * kTile));
     sectors += costs[s].sectors / costs.size();
     prologue = std::max(prologue, costs[s].prologue);
   }
@@ -577,12 +535,13 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
       (bytes + (torn ? kTorn * y_bytes : 0)) / (0.88 * device.copy_bytes_per_us);
   const bool steps = tile.weights_fetched || (!forward && by_steps(tile));
   // What goes to phases apart from each other is not as fast where only the rest was counted.
-  const double scattered = bytes * scatter_of(problem, p, tile),
-               l2 = steps || by_steps(tile)      ? kStepsL2
+  const double scattered = bytes * scatter_of(problem, p),
+               l2 = steps                        ? kStepsL2
                     : tile.bordered && size == 2 ? kFetchedL2
                                                  : kL2,
                l2_us = (scattered / (steps && !forward ? kStepsL2 : kL2) +
                         combos * tiles * sectors * 32 / l2) /
+                       device.copy_bytes_per_us;
                        device.copy_bytes_per_us;
   // Neither hides behind the other altogether; and of plans that move the same bytes the less busy one is better.
   const double bytes_us = (steps && (narrow_rows(p) || p.source_stages == 2) ? kStepsBytes : 1) *
@@ -733,49 +692,16 @@ int lead_of_lent(const GatherParams& p, TileRow tile) {
   return lead == INT32_MAX ? 0 : std::max(lead, 0);
 }
 
-// Buffers that the first products of a tile touch, of a ring whose buffers have so many each and start anew with a chunk.
-int buffers_touched(int products, int of_chunk, int of_buffer) {
-  const auto buffers = [&](int count) { return (count + of_buffer - 1) / of_buffer; };
-  return products / of_chunk * buffers(of_chunk) + buffers(products % of_chunk);
-}
-
-// How many products the first groups lead by, so that they store while the others multiply and the other way round;
-// otherwise all of them multiply and then all store, and a tile takes both. By a simulation of the groups, the rings and
-// what leaves a multiprocessor: as many as the others multiply while half of a tile is stored. A ring that has all buffers
-// of a tile allows any lead; of another, one must arrive while the leaders have the rest.
-int lead_of(const GatherParams& p, TileRow tile) {
+// How many products the first groups may lead by, by a simulation: each takes a buffer from those that are on their way,
+// and hides storing for half the time of a product.
+int lead_of(const Problem& problem, const GatherParams& p, TileRow tile) {
   if (tile.weights_fetched) return lead_of_lent(p, tile);
-  // As in steps_chunk(); what threads bring has no time to spare.
-  if (!by_steps(tile) || tile.twin || (p.weight_stages && !copied(p.weight_mode))) return 0;
-  const double product = product_cycles(p, tile), stored = stored_cycles(p, tile);
-  int lead = std::min(p.chunks * p.max_products, 1 + int(std::ceil(stored / product)));
-  for (int i = 0; i < p.h.groups; ++i)
-    for (int j = 0; j < p.w.groups; ++j) {
-      const AxisGroup &h = p.h.group[i], &w = p.w.group[j];
-      const int products = h.count * w.count, all = p.chunks * products;
-      if (products == 0) continue;
-      const int planes = std::min(products, p.planes_apart),
-                // The fewest that a plane has.
-          least = planes > 1 ? std::max(1, h.count / p.planes_h) * std::max(1, w.count / p.planes_w)
-                             : products;
-      const auto may = [&](int stages, int buffers, int each, double bytes) {
-        if (p.chunks * buffers <= stages) return all;
-        return 1 + static_cast<int>(std::floor((stages - 1) * each - arrival(bytes) / product));
-      };
-      int most = may(p.source_stages, planes, least, p.patch_bytes);
-      if (p.weight_stages) {
-        const int parts = static_cast<int>(ceil_div(products, p.part_products)),
-                  each = planes > 1 ? 1 : std::max(1, products / parts);
-        most = std::min(most, may(p.weight_stages, planes > 1 ? products : parts, each,
-                                  p.part_products * weight_bytes(p, tile)));
-        // The leaders never wait for what the others have to give back first.
-        while (planes == 1 && most > 1 && most < all &&
-               buffers_touched(most, products, p.part_products) > p.weight_stages)
-          --most;
-      }
-      if (std::min(lead, all) > most) lead = most;
-    }
-  return std::max(lead, 0);
+  constexpr int kStages = 4, kMoreStages = 6, kMostProducts = 32;
+  const int stages = p.weight_stages ? std::min(p.source_stages, p.weight_stages) : p.source_stages,
+            products = p.chunks * p.max_products;
+  if (!counted(problem, p, tile) || tile.twin || stages < kStages || products > kMostProducts)
+    return 0;
+  return stages >= kMoreStages || products <= kStages ? 2 : 1;
 }
 
 }  // namespace
@@ -861,8 +787,9 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
               set_buffers(choice, params);
               if (shared_map(params, tile).total > memory) continue;
               columns_copied |= tile.columns_copied;
-              const int furthest = lead_of(params, tile);
-              for (int lead = 0; lead <= furthest; lead += std::max(furthest, 1)) {
+              const int furthest = lead_of(problem, params, tile);
+              for (int lead = 0; lead <= furthest;
+                   lead += tile.weights_fetched && furthest > 0 ? furthest : 1) {
                 choice.lead = params.lead = lead;
                 GatherCandidate candidate{
                     choice,
