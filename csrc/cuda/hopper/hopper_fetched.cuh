@@ -1,7 +1,6 @@
 // Consumers that fetch pixels to registers, in NCHW grad_input: every number of K is a tap of a channel, and stands in
-// shared memory where its pixel does. One product a chunk. While an instruction multiplies, the numbers of the next but one
-// come, and those of the next become words, from chunk to chunk as well, so that nobody waits for what was just loaded. A
-// step is some 35 instructions for 32 or 64 cycles of the tensor core with four groups of consumers, or for 128 with two:
+// shared memory where its pixel does. One product a chunk. While an instruction multiplies, the numbers of the next one come,
+// from chunk to chunk as well; of rows of 16 bits those of the next but one, while the next ones become words. A step is some 35 instructions for 32 or 64 cycles of the tensor core with four groups of consumers, or for 128 with two:
 // there is no time for anything else.
 #pragma once
 
@@ -64,8 +63,8 @@ __device__ __forceinline__ void find_rows(const GatherParams& p, const int* posi
 
 // What a consumer holds of one operand and slice: see WgmmaFetched. And what it loads for that: words or numbers.
 using FetchedWords = uint32_t[4];
-template <class M, int ROW>
-constexpr int kLoaded = kTiles[ROW].bordered ? 16 / int(sizeof(typename M::Element)) : 4;
+template <class M>
+constexpr int kLoaded = 16 / int(sizeof(typename M::Element));
 // How two numbers become a word, or one word stays what it is: bytes as __byte_perm() names them. In a register, so that the
 // compiler does not take one for the other: multiplying with what is loaded meanwhile is serialized (C7513).
 constexpr uint32_t kTwoNumbers = 0x5410, kOneWord = 0x3210;
@@ -84,12 +83,11 @@ CONVT2D_HOST_DEVICE constexpr bool starts_slice(int turn) {
 template <class M, int ROW>
 struct PixelFetcher {
   uint32_t pixel[kTiles[ROW].operands][2][2];  // in a patch
-  uint32_t slice_bytes, from, bytes = kOneWord;
+  uint32_t slice_bytes, from;
 
   __device__ __forceinline__ PixelFetcher(const GatherParams& p, const Known&, const int* positions)
       : slice_bytes(M::kRow * kFetchedRow / p.taps) {
     find_pixels<M, ROW>(p, positions, pixel);
-    keep_in_register(bytes);
   }
   __device__ __forceinline__ void start_tile(const GatherParams&, const Known&, const int*,
                                              TileOrigin) {}
@@ -97,16 +95,11 @@ struct PixelFetcher {
     from = patch - slice_bytes;
   }
   template <int TURN>
-  __device__ __forceinline__ void load(const GatherParams&, uint32_t (&loaded)[4]) {
+  __device__ __forceinline__ void fetch(const GatherParams&, FetchedWords& word) {
     if constexpr (starts_slice<ROW>(TURN)) from += slice_bytes;
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      loaded[i] = load_shared_4(from + pixel[operand_of<ROW>(TURN)][i % 2][i / 2]);
-  }
-  __device__ __forceinline__ void pack(const GatherParams&, const uint32_t (&loaded)[4],
-                                       FetchedWords& word) const {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) word[i] = __byte_perm(loaded[i], loaded[i], bytes);
+      word[i] = load_shared_4(from + pixel[operand_of<ROW>(TURN)][i % 2][i / 2]);
   }
 };
 
@@ -151,6 +144,7 @@ struct RowFetcher {
     set_bytes();
   }
   __device__ __forceinline__ void set_bytes() {
+    if constexpr (kNumbers == 1) return;
     bytes = kNumbers == 2 && how != kInWords ? kTwoNumbers : kOneWord;
     keep_in_register(bytes);
   }
@@ -272,6 +266,8 @@ __device__ __forceinline__ void consume_fetched(const GatherParams& p, const Ten
       std::conditional_t<kTiles[ROW].bordered, RowFetcher<M, ROW>, PixelFetcher<M, ROW>>;
   extern __shared__ __align__(1024) unsigned char smem[];
   constexpr TileRow tile = kTiles[ROW];
+  // Rows of 16 bits, which are made of two numbers; the rest was slower so (htdemucs_f0 TF32 54 -> 67 us, yolov8l fp16 127 -> 142).
+  constexpr bool kAhead = tile.bordered && sizeof(typename M::Element) == 2;
   const Scope& at = known.at;
   const Loop loop = known.loop;
   const int tiles = p.tiles_n * p.tiles_h * p.tiles_w;
@@ -293,6 +289,14 @@ __device__ __forceinline__ void consume_fetched(const GatherParams& p, const Ten
     barrier_wait(full_source + source.stage * 8, source.parity);
     fetcher.start_chunk(p, loop.patch + source.stage * loop.patch_stage);
   };
+  const auto fetch_first = [&](auto& loaded, FetchedWords& even) {
+    if constexpr (kAhead) {
+      fetcher.template load<0>(p, loaded);
+      fetcher.pack(p, loaded, even);
+    } else {
+      fetcher.template fetch<0>(p, even);
+    }
+  };
   TileWalk walk(p, at);
   for (int now = at.walker; now < tiles; now += at.walkers, walk.advance(p)) {
     const TileOrigin origin = walk.origin(p);
@@ -300,11 +304,10 @@ __device__ __forceinline__ void consume_fetched(const GatherParams& p, const Ten
     clear<ROW>(sum);
     fetcher.start_tile(p, known, positions, origin);
     FetchedWords even, odd;
-    uint32_t loaded[kLoaded<M, ROW>];
+    uint32_t loaded[kLoaded<M>];
     enter_chunk();
-    fetcher.template load<0>(p, loaded);
-    fetcher.pack(p, loaded, even);
-    fetcher.template load<1>(p, loaded);
+    fetch_first(loaded, even);
+    if constexpr (kAhead) fetcher.template load<1>(p, loaded);
     // Buffers whose last instruction was issued, but maybe is not finished.
     uint32_t read_source = 0, read_weight = 0;
     const auto give_back = [&] {
@@ -326,24 +329,35 @@ __device__ __forceinline__ void consume_fetched(const GatherParams& p, const Ten
         wgmma_commit();
         wgmma_wait<1>();
         give_back();
-        fetcher.pack(p, loaded, odd);
-        // All of this chunk is here; what comes is of the next one.
         const bool more = pair > 1 || chunk + 1 < p.chunks;
-        if (pair == 1) {
+        const auto leave_chunk = [&] {
+          if (pair > 1) return;
           read_source = empty_source + source.stage * 8;
           source.advance(p.source_stages);
           if (more) enter_chunk();
+        };
+        if constexpr (kAhead) {
+          fetcher.pack(p, loaded, odd);
+          // All of this chunk is here; what comes is of the next one.
+          leave_chunk();
+          if (more) fetcher.template load<0>(p, loaded);
+        } else {
+          fetcher.template fetch<1>(p, odd);
         }
-        if (more) fetcher.template load<0>(p, loaded);
         if constexpr (starts_slice<ROW>(1)) w = advance(w, weight_step);
         wgmma_fence();
         Multiply::add(sum[operand_of<ROW>(1)][0], odd, w);
         wgmma_commit();
         w = advance(w, weight_step);
         wgmma_wait<1>();
-        if (more) {
-          fetcher.pack(p, loaded, even);
-          fetcher.template load<1>(p, loaded);
+        if constexpr (kAhead) {
+          if (more) {
+            fetcher.pack(p, loaded, even);
+            fetcher.template load<1>(p, loaded);
+          }
+        } else {
+          leave_chunk();
+          if (more) fetch_first(loaded, even);
         }
       }
       if (p.weight_stages) {

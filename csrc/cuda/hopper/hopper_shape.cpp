@@ -576,6 +576,7 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
                     std::max((span_of(params.w) + 1) * params.pixel_channels,
                              params.row_numbers - params.row_lead);
   }
+  params.copied_h = params.load_h;
   if (params.source_mode >= kTurned) {
     const int lead = lead_of(params, params.source_mode == kTurned ? vector : 2);
     params.load_w = static_cast<int32_t>(ceil_div(lead + w.extent * w.count, vector));
