@@ -37,7 +37,6 @@ CUDA_ROOMS = {
     "cuda/comb": "comb_plan.cpp comb_launch.cpp comb_f16.cu comb_bf16.cu comb_tf32.cu "
     "comb_f32x3.cu",
     "cuda/quilt": "quilt_plan.cpp quilt_launch.cpp quilt_f16.cu quilt_bf16.cu quilt_f32.cu",
-    "cuda/weft": "weft_plan.cpp weft_shape.cpp weft_launch.cpp weft_f16.cu weft_bf16.cu",
     "cuda/heddle": "heddle_plan.cpp heddle_launch.cpp heddle_tf32.cu heddle_f32x3.cu "
     "heddle_input_plan.cpp heddle_input.cu",
     "cuda/reed": "reed_plan.cpp reed_launch.cpp reed_f16.cu reed_bf16.cu reed_tf32.cu "

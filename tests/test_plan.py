@@ -271,15 +271,13 @@ REGIMES = (
     (MANY, TENSOR_CORES, ("grad_weight",), DENSE, ("a100",), "igemm"),
     (SAME, TENSOR_CORES, ("grad_weight",), DENSE, ("a100",), "igemm"),
     (SHUFFLE, ("f16", "bf16"), ("grad_weight",), DENSE, NOT_HOPPER, "igemm"),
-    (MANY, ("tf32",), ("grad_weight",), ("nchw",), HOPPER, "hopper"),
-    (MANY, ("f16", "bf16"), ("grad_weight",), ("nchw",), HOPPER, "weft"),
-    (ROWS, ("f16", "bf16"), ("grad_weight",), ("nchw",), HOPPER, "weft"),
+    (MANY, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "hopper"),
     (SHUFFLE, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "hopper"),
     (VOCODER, ("f16", "bf16", "f32", "tf32"), ("grad_weight",), ("nchw",), HOPPER, "comb"),
-    (PATCHES, ("tf32",), ("grad_weight",), ("nchw",), HOPPER, "quilt"),
+    (PATCHES, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "quilt"),
     (MANY, ("tf32",), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),  # three warps turn x
     (SAME, ("tf32", "f32"), ("grad_weight",), ("nchw",), HOPPER, "hopper"),  # odd rows of dY
-    (ROWS, ("tf32",), ("grad_weight",), ("nchw",), HOPPER, "hopper"),
+    (ROWS, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "hopper"),
     (PATCHES, ("tf32",), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),
     (MANY, ("f16", "bf16"), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),
     (SAME, ("f16", "bf16"), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),
@@ -551,7 +549,7 @@ def test_hopper_fetches_operands_that_wgmma_cannot_turn():
         assert ("weights fetched" in text.splitlines()[1]) == (dtype == "tf32"), text
     fetched = (*itertools.product(TENSOR_CORES, ("nchw",)), ("tf32", "nhwc"))
     for case, (dtype, layout) in itertools.product((MANY, SHUFFLE), fetched):
-        text = explain(case, "grad_weight", dtype, layout, "h200", "hopper")
+        text = explain(case, "grad_weight", dtype, layout, "h200")
         assert chosen(text) == "hopper" and "dY fetched" in text.splitlines()[1], text
     one = Case("one", 4, 64, 128, (248, 216), (1, 1))
     text = explain(one, "forward", "f16", "nchw", "h200", "hopper")

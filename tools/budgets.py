@@ -59,7 +59,6 @@ KERNELS = {
     "comb": 16,  # four of two types, three of TF32, two of strict fp32
     "strand": 30,  # eight of three types, six of strict fp32
     "quilt": 16,  # four of three types, two of strict fp32
-    "weft": 6,  # two of two types
     "mite": 56,  # twelve forms and six of grad_weight, of three types
     "heddle": 16,  # three of TF32 and of strict fp32, two of four types for grad_input
     "reed": 16,  # four of three types, two of strict fp32

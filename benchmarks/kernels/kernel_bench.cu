@@ -54,7 +54,6 @@
 #include "cuda/slide/slide_plan.h"
 #include "cuda/spread/spread_plan.h"
 #include "cuda/strand/strand_plan.h"
-#include "cuda/weft/weft_plan.h"
 #include "layers.h"
 
 namespace {
@@ -181,8 +180,6 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = cuda::strand::plans(problem, device, reason);
   } else if (name == "quilt") {
     plans = cuda::quilt::plans(problem, device, reason);
-  } else if (name == "weft") {
-    plans = cuda::weft::plans(problem, device, reason);
   } else if (name == "mite") {
     plans = cuda::mite::plans(problem, device, reason);
   } else if (name == "heddle") {

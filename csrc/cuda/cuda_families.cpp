@@ -17,7 +17,6 @@
 #include "cuda/slide/slide.h"
 #include "cuda/spread/spread.h"
 #include "cuda/strand/strand.h"
-#include "cuda/weft/weft.h"
 
 namespace convt2d::cuda {
 
@@ -31,7 +30,6 @@ FamilyList families() {
       spread_family,  // sm_90a: forward, all taps of a pixel side by side, whatever the channels; NHWC grad_input
       fan_family,     // sm_90a: TF32 NCHW forward, a pixel fetched once for all phases that read it
       loom_family,  // sm_90a: NCHW forward and grad_input, weights fetched, pixels turned once for all taps
-      weft_family,  // sm_90a: 16-bit NCHW grad_weight, pixels turned once for all taps
       hopper_family,  // sm_90a's own tensor-core instructions: fp16, bf16, tf32, strict fp32 as 3 x tf32
       quilt_family,  // sm_90a: NCHW grad_weight of kernels that are their stride, runs of dY as they lie
       comb_family,  // sm_80: NCHW grad_weight of kernel rows and strides of whole fours, taps as columns

@@ -84,13 +84,6 @@ inline bool __syncthreads_or(bool bad) { return !emulate::meet(0, blockDim.x, !b
 inline void __syncwarp() { emulate::all_of_warp(true); }
 inline bool __all_sync(unsigned, bool good) { return emulate::all_of_warp(good); }
 inline bool __any_sync(unsigned, bool good) { return !emulate::all_of_warp(!good); }
-inline uint32_t __ballot_sync(unsigned, bool mine) {
-  const uint32_t word = mine;
-  const auto values = emulate::show(&word, 1);
-  uint32_t all = 0;
-  for (int lane = 0; lane < 32; ++lane) all |= values[lane][0] << lane;
-  return all;
-}
 template <class T>
 T __shfl_xor_sync(unsigned, T value, int mask) {
   return emulate::bits<T>(emulate::trade(emulate::bits<uint32_t>(value), mask));
