@@ -89,8 +89,12 @@ constexpr double kNarrow = 3;  // over the pixels of a row that threads bring: f
 constexpr double kEngineStalls = 0.579;  // as kStalls
 constexpr double kFetchedStalls = 0.47;  // the same where consumers fetch pixels
 // Over what is predicted, by 45 chosen plans of both suites (2026-11-24): 16-bit tiles of 64 and of 128 columns that fetch
-// what comes as it lies. Of rows, what is counted.
+// what comes as it lies.
 constexpr double kFetchedHalves64 = 1.22, kFetchedHalves128 = 0.87;
+// The same of rows of 16 bits over what is counted: 450 plans of 16 layers (2026-11-24). Of 64, 128 and 256 columns; where threads
+// bring rows.
+constexpr double kFetchedRows64 = 1.3, kFetchedRows128 = 1.14, kFetchedRows256 = 1.06,
+                 kBroughtRows64 = 1.5, kBroughtRows = 1.35;
 // Rows of 16 bits, counted (2026-11-24): an instruction takes what the tensor core does at the clock that its power leaves
 // it, or what its words, the table and the weights take of shared memory; over both, what it waits.
 constexpr double kTensorPower = 1.2, kNumberLoads = 32, kWordLoads = 16, kTableLoads = 4,
@@ -457,9 +461,12 @@ double over_of_flat(const Problem& problem, TileRow tile, const GatherChoice& ch
                                                    : 1;
 }
 
-double over_of(const Problem& problem, TileRow tile) {
-  if (!tile.fetched || tile.bordered || element_size(problem.dtype) != 2) return 1;
-  return tile.width == 64 ? kFetchedHalves64 : kFetchedHalves128;
+double over_of(const Problem& problem, TileRow tile, const GatherParams& p) {
+  if (!tile.fetched || element_size(problem.dtype) != 2) return 1;
+  if (!tile.bordered) return tile.width == 64 ? kFetchedHalves64 : kFetchedHalves128;
+  const bool brought = p.brought_pieces > 0;
+  if (tile.width == 64) return brought ? kBroughtRows64 : kFetchedRows64;
+  return brought ? kBroughtRows : tile.width == 128 ? kFetchedRows128 : kFetchedRows256;
 }
 
 // Of the best shares, which it leaves in the parameters.
@@ -542,7 +549,7 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
                l2_us = (scattered / (steps && !forward ? kStepsL2 : kL2) +
                         combos * tiles * sectors * 32 / l2) /
                        device.copy_bytes_per_us;
-                       device.copy_bytes_per_us;
+  device.copy_bytes_per_us;
   // Neither hides behind the other altogether; and of plans that move the same bytes the less busy one is better.
   const double bytes_us = (steps && (narrow_rows(p) || p.source_stages == 2) ? kStepsBytes : 1) *
                               std::max(memory_us, l2_us) +
@@ -794,7 +801,7 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
                 GatherCandidate candidate{
                     choice,
                     {},
-                    predict(problem, device, params, tile) * over_of(problem, tile),
+                    predict(problem, device, params, tile) * over_of(problem, tile, params),
                     params.slices,
                     params.brought_pieces > 0,
                     over_of_flat(problem, tile, choice)};

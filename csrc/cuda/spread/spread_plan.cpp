@@ -33,8 +33,9 @@ constexpr double kL2Bytes = 30;       // a cycle
 constexpr double kMemoryRate = 0.75;  // of the copy rate
 constexpr double kBeside = 0.25;      // of the lesser of work and bytes
 // Work over what is counted: of all; where warps bring pixels through registers; where a pixel's channels of a tile are less
-// than a sector; where phases have no taps. (Not measured since boxes are asked for by all warps and pixels are fetched.)
-constexpr double kOver = 1.1, kBroughtOver = 1.6, kTornOver = 1.5, kEmptyOver = 1.5;
+// than a sector; where phases have no taps; where consumers fetch pixels (16 layers and modes on an H200, 2026-11-24).
+constexpr double kOver = 1.15, kBroughtOver = 1.7, kFetchedOver = 1.7, kTornOver = 1.5,
+                 kEmptyOver = 1.5;
 
 struct Choice {
   int row;  // of kTiles
@@ -201,7 +202,10 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const bool torn = tile.source != kPlanes && p.block_channels * p.number_bytes < 32 &&
                     p.block_channels < problem.group_out(),
              empty = problem.h.kernel < problem.h.stride || problem.w.kernel < problem.w.stride;
-  const double over = kOver * (p.copied || fetched(tile) ? 1 : kBroughtOver) *
+  const double over = kOver *
+                      (fetched(tile) ? kFetchedOver
+                       : p.copied    ? 1
+                                     : kBroughtOver) *
                       (torn ? kTornOver : 1) * (empty ? kEmptyOver : 1);
   return kLaunch + std::max(over * busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
 }
