@@ -273,7 +273,7 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
 
 // What 199 plans of eight layers took over what is counted (H200, 2026-11-24): planes of whole 16 bytes; others under kernels of
 // 2 x 2 and of 4 x 4; where weights of long sums stream.
-constexpr double kFlatOver = 1.12, kFlatMoved2 = 1.42, kFlatMoved4 = 1.7, kFlatStreamed = 0.76;
+constexpr double kFlatOver = 1.12, kFlatMoved2 = 1.42, kFlatMoved4 = 2, kFlatStreamed = 0.76;
 
 double predict_flat(const Problem& problem, const Device& device, const Params& p, Tile tile) {
   const double depth = double(p.chunks) * p.depth, blocks = tile.row_blocks;
