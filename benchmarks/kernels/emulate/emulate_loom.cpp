@@ -31,9 +31,11 @@ bool check(const Case& one, Direction direction, Precision precision, int most) 
     int32_t &x = plan.detail[5], &turned = plan.detail[6], &weights = plan.detail[7],
             *walkers = &plan.detail[8];
     x = std::min(x, 1 + int(emulate::random() % 3));
-    turned =
-        std::min(turned, 2 + int(emulate::random() % 2));  // one is given back from the next one
-    if (weights) weights = std::min(weights, 2 + int(emulate::random() % 2));
+    // One is given back from the next one.
+    const int least = loom::least_stages(loom::kTiles[plan.row],
+                                         loom::params_of(trial.problem, plan, trial.args));
+    turned = std::min(turned, std::max(least, 2 + int(emulate::random() % 2)));
+    if (weights) weights = std::min(weights, std::max(least, 2 + int(emulate::random() % 2)));
     for (int g = 0; g < loom::kMostGroups; ++g)
       if (walkers[g]) walkers[g] = std::min(walkers[g], 1 + int(emulate::random() % 3));
   }

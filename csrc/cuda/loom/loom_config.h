@@ -29,6 +29,8 @@
 // or two phases of rows of the same positions and channels, which share operands and write rows that are neighbours. Of up
 // to 32 channels the rows of an instruction are those of two phases of rows (`halved`), each in two warps of a group; where
 // only one of them has a tap the others multiply zeros.
+// Or each warpgroup has tiles of its own (`own_tiles`), which follow each other in the rings: one multiplies a tile, then the
+// other the next one, and what it has to store goes to memory meanwhile.
 // Of four other warps one asks the copy engine for both operands, three turn patches, and bring them where it cannot.
 //
 // Columns of an instruction are eights of neighbouring pixels, equally far apart. In runs they follow each other, from row
@@ -57,13 +59,13 @@ constexpr int kEight =
     8;  // channels out, which boxes of weights have one or more of; pixels of a core matrix
 constexpr int kMostRow = 256;  // words of a box
 constexpr int kMostTaps = kMostRow * 4 / kSliceBytes;
-constexpr int kMostGroups = 4;  // of phases, by their rows; and such phases
-constexpr int kMostSteps = kMostTaps;
-constexpr int kMostWeights = 40;  // stages of weights
-constexpr int kMostRing = 8;      // stages of patches
-constexpr int kMostSlices = 4;    // of a chunk
-constexpr int kBatch = 4;         // runs of 32 pixels that a warp brings together
-constexpr int kBatches = 3;       // batches of which it has room: all but one are on their way
+constexpr int kMostGroups = 4;             // of phases, by their rows; and such phases
+constexpr int kMostSteps = 2 * kMostTaps;  // each tap once, or for each of two phases
+constexpr int kMostWeights = 40;           // stages of weights
+constexpr int kMostRing = 8;               // stages of patches
+constexpr int kMostSlices = 4;             // of a chunk
+constexpr int kBatch = 4;                  // runs of 32 pixels that a warp brings together
+constexpr int kBatches = 3;  // batches of which it has room: all but one are on their way
 constexpr int kBatchBytes = kBatch * 32 * kSliceBytes;
 // Outputs of a channel that a warp lays out at once, where rows of the result start anywhere; bytes, of eight channels.
 constexpr int kLine = 64, kLineBytes = kEight * kLine * 4;
@@ -89,6 +91,11 @@ CONVT2D_HOST_DEVICE constexpr int positions(Tile tile) {
 // Steps that are multiplied at once, where a chunk has them: in strict fp32 four taps of a phase.
 CONVT2D_HOST_DEVICE constexpr int batch_steps(Tile tile) {
   return !tile.strict ? 1 : tile.taps == 1 ? 4 : tile.taps == 3 && tile.phases == 2 ? 2 : 1;
+}
+
+// Fetches ahead of the one that is multiplied: two, where registers allow it, since one may take longer than its products.
+CONVT2D_HOST_DEVICE constexpr int fetched_ahead(Tile tile) {
+  return tile.strict || tile.taps == 4 ? 1 : 2;
 }
 
 // Where the columns of a group are: see above.
@@ -157,7 +164,8 @@ struct GatherParams {
   int32_t brought;  // patches are, by the warps that turn them
   int32_t forward;
   int32_t strict;
-  int32_t lined;  // outputs go to memory by way of shared memory
+  int32_t lined;      // outputs go to memory by way of shared memory
+  int32_t own_tiles;  // of a warpgroup
 };
 
 // What the copy engine is told.
@@ -166,10 +174,18 @@ struct TensorMaps {
 };
 static_assert(sizeof(GatherParams) + sizeof(TensorMaps) <= 4096 - 64);
 
-// In front: barriers of the stages of patches, of turned ones, of weights; the scope of the block; the positions of a tile.
+// Stages of what is read at once: one that is multiplied, the one before, which is given back later, and what is fetched.
+inline int least_stages(Tile tile, const GatherParams& p) {
+  for (int row = 0; row < p.h.groups * p.row_phases; ++row)
+    if ((p.first_step[row + 1] - p.first_step[row]) * p.slices == 1 && fetched_ahead(tile) > 1)
+      return 3;
+  return 2;
+}
+
+// In front: barriers of the stages of patches, of turned ones, of weights, of the warpgroups' turns; the scope of the block; the positions of a tile.
 constexpr int kXBarriers = 0, kTurnedBarriers = kXBarriers + kMostRing * 16,
               kWeightBarriers = kTurnedBarriers + kMostRing * 16,
-              kScope = kWeightBarriers + kMostWeights * 16, kPositions = kScope + 16,
-              kHeader = kPositions + kGroups * kColumns * 4;
+              kTurns = kWeightBarriers + kMostWeights * 16, kScope = kTurns + kGroups * 8,
+              kPositions = kScope + 16, kHeader = kPositions + kGroups * kColumns * 4;
 
 }  // namespace convt2d::cuda::loom

@@ -142,6 +142,8 @@ constexpr Forward kForward[] = {
 // TF32, two phases, rows that start anywhere: over that, so that hopper, which predicts too little, does not come first
 // (2026-11-24: kernelbench_2_5 1728 to 2146 us by loom; hopper, slower, predicts 1760).
 constexpr double kOddRows = 0.76;
+// A warpgroup that multiplies alone, over two (2026-11-24: not measured).
+constexpr double kOneGroup = 1.1;
 
 struct Choice {
   int row;  // of kTiles
@@ -149,7 +151,7 @@ struct Choice {
   int sets;  // of 64 channels, or 0: 32 channels of two phases of rows
   int layout, own_rows, row_phases;
   int slices, x_stages, turned_stages, weight_stages;  // of weights: 0 if they stay
-  int lined;
+  int lined, own_tiles;
   int walkers[kMostGroups];
 };
 
@@ -373,6 +375,34 @@ bool starts_anywhere(const GatherParams& p, Tile tile) {
   return p.w.destination_extent % (2 * tile.phases) != 0 || (p.tile_w % 2 != 0 && p.tiles_w > 1);
 }
 
+// Positions are pairs of neighbours along an axis of one phase: these are two phases then, whose taps are a step apart.
+std::string pair_positions(AxisTable& axis) {
+  AxisTable pairs = axis;
+  AxisGroup& group = pairs.group[0];
+  pairs.slots = group.phases = 2;
+  pairs.source_step *= 2;
+  pairs.destination_step *= 2;
+  group.first_tap[1] = group.first_tap[0];
+  group.taps[1] = group.taps[0];
+  int used = group.count;
+  for (int i = 0; i < group.count; ++i) {
+    const int offset = axis.step[i].offset + axis.source_step;
+    int found = 0;
+    while (found < used && pairs.step[found].offset != offset) ++found;
+    if (found == used) {
+      if (used == kMaxAxisSteps) return "pairs of rows have too many taps";
+      pairs.step[used] = axis.step[i];
+      pairs.step[used].offset = static_cast<int16_t>(offset);
+      pairs.step[used++].rank[0] = -1;
+    }
+    pairs.step[found].rank[1] = axis.step[i].rank[0];
+  }
+  group.count = static_cast<int16_t>(used);
+  if (used) group.offset_span = static_cast<int16_t>(group.offset_span + axis.source_step);
+  axis = pairs;
+  return {};
+}
+
 // Everything that follows from the problem and the choice, pointers aside; or why there is nothing.
 std::string shape(const Problem& problem, const Choice& choice, GatherParams& p) {
   const Tile tile = kTiles[choice.row];
@@ -382,16 +412,23 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   set_extents(problem, p);
   p.element_bytes = static_cast<int32_t>(element_size(problem.dtype));
   p.row_phases = choice.row_phases;
-  if (std::string reason = set_axes(problem, p.row_phases, tile.phases, p); !reason.empty())
+  p.halved = choice.sets == 0;
+  p.own_tiles = choice.own_tiles;
+  const bool pairs = p.halved && phases_of(problem, problem.h) == 1;
+  if (std::string reason = set_axes(problem, pairs ? 1 : p.row_phases, tile.phases, p);
+      !reason.empty())
     return reason;
-  if (phases_of(problem, problem.h) % p.row_phases != 0) return "phases of rows are not pairs";
+  if (pairs) {
+    if (std::string reason = pair_positions(p.h); !reason.empty()) return reason;
+  } else if (phases_of(problem, problem.h) % p.row_phases != 0) {
+    return "phases of rows are not pairs";
+  }
   if (p.h.groups * p.row_phases > kMostGroups)
     return std::to_string(p.h.groups) + " groups of phases are more than " +
            std::to_string(kMostGroups);
   set_tiles(problem, choice, p);
   std::copy(std::begin(choice.walkers), std::end(choice.walkers), p.walkers);
   p.taps = static_cast<int32_t>(problem.h.kernel * problem.w.kernel);
-  p.halved = choice.sets == 0;
   p.tile_channels = p.halved ? kRows / 2 : kRows * choice.sets;
   p.column_tiles = static_cast<int32_t>(ceil_div(p.columns, p.tile_channels));
   p.layout = choice.layout;
@@ -449,7 +486,7 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.turned_slice = (tile.strict ? 4 : 2) * p.half_bytes;
   p.turned_bytes = p.turned_slice * p.slices;
   p.column_pitch = p.layout == kRuns ? kEight * 16 : p.plane_w * 16;
-  if (p.halved || (choice.sets == 1 && p.row_phases == 1))
+  if (!p.own_tiles && (p.halved || (choice.sets == 1 && p.row_phases == 1)))
     p.beside = p.layout == kBeside ? kEight * 16 : positions(tile) / kEight * p.column_pitch;
 
   p.resident = choice.weight_stages == 0;
@@ -462,6 +499,8 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
     return "kernel rows are not of 16 bytes, or are all of one phase";
   if (std::string reason = set_weights(tile, p); !reason.empty()) return reason;
   if (std::string reason = set_steps(problem, tile, p); !reason.empty()) return reason;
+  if (std::min(p.turned_stages, p.resident ? kMostRing : p.weight_stages) < least_stages(tile, p))
+    return "chunks of one step want three stages";
   p.lined = choice.lined || starts_anywhere(p, tile);
   SharedPlaces places{kHeader};
   p.items_at =
@@ -492,8 +531,8 @@ double strict_rate(const GatherParams& p, Tile tile) {
 // A tile whose phases are those of a group.
 double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int group) {
   // Steps of both warpgroups.
-  const int first = group * p.row_phases;
-  const double steps = double(kGroups) / p.row_phases *
+  const int first = group * p.row_phases, warpgroups = p.own_tiles ? 1 : kGroups;
+  const double steps = double(warpgroups) / p.row_phases *
                        (p.first_step[first + p.row_phases] - p.first_step[first]),
                taps = steps * tile.taps, width = positions(tile);
   const int met = most_in_a_bank(unit_bytes(tile, p), p.row_pitch, p.number_pitch),
@@ -514,7 +553,8 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
   const double turns = ceil_div(p.items, 32);
   // Of strict fp32 also sums that are joined: batches of a warpgroup.
   const double batches =
-      tile.strict ? ceil_div(steps / kGroups * p.slices, batch_steps(tile)) / double(p.slices) : 0;
+      tile.strict ? ceil_div(steps / warpgroups * p.slices, batch_steps(tile)) / double(p.slices)
+                  : 0;
   const double issued =
       (4 * (steps * (kStep + (tile.taps - 1) * kTap + (halves ? tile.taps * kHalves : 0)) +
             (tile.strict ? taps * kSplit + kGroups * batches * kStrictColumns / 2 : 0)) +
@@ -545,12 +585,13 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
   const double counted = tile.strict ? strict_rate(p, tile) : stepped;
   const double over = !halves ? 1 : p.steps_w == 1 ? kHalvesInput : kHalvesStepped;
   const double slice = std::max(computed * counted, waits * stepped) * waiting * over;
-  const double pairs = kGroups * 4 * width / kEight * 2;
+  const double pairs = warpgroups * 4 * width / kEight * 2;
   const bool anywhere = starts_anywhere(p, tile);
   if (p.forward) {
     const Forward& fit = forward_of(p);
     const int phases = tile.phases - 1;
-    const double work = computed * (tile.taps > 1 ? fit.taps : fit.single)[phases],
+    const double work = computed * (tile.taps > 1 ? fit.taps : fit.single)[phases] *
+                        (p.own_tiles ? kOneGroup : 1),
                  weights = weight_bytes * (p.own_rows ? kShort : 1) *
                            (tile.taps == 1 && tile.phases == 2 ? fit.long_rows : 1);
     // A stage of weights is asked for when its last ones were multiplied.
@@ -560,14 +601,17 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
                                      alone * fit.alone, asked, in_turn}) *
                            (p.x_stages == 1 && !p.brought ? fit.one_stage : 1) *
                            (p.turned_stages == 2 ? fit.two_turned : 1);
-    const double stored = p.lined ? (anywhere ? 1 : 1 - kHidden) * pairs * 2 * tile.phases *
-                                            kLineWord / kInstructions +
+    const double shown = anywhere || p.own_tiles ? 1 : 1 - kHidden;
+    const double stored = p.lined ? shown * pairs * 2 * tile.phases * kLineWord / kInstructions +
                                         p.tile_n * p.tile_h * fit.line
-                                  : (1 - kHidden) * pairs * kStored / kInstructions;
-    return p.chunks * (p.slices * longest + fit.chunk) + stored +
-           (anywhere  ? fit.anywhere
-            : p.lined ? fit.lined
-                      : fit.tile)[phases];
+                                  : shown * pairs * kStored / kInstructions;
+    const double store = stored + (anywhere  ? fit.anywhere
+                                   : p.lined ? fit.lined
+                                             : fit.tile)[phases];
+    if (!p.own_tiles) return p.chunks * (p.slices * longest + fit.chunk) + store;
+    // A tile's products, or those and what is stored of the other warpgroup's.
+    const double products = p.chunks * (p.slices * longest + fit.chunk / kGroups);
+    return std::max(products, (products + store) / kGroups);
   }
   const double store = (anywhere ? 2 : 1) * (1 - kHidden) * pairs * kStored / kInstructions;
   const double more = tile.strict ? kStrictTileInput : halves ? kTileOfHalves : 0;
@@ -603,12 +647,19 @@ double predict(const Problem& problem, const Device& device, Tile tile, GatherPa
   double torn_us = torn * rows * p.tiles_w / device.copy_bytes_per_us;
   // Three products leave time for those bytes as well.
   if (tile.strict) memory_us += std::exchange(torn_us, 0);
+  if (p.own_tiles) memory_us += std::exchange(torn_us, 0) / 2;
   const double us =
       kLaunch + std::max(busy_us, memory_us) + kLesser * std::min(busy_us, memory_us) + torn_us;
   // The same for all plans.
   const bool odd = p.w.destination_extent % (2 * tile.phases) != 0;
   return p.forward && odd && tile.phases == 2 && p.element_bytes == 4 && !p.strict ? us * kOddRows
                                                                                    : us;
+}
+
+// Where the warpgroups would have other positions of one tile.
+bool may_own_tiles(const Problem& problem, Tile tile, int sets, int row_phases, int layout) {
+  return problem.direction == Direction::fwd && !tile.strict && layout != kBeside &&
+         (sets == 0 || (sets == 1 && row_phases == 1));
 }
 
 bool chunks_in_groups(const Problem& problem, int slices) {
@@ -622,10 +673,13 @@ void add_tiles(const Problem& problem, const Device& device, Tile tile, Choice c
   GatherParams p;
   choice.tile_n = 1;
   choice.tile_h = choice.tile_w = kEight;
-  if (!shape(problem, choice, p).empty()) return;
+  if (!shape(problem, choice, p).empty()) {
+    choice.turned_stages = choice.weight_stages = 3;
+    if (!shape(problem, choice, p).empty()) return;
+  }
   const int64_t extent_h = position_extent(p.h), extent_w = position_extent(p.w);
   const bool other_positions = choice.sets == 0 || (choice.sets == 1 && choice.row_phases == 1);
-  const int all = positions(tile) * (other_positions ? kGroups : 1);
+  const int all = positions(tile) * (other_positions && !choice.own_tiles ? kGroups : 1);
   std::vector<int> widths;
   if (choice.layout == kRuns) {
     for (int pieces = 1; pieces <= 12; ++pieces) {
@@ -680,8 +734,11 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                 ? (columns + kRows / 2 - 1) / (kRows / 2) % 2 == 1
                 : columns * 2 > kRows && (sets * row_phases == 1 ||
                                           ((sets == 1 || columns > kRows) && layout != kBeside)))
-          add_tiles(problem, device, tile,
-                    {row, 1, 1, 1, sets, layout, 0, row_phases, 1, 1, 2, 2, 0, {}}, tiles);
+          for (const int own_tiles : {0, 1})
+            if (!own_tiles || may_own_tiles(problem, tile, sets, row_phases, layout))
+              add_tiles(problem, device, tile,
+                        {row, 1, 1, 1, sets, layout, 0, row_phases, 1, 1, 2, 2, 0, own_tiles, {}},
+                        tiles);
     for (Choice choice : tiles)
       for (const int slices : {1, 2, kMostSlices}) {
         if (!chunks_in_groups(problem, slices)) continue;
@@ -690,9 +747,10 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                 (problem.direction == Direction::fwd ? problem.group_in() : problem.group_out()))
           continue;
         choice.slices = slices;
-        for (const auto& [weights, turned] : {std::pair{0, 2}, {0, 3}, {2, 2}, {3, 2}, {3, 3}})
+        for (const auto& [weights, turned] :
+             {std::pair{0, 2}, {0, 3}, {0, 4}, {2, 2}, {3, 2}, {3, 3}})
           for (const int own_rows : {0, 1}) {
-            if (own_rows && tile.taps != 4) continue;
+            if ((own_rows && tile.taps != 4) || (turned > 3 && !choice.own_tiles)) continue;
             choice.own_rows = own_rows;
             choice.weight_stages = weights;
             choice.turned_stages = turned;
@@ -734,11 +792,15 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   Plan plan;
   plan.row = c.row;
   plan.predicted_us = candidate.predicted_us;
-  const int detail[] = {
-      c.tile_n,        c.tile_h,
-      c.tile_w,        c.lined * 128 + c.row_phases * 32 + c.own_rows * 16 + c.sets * 4 + c.layout,
-      c.slices,        c.x_stages,
-      c.turned_stages, c.weight_stages};
+  const int detail[] = {c.tile_n,
+                        c.tile_h,
+                        c.tile_w,
+                        c.own_tiles * 256 + c.lined * 128 + c.row_phases * 32 + c.own_rows * 16 +
+                            c.sets * 4 + c.layout,
+                        c.slices,
+                        c.x_stages,
+                        c.turned_stages,
+                        c.weight_stages};
   std::copy(std::begin(c.walkers), std::end(c.walkers),
             std::copy(std::begin(detail), std::end(detail), plan.detail));
   const char* const layouts[] = {"runs", "columns", "columns beside each other"};
@@ -751,14 +813,15 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
               " stages, weights " +
               (c.weight_stages ? std::to_string(c.weight_stages) + " stages" : "resident") +
               (c.own_rows ? " of own rows, " : ", ") + std::to_string(blocks_of(p)) + " blocks" +
-              (p.lined ? ", lines" : "");
+              (p.lined ? ", lines" : "") + (p.own_tiles ? ", tiles of each group" : "");
   return plan;
 }
 
 Choice choice_of(const Plan& plan) {
   const int32_t* d = plan.detail;
-  return {plan.row,      d[0], d[1], d[2], d[3] / 4 % 4, d[3] % 4,   d[3] / 16 % 2,
-          d[3] / 32 % 4, d[4], d[5], d[6], d[7],         d[3] / 128, {d[8], d[9], d[10], d[11]}};
+  return {plan.row, d[0],          d[1],           d[2],       d[3] / 4 % 4,
+          d[3] % 4, d[3] / 16 % 2, d[3] / 32 % 4,  d[4],       d[5],
+          d[6],     d[7],          d[3] / 128 % 2, d[3] / 256, {d[8], d[9], d[10], d[11]}};
 }
 
 std::string refusal(const Problem& problem, const Device& device) {
@@ -794,7 +857,9 @@ std::string refusal(const Problem& problem, const Device& device) {
   if (!forward && std::max(problem.h.stride, problem.w.stride) > 4)
     return "a stride of " + number(std::max(problem.h.stride, problem.w.stride)) + " is above 4";
   const int64_t columns = forward ? problem.group_out() : problem.group_in();
-  if (columns * 2 <= kRows && (columns * 4 < kRows || phases_of(problem, problem.h) % 2 != 0))
+  const int64_t phases_h = phases_of(problem, problem.h);
+  if (columns * 2 <= kRows &&
+      (columns * 4 < kRows || (phases_h % 2 != 0 && (phases_h > 1 || !forward))))
     return "channels of the result fill less than half of a tile";
   if (!chunks_in_groups(problem, 1))
     return number(problem.group_in()) + " channels of a group are not whole slices of " +
