@@ -2,7 +2,9 @@
 //
 //   emulate_loom CASES TYPE SEED PLANS [NAME]     TYPE: fp16, bf16, tf32, fp32
 //
-// As emulate.cpp does for hopper: PLANS plans of each case at random, on integers. NCHW is all there is.
+// As emulate.cpp does for hopper: PLANS plans of each case at random, on integers. NCHW is all there is. NOTE=TEXT in the
+// environment keeps plans whose description has that.
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -27,6 +29,11 @@ bool check(const Case& one, Direction direction, Precision precision, int most) 
   GatherTrial<T> trial(one, direction, precision);
   std::string reason;
   std::vector<Plan> plans = loom::plans(trial.problem, invented_device("h200"), reason);
+  if (const char* note = std::getenv("NOTE"))  // only plans that are described so
+    plans.erase(
+        std::remove_if(plans.begin(), plans.end(),
+                       [&](const Plan& plan) { return plan.note.find(note) == std::string::npos; }),
+        plans.end());
   for (Plan& plan : plans) {
     int32_t &x = plan.detail[5], &turned = plan.detail[6], &weights = plan.detail[7],
             *walkers = &plan.detail[8];

@@ -142,8 +142,11 @@ constexpr Forward kForward[] = {
 // TF32, two phases, rows that start anywhere: over that, so that hopper, which predicts too little, does not come first
 // (2026-11-24: kernelbench_2_5 1728 to 2146 us by loom; hopper, slower, predicts 1760).
 constexpr double kOddRows = 0.76;
-// A warpgroup that multiplies alone, over two (2026-11-24: not measured).
-constexpr double kOneGroup = 1.1;
+// A warpgroup that multiplies alone, over two; bytes that it gets from L2, a cycle: htdemucs_f0, lama_up1 and stylegan2_mid, which
+// wait for these, have 20; and in 16 bits over all that is predicted, so that slide, which was measured, comes first
+// (2026-11-24: tiles of each warpgroup were not).
+constexpr int64_t kManyWeights = 128 * 128;
+constexpr double kOneGroup = 1.1, kL2OfOne = 22, kOneGroupOfHalves = 1.5;
 
 struct Choice {
   int row;  // of kTiles
@@ -220,7 +223,7 @@ std::string set_weights(Tile tile, GatherParams& p) {
     p.slice_pitch = slice_of(4) * 16;
     p.warp_pitch = 16 * p.row_pitch;
     p.two_warps_pitch = 2 * p.warp_pitch;
-    p.set_pitch = kRows * p.row_pitch;
+    p.set_pitch = sets > 1 ? kRows * p.row_pitch : 0;
     p.weight_bytes = p.resident ? p.slices * p.slice_pitch : rows * p.box_bytes;
     p.all_weights = p.resident ? rows * p.box_bytes : p.weight_stages * p.weight_bytes;
     if (p.resident) p.weight_barrier = 0;
@@ -597,10 +600,11 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
     // A stage of weights is asked for when its last ones were multiplied.
     const double in_turn =
         p.resident ? 0 : (fit.asked / p.slices + fit.held * work) / p.weight_stages;
-    const double longest = std::max({work, (patch * kL2Bytes + weights) / fit.l2_bytes,
-                                     alone * fit.alone, asked, in_turn}) *
-                           (p.x_stages == 1 && !p.brought ? fit.one_stage : 1) *
-                           (p.turned_stages == 2 ? fit.two_turned : 1);
+    const double longest =
+        std::max({work, (patch * kL2Bytes + weights) / (p.own_tiles ? kL2OfOne : fit.l2_bytes),
+                  alone * fit.alone, asked, in_turn}) *
+        (p.x_stages == 1 && !p.brought ? fit.one_stage : 1) *
+        (p.turned_stages == 2 ? fit.two_turned : 1);
     const double shown = anywhere || p.own_tiles ? 1 : 1 - kHidden;
     const double stored = p.lined ? shown * pairs * 2 * tile.phases * kLineWord / kInstructions +
                                         p.tile_n * p.tile_h * fit.line
@@ -648,18 +652,26 @@ double predict(const Problem& problem, const Device& device, Tile tile, GatherPa
   // Three products leave time for those bytes as well.
   if (tile.strict) memory_us += std::exchange(torn_us, 0);
   if (p.own_tiles) memory_us += std::exchange(torn_us, 0) / 2;
-  const double us =
+  double us =
       kLaunch + std::max(busy_us, memory_us) + kLesser * std::min(busy_us, memory_us) + torn_us;
+  if (p.own_tiles && p.element_bytes == 2) us *= kOneGroupOfHalves;
   // The same for all plans.
   const bool odd = p.w.destination_extent % (2 * tile.phases) != 0;
-  return p.forward && odd && tile.phases == 2 && p.element_bytes == 4 && !p.strict ? us * kOddRows
-                                                                                   : us;
+  if (p.forward && odd && tile.phases == 2 && p.element_bytes == 4 && !p.strict) us *= kOddRows;
+  return us;
 }
 
 // Where the warpgroups would have other positions of one tile.
 bool may_own_tiles(const Problem& problem, Tile tile, int sets, int row_phases, int layout) {
   return problem.direction == Direction::fwd && !tile.strict && layout != kBeside &&
          (sets == 0 || (sets == 1 && row_phases == 1));
+}
+
+// Blocks of 32 channels ask for fewer weights than others, where these come anew for each tile.
+bool may_halve(const Problem& problem, Tile tile, int64_t columns) {
+  return problem.direction == Direction::fwd && !tile.strict && element_size(problem.dtype) == 4 &&
+         columns % kRows == 0 && phases_of(problem, problem.h) % 2 == 0 &&
+         columns * problem.group_in() >= kManyWeights;
 }
 
 bool chunks_in_groups(const Problem& problem, int slices) {
@@ -731,7 +743,8 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
     for (const auto& [sets, row_phases] : {std::pair{1, 1}, {2, 1}, {1, 2}, {0, 2}})
       for (const int layout : {kRuns, kStacked, kBeside})
         if (sets == 0
-                ? (columns + kRows / 2 - 1) / (kRows / 2) % 2 == 1
+                ? (columns + kRows / 2 - 1) / (kRows / 2) % 2 == 1 ||
+                      may_halve(problem, tile, columns)
                 : columns * 2 > kRows && (sets * row_phases == 1 ||
                                           ((sets == 1 || columns > kRows) && layout != kBeside)))
           for (const int own_tiles : {0, 1})
