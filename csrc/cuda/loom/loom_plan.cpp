@@ -760,10 +760,9 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                 (problem.direction == Direction::fwd ? problem.group_in() : problem.group_out()))
           continue;
         choice.slices = slices;
-        for (const auto& [weights, turned] :
-             {std::pair{0, 2}, {0, 3}, {0, 4}, {2, 2}, {3, 2}, {3, 3}})
+        for (const auto& [weights, turned] : {std::pair{0, 2}, {0, 3}, {2, 2}, {3, 2}, {3, 3}})
           for (const int own_rows : {0, 1}) {
-            if ((own_rows && tile.taps != 4) || (turned > 3 && !choice.own_tiles)) continue;
+            if (own_rows && tile.taps != 4) continue;
             choice.own_rows = own_rows;
             choice.weight_stages = weights;
             choice.turned_stages = turned;
