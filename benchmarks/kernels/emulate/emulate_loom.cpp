@@ -2,7 +2,9 @@
 //
 //   emulate_loom CASES TYPE SEED PLANS [NAME]     TYPE: fp16, bf16, tf32, fp32
 //
-// As emulate.cpp does for hopper: PLANS plans of each case at random, on integers. NCHW is all there is.
+// As emulate.cpp does for hopper: PLANS plans of each case at random, on integers. NCHW is all there is. NOTE=TEXT in the
+// environment keeps plans whose description has that.
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -27,17 +29,25 @@ bool check(const Case& one, Direction direction, Precision precision, int most) 
   GatherTrial<T> trial(one, direction, precision);
   std::string reason;
   std::vector<Plan> plans = loom::plans(trial.problem, invented_device("h200"), reason);
+  if (const char* note = std::getenv("NOTE"))  // only plans that are described so
+    plans.erase(
+        std::remove_if(plans.begin(), plans.end(),
+                       [&](const Plan& plan) { return plan.note.find(note) == std::string::npos; }),
+        plans.end());
   for (Plan& plan : plans) {
     int32_t &x = plan.detail[5], &turned = plan.detail[6], &weights = plan.detail[7],
             *walkers = &plan.detail[8];
     x = std::min(x, 1 + int(emulate::random() % 3));
-    turned =
-        std::min(turned, 2 + int(emulate::random() % 2));  // one is given back from the next one
-    if (weights) weights = std::min(weights, 2 + int(emulate::random() % 2));
+    // One is given back from the next one.
+    const loom::Tile tile = loom::kTiles[plan.row];
+    const loom::GatherParams params = loom::params_of(trial.problem, plan, trial.args);
+    const auto some = [&](int least) { return std::max(least, 2 + int(emulate::random() % 2)); };
+    turned = std::min(turned, some(loom::least_turned(tile, params)));
+    if (weights) weights = std::min(weights, some(loom::least_weights(tile, params)));
     for (int g = 0; g < loom::kMostGroups; ++g)
       if (walkers[g]) walkers[g] = std::min(walkers[g], 1 + int(emulate::random() % 3));
     // Any plan of one group of phases may have its walkers first.
-    plan.detail[3] = plan.detail[3] % 256 + (walkers[1] == 0 && emulate::random() % 2 ? 256 : 0);
+    plan.detail[3] = plan.detail[3] % 1024 + (walkers[1] == 0 && emulate::random() % 2 ? 1024 : 0);
   }
   return trial.passes(trial.some(plans, most, reason), [&](const Plan& plan) {
     const loom::GatherParams params = loom::params_of(trial.problem, plan, trial.args);

@@ -27,6 +27,11 @@ struct Ring {
   __device__ __forceinline__ void advance(int stages) {
     if (++stage == stages) stage = 0, parity ^= 1;
   }
+  __device__ __forceinline__ void skip(int count, int stages) {
+    const int to = stage + count, rounds = to / stages;
+    stage = to - rounds * stages;
+    parity ^= rounds & 1;
+  }
 };
 
 }  // namespace convt2d::cuda

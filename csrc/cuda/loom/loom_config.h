@@ -32,7 +32,10 @@
 // Two warpgroups multiply: two sets of 64 channels for the same positions, or two sets of positions for the same channels,
 // or two phases of rows of the same positions and channels, which share operands and write rows that are neighbours. Of up
 // to 32 channels the rows of an instruction are those of two phases of rows (`halved`), each in two warps of a group; where
-// only one of them has a tap the others multiply zeros. In grad_input these are every other row of the result.
+// only one of them has a tap the others multiply zeros. Where there is one phase of rows, as in grad_input, these are every
+// other row of the result.
+// Or each warpgroup has tiles of its own (`own_tiles`), which follow each other in the rings: one multiplies a tile, then the
+// other the next one, and what it has to store goes to memory meanwhile.
 // Of four other warps one asks the copy engine for both operands, three turn patches, and bring them where it cannot.
 //
 // Columns of an instruction are eights of neighbouring pixels, equally far apart. In runs they follow each other, from row
@@ -61,8 +64,8 @@ constexpr int kEight =
     8;  // channels out, which boxes of weights have one or more of; pixels of a core matrix
 constexpr int kMostRow = 256;  // words of a box
 constexpr int kMostTaps = kMostRow * 4 / kSliceBytes;
-constexpr int kMostGroups = 4;  // of phases, by their rows; and such phases
-constexpr int kMostSteps = 56;
+constexpr int kMostGroups = 4;    // of phases, by their rows; and such phases
+constexpr int kMostSteps = 56;    // what there is room for; of two phases some taps are the same
 constexpr int kMostRuns = 8;      // of steps: phases of rows times parts
 constexpr int kMostWeights = 40;  // stages of weights
 constexpr int kMostRing = 8;      // stages of patches
@@ -94,6 +97,11 @@ CONVT2D_HOST_DEVICE constexpr int positions(Tile tile) {
 // Steps that are multiplied at once, where a chunk has them: in strict fp32 four taps of a phase.
 CONVT2D_HOST_DEVICE constexpr int batch_steps(Tile tile) {
   return !tile.strict ? 1 : tile.taps == 1 ? 4 : tile.taps == 3 && tile.phases == 2 ? 2 : 1;
+}
+
+// Fetches ahead of the one that is multiplied: two, where registers allow it, since one may take longer than its products.
+CONVT2D_HOST_DEVICE constexpr int fetched_ahead(Tile tile) {
+  return tile.strict || tile.taps == 4 ? 1 : 2;
 }
 
 // Where the columns of a group are: see above.
@@ -129,7 +137,6 @@ struct GatherParams {
   int32_t
       halved;  // or half of its warps, which find zeros, where a phase has no tap, in so many words
   int32_t zeros;
-  int32_t parts;                      // of a patch
   int16_t first_step[kMostRuns + 1];  // of phases of rows, and of each of them the parts
   Step step[kMostSteps];
   uint32_t column[kMostFetched];  // from the pixels of a step to those of its taps
@@ -171,6 +178,8 @@ struct GatherParams {
   int32_t strict;
   int32_t lined;          // outputs go to memory by way of shared memory
   int32_t walkers_first;  // blocks of a combination are neighbours: there are more than run at once
+  int32_t parts;          // of a patch
+  int32_t own_tiles;      // of a warpgroup
 };
 
 // What the copy engine is told.
@@ -179,10 +188,24 @@ struct TensorMaps {
 };
 static_assert(sizeof(GatherParams) + sizeof(TensorMaps) <= 4096 - 64);
 
-// In front: barriers of the stages of patches, of turned ones, of weights; the scope of the block; the positions of a tile.
+// Stages of what is read at once: one that is multiplied, the one before, which is given back later, and what is fetched; of
+// turned patches, and of weights, which stay for all parts of one.
+inline int least_stages(Tile tile, const GatherParams& p, int parts) {
+  const int runs = p.h.groups * p.row_phases * p.parts;
+  for (int run = 0; run < runs; run += parts)
+    if ((p.first_step[run + parts] - p.first_step[run]) * p.slices == 1 && fetched_ahead(tile) > 1)
+      return 3;
+  return 2;
+}
+inline int least_turned(Tile tile, const GatherParams& p) { return least_stages(tile, p, 1); }
+inline int least_weights(Tile tile, const GatherParams& p) {
+  return least_stages(tile, p, p.parts);
+}
+
+// In front: barriers of the stages of patches, of turned ones, of weights, of the warpgroups' turns; the scope of the block; the positions of a tile.
 constexpr int kXBarriers = 0, kTurnedBarriers = kXBarriers + kMostRing * 16,
               kWeightBarriers = kTurnedBarriers + kMostRing * 16,
-              kScope = kWeightBarriers + kMostWeights * 16, kPositions = kScope + 16,
-              kHeader = kPositions + kGroups * kColumns * 4;
+              kTurns = kWeightBarriers + kMostWeights * 16, kScope = kTurns + kGroups * 8,
+              kPositions = kScope + 16, kHeader = kPositions + kGroups * kColumns * 4;
 
 }  // namespace convt2d::cuda::loom

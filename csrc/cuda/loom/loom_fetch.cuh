@@ -27,12 +27,25 @@ struct Fetcher {
   uint32_t lane;            // in a stage of weights
   uint32_t operand;         // of the group's first position, if the ring began at 0: the lower half
   uint32_t pixel, weights;  // of the slice: units, and an address
-  int step, slice;
+  int step, slice, chunk;
   Ring turned_ring, weight_ring;
   // Of a part that was left, but is maybe being read, its stages: one more than the turned one, and of weights, which are 0
   // where other parts still want them.
-  int left_turned, left_weights;
+  struct Left {
+    int turned, weights;
+  };
+  Left left;
 
+  // A tile: of a warpgroup that has its own, when the other one is done with what comes before; and past that one's.
+  __device__ __forceinline__ void begin(int group, uint32_t turn) {
+    if (p.own_tiles) barrier_wait(shared + kTurns + group * 8, turn);
+    chunk = 0;
+    enter();
+  }
+  __device__ __forceinline__ void skip_tile() {
+    turned_ring.skip(p.chunks, p.turned_stages);
+    if (!p.resident) weight_ring.skip(p.chunks, p.weight_stages);
+  }
   __device__ __forceinline__ void enter() {
     barrier_wait(shared + kTurnedBarriers + turned_ring.stage * 16, turned_ring.parity);
     barrier_wait(shared + kWeightBarriers + weight_ring.stage * p.weight_barrier,
@@ -43,24 +56,30 @@ struct Fetcher {
     weights = shared + p.weights_at + weight_ring.stage * p.weight_bytes + lane;
     step = first;
     slice = 0;
+    // From here on nobody waits for a stage of another turn.
+    if (++chunk == p.chunks && p.own_tiles && threadIdx.x % 32 == 0)
+      barrier_arrive(shared + kTurns + (threadIdx.x / 128 ^ 1) * 8);
   }
   __device__ __forceinline__ void leave() {
-    left_turned = turned_ring.stage + 1;
-    left_weights = 0;
+    left = {turned_ring.stage + 1, 0};
     turned_ring.advance(p.turned_stages);
     if (++part < p.parts) return;
     part = 0;
-    left_weights = weight_ring.stage + 1;
+    left.weights = weight_ring.stage + 1;
     weight_ring.advance(p.weight_stages);
     if (p.resident) weight_ring.parity = 0;
   }
-  __device__ __forceinline__ void give_back() {
-    if (threadIdx.x % 32 == 0 && left_turned) {
-      barrier_arrive(shared + kTurnedBarriers + left_turned * 16 - 8);
-      if (!p.resident && left_weights)
-        barrier_arrive(shared + kWeightBarriers + left_weights * 16 - 8);
+  __device__ __forceinline__ Left take_left() {
+    const Left taken = left;
+    left.turned = 0;
+    return taken;
+  }
+  __device__ __forceinline__ void give_back(Left from) {
+    if (threadIdx.x % 32 == 0 && from.turned) {
+      barrier_arrive(shared + kTurnedBarriers + from.turned * 16 - 8);
+      if (!p.resident && from.weights)
+        barrier_arrive(shared + kWeightBarriers + from.weights * 16 - 8);
     }
-    left_turned = 0;
   }
   __device__ __forceinline__ void next_slice() {
     step = first;

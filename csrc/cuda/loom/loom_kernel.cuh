@@ -1,7 +1,8 @@
 // The loom kernel; loom_config.h draws the tiling.
 //
 // Rings of stages with two barriers each: `full` ends a phase when a stage has arrived, `empty` when all who read it have
-// left it. Warpgroups that multiply take no turns: while one stores the other multiplies.
+// left it. Warpgroups that multiply the same patches take no turns; those that have tiles of their own do, and barriers say
+// whose turn it is: from its last chunk on a tile is followed by the other warpgroup's.
 #pragma once
 
 #include <type_traits>
@@ -40,22 +41,31 @@ template <class T, int TILE>
 __device__ __forceinline__ void multiply_tile(const GatherParams& p, Fetcher<T, TILE>& fetcher,
                                               Sums<TILE>& sum, uint32_t layout_high) {
   const int fetches = steps_of_row(p, fetcher.row) * p.slices * p.chunks;
-  // Two that take turns: of one the words come while those of the other are multiplied.
-  Fetched<TILE> turn[2];
-  fetcher.enter();
+  constexpr int kTurns = fetched_ahead(kTiles[TILE]) + 1;
+  // These take turns: of one the words come while those of the others are multiplied.
+  Fetched<TILE> turn[kTurns];
   fetcher.fetch(turn[0]);
   const auto multiply_and_fetch = [&](auto index, bool more) {
     constexpr int kNow = decltype(index)::value;
     multiply<T, TILE>(p, sum, turn[kNow], layout_high);
-    wgmma_wait<1>();
-    fetcher.give_back();
-    if (more) fetcher.fetch(turn[1 - kNow]);
+    if constexpr (kTurns == 2) wgmma_wait<1>();
+    const auto left = fetcher.take_left();
+    if constexpr (kTurns == 2) fetcher.give_back(left);
+    if (more) fetcher.fetch(turn[(kNow + 1) % kTurns]);
+    if constexpr (kTurns == 3) {
+      wgmma_wait<1>();
+      fetcher.give_back(left);
+    }
   };
 #pragma unroll 1
-  for (int left = fetches; left > 0; left -= 2) {
+  for (int left = fetches; left > 0; left -= kTurns) {
     multiply_and_fetch(std::integral_constant<int, 0>(), left > 1);
     if (left == 1) break;
     multiply_and_fetch(std::integral_constant<int, 1>(), left > 2);
+    if constexpr (kTurns == 3) {
+      if (left == 2) break;
+      multiply_and_fetch(std::integral_constant<int, 2>(), left > 3);
+    }
   }
   wgmma_wait<0>();
 #pragma unroll
@@ -78,18 +88,24 @@ __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at, 
   else
     fetcher.operand += group * p.beside >> 4;
   fetcher.part = 0;
-  fetcher.left_turned = 0;
-  const int tiles = p.tiles_n * p.tiles_h * p.tiles_w;
-  for (int tile = at.walker; tile < tiles; tile += p.walkers[at.group_h]) {
+  fetcher.left = {};
+  const int tiles = p.tiles_n * p.tiles_h * p.tiles_w, walkers = p.walkers[at.group_h];
+  if (p.own_tiles && group > 0) fetcher.skip_tile();
+  uint32_t turn = group ^ 1;
+  for (int tile = at.walker + (p.own_tiles ? group * walkers : 0); tile < tiles;
+       tile += p.own_tiles ? kGroups * walkers : walkers) {
     Sums<TILE> sum;
     clear(sum);
     if (steps_of_row(p, row) > 0) {
+      fetcher.begin(group, turn);
+      turn ^= 1;
       if constexpr (kTiles[TILE].strict)
         multiply_tile_strict(p, fetcher, sum, layout_high);
       else
         multiply_tile<T>(p, fetcher, sum, layout_high);
       fetcher.leave();
-      fetcher.give_back();
+      fetcher.give_back(fetcher.take_left());
+      if (p.own_tiles) fetcher.skip_tile();
     }
     if (p.lined)
       store_lines<T, TILE>(p, shared, tile, sum);
@@ -121,8 +137,10 @@ __global__ void __launch_bounds__(kThreads, 1)
     barrier_init(ring.barriers + threadIdx.x * 16 + 8, empty);
   };
   init(rings.x, 1, kTurners);
-  init(rings.turned, kTurners, kConsumers / 32);
-  init(rings.weights, 1, kConsumers / 32);
+  const int readers = kConsumers / 32 / (p.own_tiles ? kGroups : 1);
+  init(rings.turned, kTurners, readers);
+  init(rings.weights, 1, readers);
+  if (threadIdx.x < kGroups) barrier_init(shared + kTurns + threadIdx.x * 8, readers);
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
   if (threadIdx.x >= kConsumers) {

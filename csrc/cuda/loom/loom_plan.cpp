@@ -146,6 +146,11 @@ constexpr Forward kForward[] = {
 // TF32, two phases, rows that start anywhere: over that, so that hopper, which predicts too little, does not come first
 // (2026-11-24: kernelbench_2_5 1728 to 2146 us by loom; hopper, slower, predicts 1760).
 constexpr double kOddRows = 0.76;
+// A warpgroup that multiplies alone, over two; bytes that it gets from L2, a cycle: htdemucs_f0, lama_up1 and stylegan2_mid, which
+// wait for these, have 20; and in 16 bits over all that is predicted, so that slide, which was measured, comes first
+// (2026-11-24: tiles of each warpgroup were not).
+constexpr int64_t kManyWeights = 128 * 128;
+constexpr double kOneGroup = 1.1, kL2OfOne = 22, kOneGroupOfHalves = 1.55;
 
 struct Choice {
   int row;  // of kTiles
@@ -153,7 +158,7 @@ struct Choice {
   int sets;  // of 64 channels, or 0: 32 channels of two phases of rows
   int layout, own_rows, row_phases;
   int slices, x_stages, turned_stages, weight_stages;  // of weights: 0 if they stay
-  int lined, parted;
+  int lined, parted, own_tiles;
   int walkers[kMostGroups];
   int walkers_first = 0;
 };
@@ -223,7 +228,7 @@ std::string set_weights(Tile tile, GatherParams& p) {
     p.slice_pitch = slice_of(4) * 16;
     p.warp_pitch = 16 * p.row_pitch;
     p.two_warps_pitch = 2 * p.warp_pitch;
-    p.set_pitch = kRows * p.row_pitch;
+    p.set_pitch = sets > 1 ? kRows * p.row_pitch : 0;
     p.weight_bytes = p.resident ? p.slices * p.slice_pitch : rows * p.box_bytes;
     p.all_weights = p.resident ? rows * p.box_bytes : p.weight_stages * p.weight_bytes;
     if (p.resident) p.weight_barrier = 0;
@@ -262,29 +267,6 @@ std::string set_weights(Tile tile, GatherParams& p) {
   p.set_pitch = sets > 1 ? 2 * p.two_warps_pitch : 0;
   if (p.halved) p.two_warps_pitch = 0;
   p.all_weights = p.weight_stages * p.weight_bytes;
-  return {};
-}
-
-// Every other row of the result as a phase, where there are none.
-std::string pair_rows(AxisTable& h) {
-  AxisGroup& group = h.group[0];
-  if (2 * group.count > kMaxAxisSteps) return "a pair of rows has too many taps";
-  for (int i = 0, count = group.count; i < count; ++i) {
-    const int offset = h.step[i].offset + h.source_step;
-    int found = 0;
-    while (found < group.count && h.step[found].offset != offset) ++found;
-    if (found == group.count) {
-      AxisStep& step = h.step[group.count++];
-      step = {static_cast<int16_t>(offset), {-1, -1, -1, -1}};
-    }
-    h.step[found].rank[1] = h.step[i].rank[0];
-  }
-  group.phases = h.slots = 2;
-  group.first_tap[1] = group.first_tap[0];
-  group.taps[1] = group.taps[0];
-  group.offset_span += h.source_step;
-  h.source_step *= 2;
-  h.destination_step *= 2;
   return {};
 }
 
@@ -440,6 +422,34 @@ bool starts_anywhere(const GatherParams& p, Tile tile) {
   return p.w.destination_extent % (2 * tile.phases) != 0 || (p.tile_w % 2 != 0 && p.tiles_w > 1);
 }
 
+// Positions are pairs of neighbours along an axis of one phase: these are two phases then, whose taps are a step apart.
+std::string pair_rows(AxisTable& axis) {
+  AxisTable pairs = axis;
+  AxisGroup& group = pairs.group[0];
+  pairs.slots = group.phases = 2;
+  pairs.source_step *= 2;
+  pairs.destination_step *= 2;
+  group.first_tap[1] = group.first_tap[0];
+  group.taps[1] = group.taps[0];
+  int used = group.count;
+  for (int i = 0; i < group.count; ++i) {
+    const int offset = axis.step[i].offset + axis.source_step;
+    int found = 0;
+    while (found < used && pairs.step[found].offset != offset) ++found;
+    if (found == used) {
+      if (used == kMaxAxisSteps) return "pairs of rows have too many taps";
+      pairs.step[used] = axis.step[i];
+      pairs.step[used].offset = static_cast<int16_t>(offset);
+      pairs.step[used++].rank[0] = -1;
+    }
+    pairs.step[found].rank[1] = axis.step[i].rank[0];
+  }
+  group.count = static_cast<int16_t>(used);
+  if (used) group.offset_span = static_cast<int16_t>(group.offset_span + axis.source_step);
+  axis = pairs;
+  return {};
+}
+
 // Everything that follows from the problem and the choice, pointers aside; or why there is nothing.
 std::string shape(const Problem& problem, const Choice& choice, GatherParams& p) {
   const Tile tile = kTiles[choice.row];
@@ -449,10 +459,14 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   set_extents(problem, p);
   p.element_bytes = static_cast<int32_t>(element_size(problem.dtype));
   p.row_phases = choice.row_phases;
-  if (std::string reason = set_axes(problem, p.row_phases, tile.phases, p); !reason.empty())
+  p.halved = choice.sets == 0;
+  p.own_tiles = choice.own_tiles;
+  const bool pairs = p.row_phases > 1 && phases_of(problem, problem.h) == 1;
+  if (std::string reason = set_axes(problem, pairs ? 1 : p.row_phases, tile.phases, p);
+      !reason.empty())
     return reason;
-  if (!p.forward && p.row_phases > 1) {
-    if (choice.sets > 0 || p.element_bytes == 2) return "grad_input has no phases of rows";
+  if (pairs) {
+    if (!p.halved || (!p.forward && p.element_bytes == 2)) return "there is one phase of rows";
     if (std::string reason = pair_rows(p.h); !reason.empty()) return reason;
   } else if (phases_of(problem, problem.h) % p.row_phases != 0) {
     return "phases of rows are not pairs";
@@ -464,7 +478,6 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   std::copy(std::begin(choice.walkers), std::end(choice.walkers), p.walkers);
   p.walkers_first = choice.walkers_first;
   p.taps = static_cast<int32_t>(problem.h.kernel * problem.w.kernel);
-  p.halved = choice.sets == 0;
   p.tile_channels = p.halved ? kRows / 2 : kRows * choice.sets;
   p.column_tiles = static_cast<int32_t>(ceil_div(p.columns, p.tile_channels));
   p.layout = choice.layout;
@@ -480,7 +493,8 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   const bool halves = p.element_bytes == 2;
   const int vector = 16 / p.element_bytes, low = p.w.group[0].offset_low & (vector - 1);
   const bool odd = p.w.source_extent % vector != 0;
-  if (p.parts > 1 && halves) return "16 bits come in one part";
+  if (p.parts > 1 && (halves || p.own_tiles))
+    return "16 bits, and tiles of a group, are of one part";
   p.row_sets = 1;
   if (!halves) {
     const std::string unlike = set_rows_of_words(p);
@@ -535,7 +549,7 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.turned_slice = (tile.strict ? 4 : 2) * p.half_bytes;
   p.turned_bytes = p.turned_slice * p.slices;
   p.column_pitch = p.layout == kRuns ? kEight * 16 : p.plane_w * 16;
-  if (p.halved || (choice.sets == 1 && p.row_phases == 1))
+  if (!p.own_tiles && (p.halved || (choice.sets == 1 && p.row_phases == 1)))
     p.beside = p.layout == kBeside ? kEight * 16 : positions(tile) / kEight * p.column_pitch;
 
   p.resident = choice.weight_stages == 0;
@@ -548,6 +562,9 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
     return "kernel rows are not of 16 bytes, or are all of one phase";
   if (std::string reason = set_weights(tile, p); !reason.empty()) return reason;
   if (std::string reason = set_steps(problem, tile, p); !reason.empty()) return reason;
+  if (p.turned_stages < least_turned(tile, p) ||
+      (!p.resident && p.weight_stages < least_weights(tile, p)))
+    return "chunks of one step want three stages";
   p.lined = choice.lined || starts_anywhere(p, tile);
   SharedPlaces places{kHeader};
   p.items_at = places.take(
@@ -578,9 +595,10 @@ double strict_rate(const GatherParams& p, Tile tile) {
 // A tile whose phases are those of a group.
 double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int group) {
   // Steps of both warpgroups.
-  const int first = group * p.row_phases * p.parts;
-  const double steps = double(kGroups) / p.row_phases *
-                       (p.first_step[first + p.row_phases * p.parts] - p.first_step[first]),
+  const int runs = p.row_phases * p.parts, first = group * runs,
+            warpgroups = p.own_tiles ? 1 : kGroups;
+  const double steps = double(warpgroups) / p.row_phases *
+                       (p.first_step[first + runs] - p.first_step[first]),
                taps = steps * tile.taps, width = positions(tile);
   const int met = most_in_a_bank(unit_bytes(tile, p), p.row_pitch, p.number_pitch),
             products = tile.strict ? 3 : 1, split = tile.strict ? kTurnedSplit : 0;
@@ -602,7 +620,8 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
   const double turns = p.parts * p.row_sets * ceil_div(p.items, 32);
   // Of strict fp32 also sums that are joined: batches of a warpgroup.
   const double batches =
-      tile.strict ? ceil_div(steps / kGroups * p.slices, batch_steps(tile)) / double(p.slices) : 0;
+      tile.strict ? ceil_div(steps / warpgroups * p.slices, batch_steps(tile)) / double(p.slices)
+                  : 0;
   const double issued =
       (4 * (steps * (kStep + (tile.taps - 1) * kTap + (halves ? tile.taps * kHalves : 0)) +
             (tile.strict ? taps * kSplit + kGroups * batches * kStrictColumns / 2 : 0)) +
@@ -639,29 +658,34 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
   const double counted = tile.strict ? strict_rate(p, tile) : stepped;
   const double over = !halves ? 1 : p.steps_w == 1 ? kHalvesInput : kHalvesStepped;
   const double slice = std::max(computed * counted, waits * stepped) * waiting * over;
-  const double pairs = kGroups * 4 * width / kEight * 2;
+  const double pairs = warpgroups * 4 * width / kEight * 2;
   const bool anywhere = starts_anywhere(p, tile);
   if (p.forward) {
     const Forward& fit = forward_of(p);
     const int phases = tile.phases - 1;
-    const double work = computed * (tile.taps > 1 ? fit.taps : fit.single)[phases],
+    const double work = computed * (tile.taps > 1 ? fit.taps : fit.single)[phases] *
+                        (p.own_tiles ? kOneGroup : 1),
                  weights = weight_bytes * (p.own_rows ? kShort : 1) *
                            (tile.taps == 1 && tile.phases == 2 ? fit.long_rows : 1);
     // A stage of weights is asked for when its last ones were multiplied.
     const double in_turn =
         p.resident ? 0 : (fit.asked / p.slices + fit.held * work) / p.weight_stages;
-    const double longest = std::max({work, (patch * kL2Bytes + weights) / fit.l2_bytes,
-                                     alone * fit.alone, asked, in_turn}) *
-                           (p.x_stages == 1 && !p.brought ? fit.one_stage : 1) *
-                           (p.turned_stages == 2 ? fit.two_turned : 1);
-    const double stored = p.lined ? (anywhere ? 1 : 1 - kHidden) * pairs * 2 * tile.phases *
-                                            kLineWord / kInstructions +
+    const double longest =
+        std::max({work, (patch * kL2Bytes + weights) / (p.own_tiles ? kL2OfOne : fit.l2_bytes),
+                  alone * fit.alone, asked, in_turn}) *
+        (p.x_stages == 1 && !p.brought ? fit.one_stage : 1) *
+        (p.turned_stages == 2 ? fit.two_turned : 1);
+    const double shown = anywhere || p.own_tiles ? 1 : 1 - kHidden;
+    const double stored = p.lined ? shown * pairs * 2 * tile.phases * kLineWord / kInstructions +
                                         p.tile_n * p.tile_h * fit.line
-                                  : (1 - kHidden) * pairs * kStored / kInstructions;
-    return p.chunks * (p.slices * longest + fit.chunk) + stored +
-           (anywhere  ? fit.anywhere
-            : p.lined ? fit.lined
-                      : fit.tile)[phases];
+                                  : shown * pairs * kStored / kInstructions;
+    const double store = stored + (anywhere  ? fit.anywhere
+                                   : p.lined ? fit.lined
+                                             : fit.tile)[phases];
+    if (!p.own_tiles) return p.chunks * (p.slices * longest + fit.chunk) + store;
+    // A tile's products, or those and what is stored of the other warpgroup's.
+    const double products = p.chunks * (p.slices * longest + fit.chunk / kGroups);
+    return std::max(products, (products + store) / kGroups);
   }
   const double store = (anywhere ? 2 : 1) * (1 - kHidden) * pairs * kStored / kInstructions;
   const double more = tile.strict ? kStrictTileInput : halves ? kTileOfHalves : 0;
@@ -671,14 +695,15 @@ double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int
 // Weights that stream come from L2 again for each tile, unless those of all blocks that run are more than it holds: then every
 // combination gets more blocks, and those of few combinations run at once (ncu, stylegan2_mid: 1.4 GB from memory for 0.1).
 void share_weights(const Device& device, double cycles, GatherParams& p) {
-  const int64_t combos = combinations(p), tiles = tiles_of(p);
+  const int64_t combos = combinations(p), tiles = tiles_of(p),
+                most = p.own_tiles ? std::max<int64_t>(1, tiles / kGroups) : tiles;
   p.walkers_first = 0;
   const double bytes = double(p.reduce) * p.tile_channels * p.taps * p.element_bytes;
   if (p.resident || p.h.groups > 1 || bytes * std::min<double>(combos, device.sm_count) <= kHeld)
     return;
   double best = 0;
-  for (int64_t walkers = 1; walkers <= tiles; ++walkers) {
-    if (bytes * ceil_div(device.sm_count, walkers) > kHeldShared && walkers < tiles) continue;
+  for (int64_t walkers = 1; walkers <= most; ++walkers) {
+    if (bytes * ceil_div(device.sm_count, walkers) > kHeldShared && walkers < most) continue;
     const double took = ceil_div(combos * walkers, device.sm_count) *
                         (kBlockOfMany + ceil_div(tiles, walkers) * cycles);
     if (best > 0 && took >= best) continue;
@@ -719,12 +744,32 @@ double predict(const Problem& problem, const Device& device, Tile tile, GatherPa
   double torn_us = torn * rows * p.tiles_w / device.copy_bytes_per_us;
   // Three products leave time for those bytes as well.
   if (tile.strict) memory_us += std::exchange(torn_us, 0);
-  const double us =
+  if (p.own_tiles) memory_us += std::exchange(torn_us, 0) / 2;
+  double us =
       kLaunch + std::max(busy_us, memory_us) + kLesser * std::min(busy_us, memory_us) + torn_us;
+  if (p.own_tiles && p.element_bytes == 2) us *= kOneGroupOfHalves;
   // The same for all plans.
   const bool odd = p.w.destination_extent % (2 * tile.phases) != 0;
-  return p.forward && odd && tile.phases == 2 && p.element_bytes == 4 && !p.strict ? us * kOddRows
-                                                                                   : us;
+  if (p.forward && odd && tile.phases == 2 && p.element_bytes == 4 && !p.strict) us *= kOddRows;
+  return us;
+}
+
+// Patches come in parts where that was proved: in forward positions step by two where they are pairs of rows.
+bool may_part(const Problem& problem) {
+  return problem.direction != Direction::fwd && element_size(problem.dtype) == 4;
+}
+
+// Where the warpgroups would have other positions of one tile.
+bool may_own_tiles(const Problem& problem, Tile tile, int sets, int row_phases, int layout) {
+  return problem.direction == Direction::fwd && !tile.strict && layout != kBeside &&
+         (sets == 0 || (sets == 1 && row_phases == 1));
+}
+
+// Blocks of 32 channels ask for fewer weights than others, where these come anew for each tile.
+bool may_halve(const Problem& problem, Tile tile, int64_t columns) {
+  return problem.direction == Direction::fwd && !tile.strict && element_size(problem.dtype) == 4 &&
+         columns % kRows == 0 && phases_of(problem, problem.h) % 2 == 0 &&
+         columns * problem.group_in() >= kManyWeights;
 }
 
 bool chunks_in_groups(const Problem& problem, int slices) {
@@ -738,10 +783,14 @@ void add_tiles(const Problem& problem, const Device& device, Tile tile, Choice c
   GatherParams p;
   choice.tile_n = 1;
   choice.tile_h = choice.tile_w = kEight;
-  if (!shape(problem, choice, p).empty() || (choice.parted && p.parts == 1)) return;
+  if (!shape(problem, choice, p).empty()) {
+    choice.turned_stages = choice.weight_stages = 3;
+    if (!shape(problem, choice, p).empty()) return;
+  }
+  if (choice.parted && p.parts == 1) return;
   const int64_t extent_h = position_extent(p.h), extent_w = position_extent(p.w);
   const bool other_positions = choice.sets == 0 || (choice.sets == 1 && choice.row_phases == 1);
-  const int all = positions(tile) * (other_positions ? kGroups : 1);
+  const int all = positions(tile) * (other_positions && !choice.own_tiles ? kGroups : 1);
   std::vector<int> widths;
   if (choice.layout == kRuns) {
     for (int pieces = 1; pieces <= 12; ++pieces) {
@@ -793,13 +842,17 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
     for (const auto& [sets, row_phases] : {std::pair{1, 1}, {2, 1}, {1, 2}, {0, 2}})
       for (const int layout : {kRuns, kStacked, kBeside})
         if (sets == 0
-                ? (columns + kRows / 2 - 1) / (kRows / 2) % 2 == 1
+                ? (columns + kRows / 2 - 1) / (kRows / 2) % 2 == 1 ||
+                      may_halve(problem, tile, columns)
                 : columns * 2 > kRows && (sets * row_phases == 1 ||
                                           ((sets == 1 || columns > kRows) && layout != kBeside)))
-          for (const int parted : {0, 1})
-            add_tiles(problem, device, tile,
-                      {row, 1, 1, 1, sets, layout, 0, row_phases, 1, 1, 2, 2, 0, parted, {}},
-                      tiles);
+          for (const auto& [parted, own_tiles] : {std::pair{0, 0}, {1, 0}, {0, 1}})
+            if ((!parted || may_part(problem)) &&
+                (!own_tiles || may_own_tiles(problem, tile, sets, row_phases, layout)))
+              add_tiles(
+                  problem, device, tile,
+                  {row, 1, 1, 1, sets, layout, 0, row_phases, 1, 1, 2, 2, 0, parted, own_tiles, {}},
+                  tiles);
     for (Choice choice : tiles)
       for (const int slices : {1, 2, kMostSlices}) {
         if (!chunks_in_groups(problem, slices)) continue;
@@ -856,8 +909,9 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   const int detail[] = {c.tile_n,
                         c.tile_h,
                         c.tile_w,
-                        c.walkers_first * 512 + c.parted * 256 + c.lined * 128 + c.row_phases * 32 +
-                            c.own_rows * 16 + c.sets * 4 + c.layout,
+                        c.walkers_first * 1024 + c.own_tiles * 512 + c.parted * 256 +
+                            c.lined * 128 + c.row_phases * 32 + c.own_rows * 16 + c.sets * 4 +
+                            c.layout,
                         c.slices,
                         c.x_stages,
                         c.turned_stages,
@@ -865,25 +919,27 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   std::copy(std::begin(c.walkers), std::end(c.walkers),
             std::copy(std::begin(detail), std::end(detail), plan.detail));
   const char* const layouts[] = {"runs", "columns", "columns beside each other"};
-  plan.note =
-      std::to_string(p.tile_channels) + " channels, " + std::to_string(kTiles[c.row].phases) +
-      " phases" + (c.row_phases > 1 ? " of two rows, tile " : ", tile ") +
-      std::to_string(c.tile_n) + "x" + std::to_string(c.tile_h) + "x" + std::to_string(c.tile_w) +
-      " in " + layouts[c.layout] + ", K " + std::to_string(slice_of(p.element_bytes) * c.slices) +
-      " x " + std::to_string(c.x_stages) + " and " + std::to_string(c.turned_stages) +
-      " stages, weights " +
-      (c.weight_stages ? std::to_string(c.weight_stages) + " stages" : "resident") +
-      (c.own_rows ? " of own rows, " : ", ") + std::to_string(blocks_of(p)) + " blocks" +
-      (p.lined ? ", lines" : "") + (p.parts > 1 ? ", parts" : "") + (p.brought ? ", brought" : "");
+  plan.note = std::to_string(p.tile_channels) + " channels, " +
+              std::to_string(kTiles[c.row].phases) + " phases" +
+              (c.row_phases > 1 ? " of two rows, tile " : ", tile ") + std::to_string(c.tile_n) +
+              "x" + std::to_string(c.tile_h) + "x" + std::to_string(c.tile_w) + " in " +
+              layouts[c.layout] + ", K " + std::to_string(slice_of(p.element_bytes) * c.slices) +
+              " x " + std::to_string(c.x_stages) + " and " + std::to_string(c.turned_stages) +
+              " stages, weights " +
+              (c.weight_stages ? std::to_string(c.weight_stages) + " stages" : "resident") +
+              (c.own_rows ? " of own rows, " : ", ") + std::to_string(blocks_of(p)) + " blocks" +
+              (p.lined ? ", lines" : "") + (p.own_tiles ? ", tiles of each group" : "") +
+              (p.parts > 1 ? ", parts" : "") + (p.brought ? ", brought" : "");
   return plan;
 }
 
 Choice choice_of(const Plan& plan) {
   const int32_t* d = plan.detail;
-  return {plan.row,  d[0],          d[1],           d[2],           d[3] / 4 % 4,
-          d[3] % 4,  d[3] / 16 % 2, d[3] / 32 % 4,  d[4],           d[5],
-          d[6],      d[7],          d[3] / 128 % 2, d[3] / 256 % 2, {d[8], d[9], d[10], d[11]},
-          d[3] / 512};
+  return {plan.row,       d[0],           d[1],           d[2],
+          d[3] / 4 % 4,   d[3] % 4,       d[3] / 16 % 2,  d[3] / 32 % 4,
+          d[4],           d[5],           d[6],           d[7],
+          d[3] / 128 % 2, d[3] / 256 % 2, d[3] / 512 % 2, {d[8], d[9], d[10], d[11]},
+          d[3] / 1024};
 }
 
 std::string refusal(const Problem& problem, const Device& device) {
@@ -919,8 +975,9 @@ std::string refusal(const Problem& problem, const Device& device) {
   if (!forward && std::max(problem.h.stride, problem.w.stride) > 4)
     return "a stride of " + number(std::max(problem.h.stride, problem.w.stride)) + " is above 4";
   const int64_t columns = forward ? problem.group_out() : problem.group_in();
+  const int64_t phases_h = phases_of(problem, problem.h);
   if (columns * 2 <= kRows &&
-      (columns * 4 < kRows || (forward ? phases_of(problem, problem.h) % 2 != 0 : bytes == 2)))
+      (columns * 4 < kRows || (forward ? phases_h > 1 && phases_h % 2 != 0 : bytes == 2)))
     return "channels of the result fill less than half of a tile";
   if (!chunks_in_groups(problem, 1))
     return number(problem.group_in()) + " channels of a group are not whole slices of " +

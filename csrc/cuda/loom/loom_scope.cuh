@@ -17,9 +17,9 @@ __device__ __forceinline__ int first_column(const GatherParams& p, TileOrigin or
   return origin.w * p.w.source_step + p.w.group[0].offset_low;
 }
 
-// Whether both groups have the same positions, and different channels or phases.
+// Whether both groups have the same positions of a tile, and different channels or phases, or tiles.
 __device__ __forceinline__ bool same_positions(const GatherParams& p) {
-  return p.tile_channels > kRows || (p.row_phases > 1 && !p.halved);
+  return p.tile_channels > kRows || (p.row_phases > 1 && !p.halved) || p.own_tiles;
 }
 // Which of the phases of rows of the block is this warp's.
 __device__ __forceinline__ int row_phase(const GatherParams& p) {

@@ -104,7 +104,6 @@ __device__ __forceinline__ void multiply_one_phase(const GatherParams& p,
                                                    uint32_t layout_high) {
   constexpr int kSteps = batch_steps(kTiles[TILE]);
   Batch<TILE> next;
-  fetcher.enter();
   next.fetch(fetcher);
 #pragma unroll 1
   for (int left = batches_of_tile(p, fetcher); left > 0; --left) {
@@ -114,7 +113,7 @@ __device__ __forceinline__ void multiply_one_phase(const GatherParams& p,
     start_part<TILE, 0, kSteps>(p, part, words, Pixels<TILE>(p, layout_high, next), next.steps);
     if (left > 1) next.fetch(fetcher);
     wgmma_wait<0>();
-    fetcher.give_back();
+    fetcher.give_back(fetcher.take_left());
     join_part(sum[0], part[0]);
   }
 }
@@ -127,7 +126,6 @@ __device__ __forceinline__ void multiply_two_phases(const GatherParams& p,
   constexpr int kSteps = batch_steps(kTiles[TILE]);
   Batch<TILE> next;
   SplitWords<TILE> words;
-  fetcher.enter();
   next.fetch(fetcher);
   next.template split<0>(words);
 #pragma unroll 1
@@ -145,7 +143,7 @@ __device__ __forceinline__ void multiply_two_phases(const GatherParams& p,
       next.template split<0>(words);
     }
     wgmma_wait<0>();
-    fetcher.give_back();
+    fetcher.give_back(fetcher.take_left());
     join_part(sum[1], part[1][0]);
   }
 }
