@@ -107,8 +107,9 @@ constexpr double kStepsL2 = 2.4;          // the same where a table of steps is 
 constexpr double kBeside = 0.000872;      // of the lesser of work and bytes
 constexpr double kWeights = 2.29;         // filling a buffer with weights, over one with pixels
 // Over what is predicted of flat tiles, where phases are several and where weights stream: of five layers and of unet_up1
-// (2026-11-24). For other families to compare with: among hopper's own tiles the choice is better without.
-constexpr double kFlatPhases = 0.8, kFlatStreamed = 0.45;
+// (2026-11-24); of fetched rows of TF32, where weights of few taps stream: of nine layers, 0.68 to 0.89. For other families to
+// compare with: among hopper's own tiles the choice is better without.
+constexpr double kFlatPhases = 0.8, kFlatStreamed = 0.45, kFewTapsOfWords = 0.78;
 
 // Tiles that walk a table of steps (hopper_copied.cuh): cycles of one multiprocessor, by counting (grad_input: 0.9 to 1.1
 // of what 30 layers take above 50 us, 2026-11-23).
@@ -454,11 +455,12 @@ void share_blocks(int places, const std::vector<TileCost>& costs, GatherParams& 
   }
 }
 
-double over_of_flat(const Problem& problem, TileRow tile, const GatherChoice& choice) {
-  if (!tile.flat) return 1;
-  return choice.weight_stages                      ? kFlatStreamed
-         : problem.h.kernel * problem.w.kernel > 1 ? kFlatPhases
-                                                   : 1;
+double over_for_others(const Problem& problem, TileRow tile, const GatherChoice& choice) {
+  const bool streamed = choice.weight_stages > 0;
+  const int64_t taps = problem.h.kernel * problem.w.kernel;
+  if (tile.flat) return streamed ? kFlatStreamed : taps > 1 ? kFlatPhases : 1;
+  const bool words = tile.bordered && !tile.strict && element_size(problem.dtype) == 4;
+  return words && streamed && taps <= 9 && choice.source_stages >= 4 ? kFewTapsOfWords : 1;
 }
 
 double over_of(const Problem& problem, TileRow tile, const GatherParams& p) {
@@ -804,7 +806,7 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
                     predict(problem, device, params, tile) * over_of(problem, tile, params),
                     params.slices,
                     params.brought_pieces > 0,
-                    over_of_flat(problem, tile, choice)};
+                    over_for_others(problem, tile, choice)};
                 std::copy(std::begin(params.walkers), std::end(params.walkers), candidate.walkers);
                 found.push_back(candidate);
               }

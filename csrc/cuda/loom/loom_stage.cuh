@@ -162,12 +162,17 @@ __device__ __forceinline__ void store_pixel(const GatherParams& p, uint32_t to,
 }
 
 // Runs of 32 pixels of a slice, whose eight channels a lane brings together; two runs at a time, since what is loaded is
-// some 30 cycles on its way. `items`: the set's. `row` and `column`: of the source, where the part starts. EDGES: what is beside the source,
-// which lines have from their neighbours, becomes zeros.
-template <bool STRICT, bool EDGES>
+// some 30 cycles on its way. `items`: the set's. `row` and `column`: of the source, where the part starts. Rows that all start
+// alike need fewer instructions. EDGES: what is beside the source, which lines have from their neighbours, becomes zeros.
+enum class Rows { alike, lines, lines_at_edges };
+template <bool STRICT, Rows ROWS>
 __device__ __forceinline__ void turn_set(const GatherParams& p, uint32_t items, int row, int column,
                                          uint32_t from, uint32_t to) {
-  const int lane = threadIdx.x % 32, turner = turner_of_block(), item_bytes = p.lines ? 8 : 4;
+  constexpr bool ALIKE = ROWS == Rows::alike, EDGES = ROWS == Rows::lines_at_edges;
+  constexpr int item_bytes = ALIKE ? 4 : 8;
+  const int lane = threadIdx.x % 32, turner = turner_of_block();
+  const uint32_t channel = p.channel_words * 4;
+  if constexpr (ALIKE) from += (column & 3) * 4;
   // How much too early the copied row of a channel starts, bytes.
   const int first_lead = row * p.w.source_extent + column,
             plane = p.h.source_extent * p.w.source_extent;
@@ -190,9 +195,14 @@ __device__ __forceinline__ void turn_set(const GatherParams& p, uint32_t items, 
         there[two] = to + (item[0] >> kUnitShift) * 16;
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
-          const uint32_t place = mine + p.word_place[k] + (lead[k] + more & 12);
-          word[two][0][k] = load_shared_4(place);
-          word[two][1][k] = load_shared_4(place + p.word_far);
+          if constexpr (ALIKE) {
+            word[two][0][k] = load_shared_4(mine + k * channel);
+            word[two][1][k] = load_shared_4(mine + (k + 4) * channel);
+          } else {
+            const uint32_t place = mine + p.word_place[k] + (lead[k] + more & 12);
+            word[two][0][k] = load_shared_4(place);
+            word[two][1][k] = load_shared_4(place + p.word_far);
+          }
         }
         if constexpr (EDGES) {
           const int y = row + int(item[1] >> 16), x = column + int(item[1] & 0xffff);
@@ -218,12 +228,13 @@ __device__ __forceinline__ void turn_set(const GatherParams& p, const Scope& at,
                                          uint32_t to) {
   const uint32_t items = shared + p.items_at + set * p.items * (p.lines ? 8 : 4);
   const int row = first_row(p, at, origin) + part, column = first_column(p, origin);
+  if (!p.lines) return turn_set<STRICT, Rows::alike>(p, items, row, column, from, to);
   const bool inside = row >= 0 && row + (p.load_h - 1) * p.parts < p.h.source_extent &&
                       column >= 0 && column + p.load_w <= p.w.source_extent;
-  if (inside || !p.lines)
-    turn_set<STRICT, false>(p, items, row, column, from, to);
+  if (inside)
+    turn_set<STRICT, Rows::lines>(p, items, row, column, from, to);
   else
-    turn_set<STRICT, true>(p, items, row, column, from, to);
+    turn_set<STRICT, Rows::lines_at_edges>(p, items, row, column, from, to);
 }
 
 // Turns parts of chunks, from some stages to a stage: turn_set(), or turn_octets() of loom_halves.cuh.
