@@ -90,10 +90,10 @@ constexpr double kEngineStalls = 0.579;  // as kStalls
 constexpr double kFetchedStalls = 0.47;  // the same where consumers fetch pixels
 // Over what is predicted, by 45 chosen plans of both suites (2026-11-24): 16-bit tiles of 64 and of 128 columns that fetch
 // what comes as it lies.
-constexpr double kFetchedHalves64 = 1.22, kFetchedHalves128 = 0.87;
+constexpr double kFetchedHalves64 = 1.22, kFetchedHalves128 = 0.82;
 // The same of rows of 16 bits over what is counted: 450 plans of 16 layers (2026-11-24). Of 64, 128 and 256 columns; where threads
 // bring rows.
-constexpr double kFetchedRows64 = 1.3, kFetchedRows128 = 1.14, kFetchedRows256 = 1.06,
+constexpr double kFetchedRows64 = 1.3, kFetchedRows128 = 1.14, kFetchedRows256 = 1.15,
                  kBroughtRows64 = 1.5, kBroughtRows = 1.35;
 // Rows of 16 bits, counted (2026-11-24): an instruction takes what the tensor core does at the clock that its power leaves
 // it, or what its words, the table and the weights take of shared memory; over both, what it waits.
@@ -460,7 +460,9 @@ double over_for_others(const Problem& problem, TileRow tile, const GatherChoice&
   const int64_t taps = problem.h.kernel * problem.w.kernel;
   if (tile.flat) return streamed ? kFlatStreamed : taps > 1 ? kFlatPhases : 1;
   const bool words = tile.bordered && !tile.strict && element_size(problem.dtype) == 4;
-  return words && streamed && taps <= 9 && choice.source_stages >= 4 ? kFewTapsOfWords : 1;
+  return words && streamed && taps <= 9 && problem.w.stride > 1 && choice.source_stages >= 4
+             ? kFewTapsOfWords
+             : 1;
 }
 
 double over_of(const Problem& problem, TileRow tile, const GatherParams& p) {

@@ -312,9 +312,10 @@ void set_pitches(int operands, int taps_w, int64_t row, int64_t plane, int64_t i
   thread_local Answer best{};
   const int64_t vector = 16 / p.element_bytes, line = p.load_w * p.element_bytes;
   // Rows start anywhere in their first piece, have a piece more than some of them need, and share none.
-  const int64_t least = whole
-                            ? ceil_div(p.load_w + lead_of(p, static_cast<int>(vector)), vector) * 16
-                            : line + 3 * 16;
+  // Words of 32 bits lie as they did: an odd number of 16 bytes.
+  const int64_t pieces =
+      whole ? ceil_div(p.load_w + lead_of(p, static_cast<int>(vector)), vector) : 0;
+  const int64_t least = whole ? (p.element_bytes == 2 ? pieces : pieces | 1) * 16 : line + 3 * 16;
   const Question question = {p.w.group[0].offset_low & 1,
                              operands,
                              least,
@@ -333,7 +334,6 @@ void set_pitches(int operands, int taps_w, int64_t row, int64_t plane, int64_t i
                              p.in_words};
   if (question != last) {
     last = question;
-    // Words of 32 bits lie as they did: an odd number of 16 bytes.
     const bool searched = p.element_bytes == 2;
     const int more_rows = searched ? 3 : 0, more_units = searched ? 7 : 0;
     const double loads = double(p.slices) * operands * 4 * (p.in_words ? 4 : 16 / p.element_bytes);
@@ -501,10 +501,10 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
 
   const int room = tile.width / (slots_h * slots_w);
   const Layout destination = forward ? problem.y_layout : problem.x_layout;
-  // Of a phase, what four lanes deal to each other. Where columns have the channels' order, half of that, which is the least that
-  // the copy engine swizzles, if more would be columns without channels; pieces of 64 bytes of a pixel go faster to memory.
+  // Of a phase, what four lanes deal to each other. Where columns have the channels' order and those are half of that, half: the least
+  // that the copy engine swizzles. (Of more channels whole pieces of 64 bytes of a pixel go faster to memory: k3s2_c80.)
   const int dealt = 4 * vector,
-            whole_runs = tile.columns_copied && !tile.flat && params.columns % dealt != 0
+            whole_runs = tile.columns_copied && !tile.flat && params.columns == dealt / 2
                              ? dealt / 2
                              : dealt;
   const bool runs = !tile.channel_rows && destination == Layout::nhwc &&

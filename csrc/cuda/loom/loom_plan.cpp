@@ -150,7 +150,7 @@ constexpr double kOddRows = 0.76;
 // wait for these, have 20; and in 16 bits over all that is predicted, so that slide, which was measured, comes first
 // (2026-11-24: tiles of each warpgroup were not).
 constexpr int64_t kManyWeights = 128 * 128;
-constexpr double kOneGroup = 1.1, kL2OfOne = 22, kOneGroupOfHalves = 1.55;
+constexpr double kOneGroup = 1.1, kL2OfOne = 22;
 
 struct Choice {
   int row;  // of kTiles
@@ -713,12 +713,18 @@ void share_weights(const Device& device, double cycles, GatherParams& p) {
   }
 }
 
-// What grad_input of 32-bit words took over what is counted, by the taps of a part (45 layers on an H200, 2026-11-24).
-double over_of(const GatherParams& p) {
-  if (p.parts == 1) return !p.lines || p.steps_w > 1 ? 1 : p.strict ? 0.82 : 1.17;
+// What plans took over what is counted (H200, 2026-11-24): grad_input of 32-bit words, by the taps of a part (60 layers and modes);
+// forward with tiles of each warpgroup, by phases, and whether weights stay (17 layers).
+double over_of(const GatherParams& p, Tile tile) {
+  if (p.own_tiles) return tile.phases > 1 ? (p.halved ? 1.8 : 1.5) : p.resident ? 1.3 : 1.4;
+  if (p.forward || p.element_bytes == 2) return 1;
+  if (p.parts == 1) {
+    if (p.steps_w > 1) return !p.strict ? 1.1 : p.lines ? 1.2 : 0.95;
+    return !p.lines ? 1 : p.strict ? 0.88 : 1.17;
+  }
   const int taps = p.taps / p.parts;
-  if (p.strict) return taps <= 2 ? 1.9 : taps <= 5 ? 1.6 : 1.2;
-  return taps <= 2 ? 1.5 : taps <= 5 ? 1.25 : 1.1;
+  if (p.strict) return taps <= 5 ? 1.4 : 1.08;
+  return taps <= 5 ? 1.45 : 1.1;
 }
 
 // With the best numbers of blocks, which it leaves in the parameters.
@@ -755,8 +761,7 @@ double predict(const Problem& problem, const Device& device, Tile tile, GatherPa
   if (p.own_tiles) memory_us += std::exchange(torn_us, 0) / 2;
   double us =
       kLaunch + std::max(busy_us, memory_us) + kLesser * std::min(busy_us, memory_us) + torn_us;
-  if (p.own_tiles && p.element_bytes == 2) us *= kOneGroupOfHalves;
-  if (!p.forward && p.element_bytes == 4) us *= over_of(p);
+  us *= over_of(p, tile);
   // The same for all plans.
   const bool odd = p.w.destination_extent % (2 * tile.phases) != 0;
   if (p.forward && odd && tile.phases == 2 && p.element_bytes == 4 && !p.strict) us *= kOddRows;
@@ -768,10 +773,10 @@ bool may_part(const Problem& problem) {
   return problem.direction != Direction::fwd && element_size(problem.dtype) == 4;
 }
 
-// Where the warpgroups would have other positions of one tile.
+// Where the warpgroups would have other positions of one tile; in 16 bits it took 2.1 times what is counted.
 bool may_own_tiles(const Problem& problem, Tile tile, int sets, int row_phases, int layout) {
-  return problem.direction == Direction::fwd && !tile.strict && layout != kBeside &&
-         (sets == 0 || (sets == 1 && row_phases == 1));
+  return problem.direction == Direction::fwd && !tile.strict && element_size(problem.dtype) == 4 &&
+         layout != kBeside && (sets == 0 || (sets == 1 && row_phases == 1));
 }
 
 // Blocks of 32 channels ask for fewer weights than others, where these come anew for each tile.
