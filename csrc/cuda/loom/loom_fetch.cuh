@@ -36,9 +36,11 @@ struct Fetcher {
   };
   Left left;
 
+  // Strict fp32 has no such tiles: then this is known when it is compiled.
+  __device__ __forceinline__ bool own_tiles() const { return !kTiles[TILE].strict && p.own_tiles; }
   // A tile: of a warpgroup that has its own, when the other one is done with what comes before; and past that one's.
   __device__ __forceinline__ void begin(int group, uint32_t turn) {
-    if (p.own_tiles) barrier_wait(shared + kTurns + group * 8, turn);
+    if (own_tiles()) barrier_wait(shared + kTurns + group * 8, turn);
     chunk = 0;
     enter();
   }
@@ -57,7 +59,7 @@ struct Fetcher {
     step = first;
     slice = 0;
     // From here on nobody waits for a stage of another turn.
-    if (++chunk == p.chunks && p.own_tiles && threadIdx.x % 32 == 0)
+    if (own_tiles() && ++chunk == p.chunks && threadIdx.x % 32 == 0)
       barrier_arrive(shared + kTurns + (threadIdx.x / 128 ^ 1) * 8);
   }
   __device__ __forceinline__ void leave() {

@@ -90,10 +90,10 @@ __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at, 
   fetcher.part = 0;
   fetcher.left = {};
   const int tiles = p.tiles_n * p.tiles_h * p.tiles_w, walkers = p.walkers[at.group_h];
-  if (p.own_tiles && group > 0) fetcher.skip_tile();
+  if (fetcher.own_tiles() && group > 0) fetcher.skip_tile();
   uint32_t turn = group ^ 1;
-  for (int tile = at.walker + (p.own_tiles ? group * walkers : 0); tile < tiles;
-       tile += p.own_tiles ? kGroups * walkers : walkers) {
+  for (int tile = at.walker + (fetcher.own_tiles() ? group * walkers : 0); tile < tiles;
+       tile += fetcher.own_tiles() ? kGroups * walkers : walkers) {
     Sums<TILE> sum;
     clear(sum);
     if (steps_of_row(p, row) > 0) {
@@ -105,7 +105,7 @@ __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at, 
         multiply_tile<T>(p, fetcher, sum, layout_high);
       fetcher.leave();
       fetcher.give_back(fetcher.take_left());
-      if (p.own_tiles) fetcher.skip_tile();
+      if (fetcher.own_tiles()) fetcher.skip_tile();
     }
     if (p.lined)
       store_lines<T, TILE>(p, shared, tile, sum);
