@@ -44,11 +44,9 @@ OTHER_TARGET_MIB = 4.2
 KERNELS = {
     "direct": 64,
     "hopper": 170,  # 32 without the copy engine; grad_weight, strict fp32, 256 columns, twins since
-    "fold": 18,  # seven of 16 bits, five of words, six of planes of no whole vectors
     "fold": 24,  # six of 16 bits, five of words, six of planes of no whole vectors, six flat ones
     "slide": 24,  # seven tiles, three of turned rows, two of strided ones, of two types
     "narrow": 28,  # four of four types; three ribbons of three, two of strict fp32
-    "spread": 16,  # three of three types, two of three for grad_input
     "spread": 20,  # four of three types, two of three for grad_input
     "fan": 10,
     "loom": 25,  # six of three types, five of strict fp32
