@@ -46,14 +46,16 @@ int pitch_of(const InputParams& p, int size, int least) {
   for (int pitch = static_cast<int>(round_up(least, 16)); pitch < least + 128; pitch += 16) {
     int turns = 0;
     for (int row = 0; row < 4; ++row) {
-      int words[32] = {}, most = 0, seen[32] = {};
+      int words[32][32], seen[32] = {}, most = 0;  // of a bank
       for (int lane = 0; lane < 32; ++lane) {
         const int c = lane % 4 * (size == 4 ? 1 : 2);
         const int lead = (row * p.y_w + c * p.y_plane) & (16 / size - 1);
-        words[lane] = (c * pitch + (lane / 4 * p.stride_w + lead) * size) / 4;
+        const int word = (c * pitch + (lane / 4 * p.stride_w + lead) * size) / 4, bank = word % 32;
         bool again = false;  // a word that another lane wants
-        for (int other = 0; other < lane; ++other) again |= words[other] == words[lane];
-        if (!again) most = std::max(most, ++seen[words[lane] % 32]);
+        for (int i = 0; i < seen[bank]; ++i) again |= words[bank][i] == word;
+        if (again) continue;
+        words[bank][seen[bank]] = word;
+        most = std::max(most, ++seen[bank]);
       }
       turns += most;
     }

@@ -42,6 +42,11 @@ int64_t combinations(const Params& p) {
   return int64_t{p.groups} * p.row_blocks * p.tap_blocks * p.out_blocks * p.in_blocks;
 }
 
+void set_stages(int stages, Params& p) {
+  p.stages = stages;
+  p.slots = (stages - 2) * p.new_lines + 2 * p.lines;
+}
+
 void shape(const Problem& problem, const Choice& choice, Params& p) {
   const Tile tile = kTiles[choice.row];
   const Axis &h = problem.h, &w = problem.w;
@@ -75,8 +80,7 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   const int read = (words - kLaneWords) * tile.stride / 4 + lane_vectors(tile);
   p.y_pitch = (std::max(p.y_vectors, read) | 1) * 16;
   p.by_vectors = FastDivide(p.y_vectors);
-  p.stages = choice.stages;
-  p.slots = (p.stages - 2) * p.new_lines + 2 * p.lines;
+  set_stages(choice.stages, p);
   p.row_blocks = static_cast<int32_t>(ceil_div(p.kernel_h, block_rows(p, tile)));
   p.tap_blocks = static_cast<int32_t>(ceil_div(p.kernel_w, tile.taps_w));
   p.out_blocks = static_cast<int32_t>(ceil_div(p.columns, block_outputs(p)));
@@ -151,8 +155,9 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
             if (row_units * out_units * in_units > tile.warps) continue;
             Choice choice{row, row_units, out_units, in_units, chunks, kMostStages, 1};
             Params p;
+            shape(problem, choice, p);
             const auto fits = [&] {
-              shape(problem, choice, p);
+              set_stages(choice.stages, p);
               return shared_bytes(p, tile) <= device.smem_optin && p.x_h >= p.stages - 1;
             };
             while (choice.stages > 1 && !fits()) --choice.stages;
