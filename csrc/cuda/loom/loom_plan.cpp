@@ -719,7 +719,7 @@ double over_of(const GatherParams& p, Tile tile) {
   if (p.own_tiles) return tile.phases > 1 ? 1.2 + 0.6 / p.tile_h : p.resident ? 1.3 : 1.4;
   if (p.forward || p.element_bytes == 2) return 1;
   if (p.parts == 1) {
-    if (p.steps_w > 1) return !p.strict ? 1.1 : p.lines ? 1.2 : 0.95;
+    if (p.steps_w > 1) return !p.strict ? 1.1 : p.lines ? 1.25 : 0.95;
     return !p.lines ? 1 : p.strict ? 0.88 : 1.17;
   }
   const int taps = p.taps / p.parts;
