@@ -202,6 +202,7 @@ def test_must_not_refuse(row):
 MANY = Case("many_channels", 16, 192, 96, (40, 56), (4, 4), (2, 2), (1, 1))
 SAME = Case("stride_1", 8, 48, 48, (200, 300), (3, 3), (1, 1), (1, 1))
 ROWS = Case("rows", 8, 96, 64, (200, 304), (3, 5), (1, 1), (1, 2))
+BOXES = Case("k_is_s_in_small_planes", 200, 256, 256, (14, 14), (2, 2), (2, 2))
 SHUFFLE = Case("k_is_s", 8, 96, 48, (100, 120), (2, 2), (2, 2))
 PATCHES = Case("patches_of_4", 8, 192, 192, (30, 37), (4, 4), (4, 4))
 VOCODER = Case("vocoder", 12, 384, 192, (1, 40), (1, 16), (1, 8), (0, 4))
@@ -248,8 +249,8 @@ REGIMES = (
     (NARROW, ("f16", "bf16"), ("grad_input",), ("nchw",), HOPPER, "slide"),  # strided rows
     (NARROW, ("tf32",), ("forward",), ("nchw",), ("h200",), "loom"),
     (SHUFFLE, TENSOR_CORES, ("forward",), DENSE, NOT_HOPPER, "reed"),
-    (SHUFFLE, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "hopper"),
-    (SHUFFLE, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
+    (SHUFFLE, ("f16", "bf16"), ("forward",), DENSE, HOPPER, "hopper"),
+    (BOXES, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
     (SHUFFLE, TENSOR_CORES, ("grad_input",), ("nchw",), HOPPER, "hopper"),
     (PATCHES, TENSOR_CORES, ("forward",), ("nhwc",), HOPPER, "hopper"),
     (PATCHES, ("tf32",), ("forward",), ("nchw",), HOPPER, "hopper"),
