@@ -716,7 +716,11 @@ void share_weights(const Device& device, double cycles, GatherParams& p) {
 // What plans took over what is counted (H200, 2026-11-24): grad_input of 32-bit words, by the taps of a part (60 layers and modes);
 // forward with tiles of each warpgroup, by phases, the rows of a tile, and whether weights stay (17 layers).
 double over_of(const GatherParams& p, Tile tile) {
-  if (p.own_tiles) return tile.phases > 1 ? 1.2 + 0.6 / p.tile_h : p.resident ? 1.3 : 1.4;
+  if (p.own_tiles) {
+    if (tile.phases == 1) return p.resident ? 1.3 : 1.4;
+    return p.layout == kRuns ? 1.2 + 0.6 / p.tile_h : 1.5;
+  }
+  if (p.forward && p.strict && p.lines) return 1.3;
   if (p.forward || p.element_bytes == 2) return 1;
   if (p.parts == 1) {
     if (p.steps_w > 1) return !p.strict ? 1.1 : p.lines ? 1.25 : 0.95;
