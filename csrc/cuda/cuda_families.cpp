@@ -28,7 +28,7 @@ FamilyList families() {
       slide_family,  // sm_90a: 16-bit NCHW with short kernel rows, whose columns are added up afterwards
       narrow_family,  // sm_90a: forward to at most four output channels; kernel columns likewise
       spread_family,  // sm_90a: forward, all taps of a pixel side by side, whatever the channels; NHWC grad_input
-      fan_family,     // sm_90a: TF32 NCHW forward, a pixel fetched once for all phases that read it
+      fan_family,  // sm_90a: TF32 NCHW forward, a pixel fetched once for all phases that read it
       loom_family,  // sm_90a: NCHW forward and grad_input, weights fetched, pixels turned once for all taps
       hopper_family,  // sm_90a's own tensor-core instructions: fp16, bf16, tf32, strict fp32 as 3 x tf32
       quilt_family,  // sm_90a: NCHW grad_weight of kernels that are their stride, runs of dY as they lie
