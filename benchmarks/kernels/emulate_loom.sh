@@ -3,5 +3,6 @@
 #   benchmarks/kernels/emulate_loom.sh fp16 SEED PLANS [NAME]
 set -eu
 cd "$(dirname "$0")/../.."
-benchmarks/kernels/emulate/build.sh emulate_loom csrc/cuda/loom/loom_plan.cpp
+benchmarks/kernels/emulate/build.sh emulate_loom csrc/cuda/loom/loom_plan.cpp \
+  csrc/cuda/loom/loom_shape.cpp csrc/cuda/loom/loom_predict.cpp csrc/cuda/loom/loom_maps.cpp
 build/kernels/emulate_loom benchmarks/kernels/cases.txt "$@"

@@ -1,0 +1,437 @@
+#include "cuda/loom/loom_shape.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <numeric>
+#include <vector>
+
+#include "core/phases.h"
+#include "cuda/gather_params.h"
+#include "cuda/shared_memory.h"
+#include "cuda/tensor_map.h"
+
+namespace convt2d::cuda::loom {
+
+int most_in_a_bank(int bytes, int row_pitch, int number_pitch) {
+  const int lanes = 128 / bytes;
+  int most = 0;
+  for (int first = 0; first < 32; first += lanes) {
+    int units[32], met[32] = {};
+    for (int i = 0; i < lanes; ++i) {
+      const int lane = first + i;
+      units[i] = (lane / 4 * row_pitch + lane % 4 * number_pitch) / bytes;
+      if (std::find(units, units + i, units[i]) != units + i) continue;
+      most = std::max(most, ++met[units[i] % lanes]);
+    }
+  }
+  return most;
+}
+
+int unit_bytes(Tile tile, const GatherParams& p) {
+  return tile.taps == 4 ? 4 * p.element_bytes : 4;
+}
+
+bool starts_anywhere(const GatherParams& p, Tile tile) {
+  return p.w.destination_extent % (2 * tile.phases) != 0 || (p.tile_w % 2 != 0 && p.tiles_w > 1);
+}
+
+namespace {
+
+// Rows of a box, and words from one to the next, that meet in the fewest banks and are copied with the fewest words. Each choice
+// of a problem asks the same, so the last answer is kept.
+struct RowsOfWeights {
+  int box_rows, pitch;
+};
+RowsOfWeights rows_of_weights(Tile tile, const GatherParams& p, int apart) {
+  using Question = std::array<int, 5>;
+  thread_local Question last{};
+  thread_local RowsOfWeights rows{};
+  const Question question = {tile.taps, p.forward, p.element_bytes, p.taps, apart};
+  if (question == last) return rows;
+  last = question;
+  const int tap_bytes = p.taps * p.element_bytes, bytes = unit_bytes(tile, p);
+  int best = 0;
+  for (const int box_rows : {32, 16, 8}) {
+    const int least = p.forward ? box_rows / kEight * p.box_step : p.box_step;
+    for (int words = least; words <= std::min(kMostRow, least + 28); words += 4) {
+      const bool fewer = words * rows.box_rows < rows.pitch * box_rows;
+      if (best == 1 && !fewer) break;
+      const int met = p.forward ? most_in_a_bank(bytes, tap_bytes, apart * words * 4)
+                                : most_in_a_bank(bytes, words * 4, apart * tap_bytes);
+      if (best == 0 || met < best || (met == best && fewer)) best = met, rows = {box_rows, words};
+    }
+    if (!p.forward) break;
+  }
+  return rows;
+}
+
+// Where weights lie in a stage.
+std::string set_weights(Tile tile, GatherParams& p) {
+  const int sets = p.tile_channels / kRows;
+  p.weight_barrier = 16;
+  if (p.own_rows) {
+    int rows = 0;
+    for (int g = 0; g < p.h.groups; ++g) rows = std::max<int>(rows, p.h.group[g].taps[0]);
+    p.pitch = slice_of(4) * p.slices * (p.resident ? p.chunks : 1) + 4;
+    if (p.pitch > kMostSpan) return "weights that stay are too long for the copy engine";
+    p.box_bytes = p.pitch * 16 * p.tile_channels;
+    p.row_pitch = p.pitch * 16;
+    p.number_pitch = 16;
+    p.far_row = 8 * p.row_pitch;
+    p.far_number = 4 * p.number_pitch;
+    p.slice_pitch = slice_of(4) * 16;
+    p.warp_pitch = 16 * p.row_pitch;
+    p.two_warps_pitch = 2 * p.warp_pitch;
+    p.set_pitch = sets > 1 ? kRows * p.row_pitch : 0;
+    p.weight_bytes = p.resident ? p.slices * p.slice_pitch : rows * p.box_bytes;
+    p.all_weights = p.resident ? rows * p.box_bytes : p.weight_stages * p.weight_bytes;
+    if (p.resident) p.weight_barrier = 0;
+    return {};
+  }
+  const int slice = slice_of(p.element_bytes), tap_bytes = p.taps * p.element_bytes;
+  // Of two planes that are copied together, a half of K has those of one.
+  const int apart = p.lines == 2 && p.element_bytes == 2 ? 2 : 1;
+  p.box_step = (p.forward ? kEight : slice) * tap_bytes / 4;
+  const RowsOfWeights rows = rows_of_weights(tile, p, apart);
+  p.box_rows = rows.box_rows, p.pitch = rows.pitch;
+  if (p.forward) {
+    p.box_bytes = p.pitch * 4 * slice * p.slices;
+    p.row_pitch = tap_bytes;
+    p.number_pitch = p.pitch * 4;
+    const auto row_at = [&](int row) {
+      return row / p.box_rows * p.box_bytes + row % p.box_rows * tap_bytes;
+    };
+    p.far_row = row_at(8);
+    p.slice_pitch = slice * p.number_pitch;
+    p.warp_pitch = row_at(16);
+    p.two_warps_pitch = row_at(32);
+    p.weight_bytes = row_at(p.tile_channels);
+  } else {
+    p.box_bytes = p.pitch * 4 * p.tile_channels;
+    p.row_pitch = p.pitch * 4;
+    p.number_pitch = tap_bytes;
+    p.far_row = 8 * p.row_pitch;
+    p.slice_pitch = p.box_bytes;
+    p.warp_pitch = 16 * p.row_pitch;
+    p.two_warps_pitch = 2 * p.warp_pitch;
+    p.weight_bytes = p.slices * p.box_bytes;
+  }
+  p.far_number = apart > 1 ? p.number_pitch : slice / 2 * p.number_pitch;
+  p.number_pitch *= apart;
+  p.set_pitch = sets > 1 ? 2 * p.two_warps_pitch : 0;
+  if (p.halved) p.two_warps_pitch = 0;
+  p.all_weights = p.weight_stages * p.weight_bytes;
+  return {};
+}
+
+// A source offset as a place in a half of a patch, in units of 16 bytes.
+int unit_of_row(const GatherParams& p, int offset) {
+  if (p.parts > 1) return offset / p.parts * p.plane_w;
+  return offset % p.steps_h * p.steps_w * p.plane_units + offset / p.steps_h * p.plane_w;
+}
+int unit_of_column(const GatherParams& p, int offset) {
+  return offset % p.steps_w * p.plane_units + offset / p.steps_w;
+}
+
+// Phase and place of each tap of a kernel row.
+struct Place {
+  int phase = -1, unit = 0;
+};
+std::vector<Place> places_of_row(const Problem& problem, const GatherParams& p) {
+  const AxisGroup& group = p.w.group[0];
+  std::vector<Place> places(problem.w.kernel);
+  for (int i = group.first; i < group.first + group.count; ++i)
+    for (int slot = 0; slot < group.phases; ++slot)
+      if (const AxisStep& step = p.w.step[i]; step.rank[slot] >= 0)
+        places[group.first_tap[slot] + step.rank[slot] * p.w.tap_step] = {
+            slot, unit_of_column(p, step.offset - group.offset_low)};
+  return places;
+}
+
+// Steps of all groups of phases, or why there are none.
+std::string set_steps(const Problem& problem, Tile tile, GatherParams& p) {
+  const std::vector<Place> places = places_of_row(problem, p);
+  const int width = static_cast<int>(problem.w.kernel);
+  if (tile.taps > 1) {
+    if (width % tile.taps != 0) return "a kernel row is not taps by " + std::to_string(tile.taps);
+    p.swapped = tile.phases > 1 && places[0].phase == 1;
+    for (int i = 0; i < width; ++i) {
+      const int tap = i % tile.taps;
+      if (places[i].phase != (tile.phases > 1 ? (tap + p.swapped) % 2 : 0) ||
+          places[i].unit - places[i - tap].unit != places[tap].unit - places[0].unit)
+        return "taps of a kernel row are not of phases by turns";
+    }
+    for (int i = 0; i < tile.taps; ++i) p.column[i] = places[i].unit - places[0].unit;
+  }
+  int steps = 0;
+  const int runs = p.h.groups * p.row_phases * p.parts;
+  if (runs > kMostRuns) return "parts of patches are more than " + std::to_string(kMostRuns);
+  for (int run = 0; run < runs; ++run) {
+    const int row = run / p.parts, part = run % p.parts, slot = row % p.row_phases;
+    const AxisGroup& group = p.h.group[row / p.row_phases];
+    p.first_step[run] = static_cast<int16_t>(steps);
+    for (int i = group.first; i < group.first + group.count; ++i) {
+      const AxisStep& h = p.h.step[i];
+      // Halves of a group go together.
+      if (h.rank[slot] < 0 && !p.halved) continue;
+      if ((h.offset - group.offset_low) % p.parts != part) continue;
+      // Of the weights of a lane.
+      const int first = p.own_rows ? h.rank[slot] * p.box_bytes
+                                   : (group.first_tap[slot] + h.rank[slot] * p.h.tap_step) * width *
+                                         p.element_bytes;
+      const int unit = unit_of_row(p, h.offset - group.offset_low);
+      for (int j = 0; j < width; j += tile.taps) {
+        if (places[j].phase < 0) continue;
+        const int phase = tile.taps == 1 ? places[j].phase : 0;
+        if (steps == kMostSteps) return "two phases of rows have too many taps";
+        p.step[steps++] = {
+            static_cast<uint32_t>(unit + places[j].unit),
+            (h.rank[slot] < 0 ? kNoTap : static_cast<uint32_t>(first + j * p.element_bytes)) |
+                static_cast<uint32_t>(phase) << kPhaseShift};
+      }
+    }
+  }
+  p.first_step[runs] = static_cast<int16_t>(steps);
+  for (int run = 0; p.parts > 1 && run < runs; ++run)
+    if (p.first_step[run] == p.first_step[run + 1]) return "a part of a patch has no taps";
+  for (int row = 0; p.row_phases > 1 && row < p.h.groups * p.row_phases; ++row)
+    if (p.h.group[row / p.row_phases].taps[row % p.row_phases] == 0)
+      return "a phase of rows has no taps";
+  return {};
+}
+
+// Units of 16 bytes that instructions read from where a half starts.
+int units_read(const GatherParams& p, Tile tile) {
+  const auto farthest = [&](const AxisTable& axis, const auto& unit_of) {
+    int far = 0;
+    for (int g = 0; g < axis.groups; ++g)
+      for (int i = axis.group[g].first; i < axis.group[g].first + axis.group[g].count; ++i)
+        far = std::max(far, unit_of(p, axis.step[i].offset - axis.group[g].offset_low));
+    return far;
+  };
+  return farthest(p.h, unit_of_row) + farthest(p.w, unit_of_column) + p.beside / 16 +
+         (positions(tile) / kEight - 1) * (p.column_pitch / 16) + kEight;
+}
+
+// Planes of neighbouring channels, if they are one or two, that are whole 16 bytes together, where rows are not; or 0.
+int planes_of_line(const GatherParams& p) {
+  const int64_t plane = int64_t{p.w.source_extent} * p.h.source_extent;
+  return plane % kEight == 0 ? 1 : plane * 2 % kEight == 0 && p.reduce % 2 == 0 ? 2 : 0;
+}
+
+// How the copy engine brings patches of words: rows of a plane that follow each other as one, where these are whole 16 bytes,
+// and planes of neighbouring channels; lines stays 0 where rows are. Or why it cannot.
+std::string set_rows_of_words(GatherParams& p) {
+  const int width = p.w.source_extent, height = p.h.source_extent;
+  p.period = 4 / std::gcd(4, width);
+  p.period_shift = p.period / 2;
+  int planes = 1;
+  while (planes * height % p.period != 0) planes *= 2;
+  if (p.period > 1) p.lines = planes;
+  if (p.reduce % planes != 0) return "channels are not whole sets of " + std::to_string(planes);
+  // Rows of a part that start equally far into 16 bytes. Large patches come in two stages at least.
+  p.row_sets = p.period / std::gcd(p.period, p.parts);
+  if (p.parts > 1 && p.row_sets == 1 && 2 * p.parts / p.period <= kMostStep) p.row_sets = 2;
+  p.set_step = p.parts * p.row_sets / p.period;
+  if (p.load_h < p.row_sets) return "a tile has fewer rows than sets of these";
+  p.copied_h = static_cast<int32_t>(ceil_div(p.load_h, p.row_sets));
+  if ((p.copied_h - 1) * p.set_step >= kMostSpan) return "a tile is too long for the copy engine";
+  return {};
+}
+
+// Where they lie in a stage; how many bytes that has, of which the copy engine brings `copied_bytes`.
+void place_words(GatherParams& p) {
+  const int planes = std::max(p.lines, 1), channel = p.channel_words * 4,
+            box = slice_of(4) * p.slices / planes * p.tile_n * channel;
+  p.set_bytes = static_cast<int32_t>(round_up(box, 128));
+  p.copied_bytes = planes * box;
+  p.x_bytes = planes * p.set_bytes;
+  for (int k = 0; k < 4; ++k) {
+    p.word_place[k] = k % planes * p.set_bytes + k / planes * channel;
+  }
+  p.word_far = 4 / planes * channel;
+}
+
+// Rows and eights of pixels of a copied patch of 16 bits: more than it needs, where eight channels, which are turned together,
+// would meet in few banks.
+void widen_patch(GatherParams& p) {
+  const auto cost = [](int rows, int eights) {
+    int met = 8;
+    while (rows * eights % met != 0) met /= 2;
+    return rows * eights * (2 + met);
+  };
+  const int rows = p.load_h, eights = p.copied_w / kEight;
+  if (p.lines) {  // each row by itself
+    p.copied_w = (eights | 1) * kEight;
+    return;
+  }
+  for (const int more_rows : {0, 1})
+    for (const int more_eights : {0, 1})
+      if (cost(rows + more_rows, eights + more_eights) < cost(p.copied_h, p.copied_w / kEight))
+        p.copied_h = rows + more_rows, p.copied_w = (eights + more_eights) * kEight;
+}
+
+// Positions are pairs of neighbours along an axis of one phase: these are two phases then, whose taps are a step apart.
+std::string pair_rows(AxisTable& axis) {
+  AxisTable pairs = axis;
+  AxisGroup& group = pairs.group[0];
+  pairs.slots = group.phases = 2;
+  pairs.source_step *= 2;
+  pairs.destination_step *= 2;
+  group.first_tap[1] = group.first_tap[0];
+  group.taps[1] = group.taps[0];
+  int used = group.count;
+  for (int i = 0; i < group.count; ++i) {
+    const int offset = axis.step[i].offset + axis.source_step;
+    int found = 0;
+    while (found < used && pairs.step[found].offset != offset) ++found;
+    if (found == used) {
+      if (used == kMaxAxisSteps) return "pairs of rows have too many taps";
+      pairs.step[used] = axis.step[i];
+      pairs.step[used].offset = static_cast<int16_t>(offset);
+      pairs.step[used++].rank[0] = -1;
+    }
+    pairs.step[found].rank[1] = axis.step[i].rank[0];
+  }
+  group.count = static_cast<int16_t>(used);
+  if (used) group.offset_span = static_cast<int16_t>(group.offset_span + axis.source_step);
+  axis = pairs;
+  return {};
+}
+
+}  // namespace
+
+std::string shape(const Problem& problem, const Choice& choice, GatherParams& p) {
+  const Tile tile = kTiles[choice.row];
+  p = {};
+  p.forward = problem.direction == Direction::fwd;
+  p.strict = tile.strict;
+  set_extents(problem, p);
+  p.element_bytes = static_cast<int32_t>(element_size(problem.dtype));
+  p.row_phases = choice.row_phases;
+  p.halved = choice.sets == 0;
+  p.own_tiles = choice.own_tiles;
+  const bool pairs = p.row_phases > 1 && phases_of(problem, problem.h) == 1;
+  if (std::string reason = set_axes(problem, pairs ? 1 : p.row_phases, tile.phases, p);
+      !reason.empty())
+    return reason;
+  if (pairs) {
+    if (!p.halved || (!p.forward && p.element_bytes == 2)) return "there is one phase of rows";
+    if (std::string reason = pair_rows(p.h); !reason.empty()) return reason;
+  } else if (phases_of(problem, problem.h) % p.row_phases != 0) {
+    return "phases of rows are not pairs";
+  }
+  if (p.h.groups * p.row_phases > kMostGroups)
+    return std::to_string(p.h.groups) + " groups of phases are more than " +
+           std::to_string(kMostGroups);
+  set_tiles(problem, choice, p);
+  std::copy(std::begin(choice.walkers), std::end(choice.walkers), p.walkers);
+  p.walkers_first = choice.walkers_first;
+  p.taps = static_cast<int32_t>(problem.h.kernel * problem.w.kernel);
+  p.tile_channels = p.halved ? kRows / 2 : kRows * choice.sets;
+  p.column_tiles = static_cast<int32_t>(ceil_div(p.columns, p.tile_channels));
+  p.layout = choice.layout;
+  p.slices = choice.slices;
+  p.chunks = static_cast<int32_t>(ceil_div(p.reduce, slice_of(p.element_bytes) * p.slices));
+
+  p.steps_h = p.h.source_step;
+  p.steps_w = p.w.source_step;
+  p.parts = choice.parted ? p.steps_h : 1;
+  p.load_h = static_cast<int32_t>(ceil_div(p.steps_h * (p.tile_h - 1) + span_of(p.h) + 1, p.parts));
+  if (p.parts > 1) p.steps_h = 1;
+  p.load_w = p.steps_w * (p.tile_w - 1) + span_of(p.w) + 1;
+  const bool halves = p.element_bytes == 2;
+  const int vector = 16 / p.element_bytes, low = p.w.group[0].offset_low & (vector - 1);
+  const bool odd = p.w.source_extent % vector != 0;
+  if (p.parts > 1 && (halves || p.own_tiles))
+    return "16 bits, and tiles of a group, are of one part";
+  p.row_sets = 1;
+  if (!halves) {
+    const std::string unlike = set_rows_of_words(p);
+    p.brought = odd && !unlike.empty();
+    if (!odd && !unlike.empty()) return unlike;
+    if (p.brought) p.lines = 0, p.row_sets = 1;
+  }
+  if (halves && odd) p.lines = planes_of_line(p);
+  // What all places where a tile may start have in common, in 16 bytes. Rows of words do not start alike.
+  int common = p.lines && !halves ? 1 : vector;
+  if (p.tiles_w > 1) common = std::gcd(common, p.steps_w * p.tile_w);
+  if (p.lines && p.tiles_h > 1)
+    common = std::gcd(common, int(p.steps_h * p.tile_h * p.w.source_extent % vector));
+  const int lead = p.lines ? vector - 1 : vector - common + low % common;
+  p.tables = vector / common;
+  while (1 << p.lead_shift < common) ++p.lead_shift;
+  p.octets = static_cast<int32_t>(ceil_div(lead + p.load_w, kEight));
+  if (halves || p.brought) p.copied_h = p.load_h;
+  p.copied_w = static_cast<int32_t>(round_up(lead + p.load_w, vector));
+  if (halves) widen_patch(p);
+  if (std::max({p.copied_w * p.element_bytes / 4, p.copied_h, p.tile_n}) > kMostSpan)
+    return "a tile is too long for the copy engine";
+  if (p.brought && (p.tile_n > 1 || p.slices > 1 || p.parts > 1))
+    return "patches that are brought are of one image, slice and part";
+  p.items = p.tile_n * (halves      ? p.load_h * p.octets * kEight
+                        : p.brought ? p.load_h * p.load_w
+                                    : p.copied_h * p.load_w);
+  p.channel_words = (p.lines && halves ? 1 : p.copied_h) * p.copied_w * p.element_bytes / 4;
+  if (p.lines && halves) p.line_bytes = slice_of(2) * p.slices / p.lines * p.channel_words * 4;
+  p.second_items = p.lines == 2 ? p.items : 0;
+  p.table_items = p.items + p.second_items;
+  p.second_bytes = p.lines == 2 ? p.load_h * p.tile_n * p.line_bytes : kEight * p.channel_words * 4;
+  p.next_bytes = slice_of(2) / std::max(p.lines, 1) * p.channel_words * 4;
+  p.x_stages = p.brought ? 1 : choice.x_stages;
+  p.x_bytes = p.brought ? kTurners * kBatches * kBatchBytes
+              : p.lines ? p.lines * p.load_h * p.tile_n * p.line_bytes
+                        : slice_of(p.element_bytes) * p.slices * 4 * p.tile_n * p.channel_words;
+  p.copied_bytes = p.x_bytes;
+  if (!halves && !p.brought) place_words(p);
+
+  p.plane_h = static_cast<int32_t>(ceil_div(p.load_h, p.steps_h));
+  // Two neighbours of a run are never of two rows.
+  p.plane_w = static_cast<int32_t>(ceil_div(p.load_w, p.steps_w));
+  if (p.layout == kRuns) p.plane_w += p.plane_w % 2;
+  // Neighbours that go to different planes meet no bank twice.
+  const int planes = p.steps_h * p.steps_w, apart = p.steps_w > 1 ? kEight / p.steps_w : 0;
+  p.plane_units = p.tile_n * p.plane_h * p.plane_w;
+  while (p.steps_w > 1 && p.plane_units % kEight != apart) ++p.plane_units;
+  const int dump = halves ? kEight : 0;
+  p.half_bytes = (planes * p.plane_units + dump) * 16;
+  p.turned_stages = choice.turned_stages;
+  p.turned_slice = (tile.strict ? 4 : 2) * p.half_bytes;
+  p.turned_bytes = p.turned_slice * p.slices;
+  p.column_pitch = p.layout == kRuns ? kEight * 16 : p.plane_w * 16;
+  if (!p.own_tiles && (p.halved || (choice.sets == 1 && p.row_phases == 1)))
+    p.beside = p.layout == kBeside ? kEight * 16 : positions(tile) / kEight * p.column_pitch;
+
+  p.resident = choice.weight_stages == 0;
+  p.weight_stages = p.resident ? p.chunks : choice.weight_stages;
+  if (p.weight_stages > kMostWeights) return "weights that stay are too many chunks";
+  p.own_rows = choice.own_rows;
+  if (p.own_rows && p.row_phases > 1) return "kernel rows are of several phases";
+  if (p.own_rows &&
+      (halves || tile.taps != 4 || problem.w.kernel != 4 || p.h.groups == 1 || !p.forward))
+    return "kernel rows are not of 16 bytes, or are all of one phase";
+  if (std::string reason = set_weights(tile, p); !reason.empty()) return reason;
+  if (std::string reason = set_steps(problem, tile, p); !reason.empty()) return reason;
+  if (p.turned_stages < least_turned(tile, p) ||
+      (!p.resident && p.weight_stages < least_weights(tile, p)))
+    return "chunks of one step want three stages";
+  p.lined = choice.lined || starts_anywhere(p, tile);
+  SharedPlaces places{kHeader};
+  p.items_at = places.take(
+      int64_t{halves ? p.tables * p.table_items : p.row_sets * p.items} * (p.lines ? 8 : 4), 16);
+  p.weights_at = places.take(p.all_weights, 128);
+  p.x_at = places.take(int64_t{p.x_stages} * p.x_bytes, 128);
+  p.zeros = p.halved ? (p.far_row + p.far_number + 4 * p.number_pitch) / 4 + kMostFetched : 0;
+  p.zeros_at = places.take(int64_t{p.zeros} * 4, 16);
+  p.lines_at = places.take(p.lined ? kConsumers / 32 * kLineBytes : 0, 128);
+  p.turned_at = places.take(int64_t{p.turned_stages} * p.turned_bytes, 128);
+  // Of the last slice: what instructions read, and that again if halves followed each other (compute-sanitizer thinks so).
+  const int read = units_read(p, tile) * 16;
+  places.take(std::max({0, read - p.half_bytes, read + positions(tile) * 16 - 2 * p.half_bytes}),
+              16);
+  p.shared_bytes = static_cast<int32_t>(places.end);
+  return {};
+}
+
+}  // namespace convt2d::cuda::loom
