@@ -13,9 +13,6 @@
 namespace convt2d::cuda::loom {
 namespace {
 
-// Products of a pixel and its weights of so many channels are many.
-constexpr int64_t kManyWeights = 128 * 128;
-
 // Patches come in parts where that was proved: in forward positions step by two where they are pairs of rows.
 bool may_part(const Problem& problem) {
   return problem.direction != Direction::fwd && element_size(problem.dtype) == 4;
@@ -25,13 +22,6 @@ bool may_part(const Problem& problem) {
 bool may_own_tiles(const Problem& problem, Tile tile, int sets, int row_phases, int layout) {
   return problem.direction == Direction::fwd && !tile.strict && element_size(problem.dtype) == 4 &&
          layout != kBeside && (sets == 0 || (sets == 1 && row_phases == 1));
-}
-
-// Blocks of 32 channels ask for fewer weights than others, where these come anew for each tile.
-bool may_halve(const Problem& problem, Tile tile, int64_t columns) {
-  return problem.direction == Direction::fwd && !tile.strict && element_size(problem.dtype) == 4 &&
-         columns % kRows == 0 && phases_of(problem, problem.h) % 2 == 0 &&
-         columns * problem.group_in() >= kManyWeights;
 }
 
 bool chunks_in_groups(const Problem& problem, int slices) {
@@ -104,8 +94,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
     for (const auto& [sets, row_phases] : {std::pair{1, 1}, {2, 1}, {1, 2}, {0, 2}})
       for (const int layout : {kRuns, kStacked, kBeside})
         if (sets == 0
-                ? (columns + kRows / 2 - 1) / (kRows / 2) % 2 == 1 ||
-                      may_halve(problem, tile, columns)
+                ? (columns + kRows / 2 - 1) / (kRows / 2) % 2 == 1
                 : columns * 2 > kRows && (sets * row_phases == 1 ||
                                           ((sets == 1 || columns > kRows) && layout != kBeside)))
           for (const auto& [parted, own_tiles] : {std::pair{0, 0}, {1, 0}, {0, 1}})

@@ -48,7 +48,8 @@ constexpr double kHidden = 0.5;   // of stores, behind the multiplications of th
 constexpr double kL2Bytes = 24;   // a cycle, of a multiprocessor
 constexpr double kShort = 4;      // for rows of 16 bytes (2026-11-23)
 constexpr double kStepped = 1.6;  // where a step of positions is several pixels (2026-11-23)
-constexpr double kParted = 1.2;   // the same, of patches that come in parts (not measured)
+constexpr double kParted =
+    1.2;  // the same, of patches that come in parts; the rest is in over_of()
 // grad_input in strict fp32, over what is counted, by 1560 times (2026-11-23): of a slice, with one phase, with two, where a
 // step of positions is several pixels, by kernel rows, tap by tap, and where threads bring these; and cycles of a tile.
 constexpr double kStrictOne = 0.87, kStrictTwo = 1.12, kStrictStepped = 0.8, kStrictTaps = 1.15,
@@ -144,8 +145,7 @@ constexpr Forward kForward[] = {
 // (2026-11-24: kernelbench_2_5 1728 to 2146 us by loom; hopper, slower, predicts 1760).
 constexpr double kOddRows = 0.76;
 // A warpgroup that multiplies alone, over two; bytes that it gets from L2, a cycle: htdemucs_f0, lama_up1 and stylegan2_mid, which
-// wait for these, have 20; and in 16 bits over all that is predicted, so that slide, which was measured, comes first
-// (2026-11-24: tiles of each warpgroup were not).
+// wait for these, have 20.
 constexpr double kOneGroup = 1.1, kL2OfOne = 22;
 
 const Forward& forward_of(const GatherParams& p) {
