@@ -42,7 +42,8 @@ double& constant(const char* name, double* value) {
 }  // namespace
 
 #include "cuda/cuda_families.h"
-#include "varied_plan.cpp"  // here, since `predict` and the constants are in a namespace without a name
+#include "cuda/hopper/hopper_plan.h"
+#include "varied_predict.cpp"  // here, since the constants are in a namespace without a name
 
 namespace {
 
@@ -265,6 +266,6 @@ int main(int count, char** arguments) {
   report(settings);
   for (const Constant& c : constants)
     std::printf("constexpr double %s = %s;\n", c.name.c_str(), digits(*c.value).c_str());
-  if (in_place) write("csrc/cuda/hopper/hopper_plan.cpp");
+  if (in_place) write("csrc/cuda/hopper/hopper_predict.cpp");
   return 0;
 }

@@ -1,0 +1,588 @@
+#include "cuda/hopper/hopper_predict.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "core/phases.h"
+#include "cuda/gather_params.h"
+#include "cuda/strict_sums.h"
+
+namespace convt2d::cuda::hopper {
+namespace {
+
+// Cycles of one multiprocessor; fitted to 16000 plans of bench/layers.json on the H200 (kernel_bench sweep: fp16
+// and tf32 in both layouts, strict fp32 in NCHW, forward and grad_input; 2026-11-22) by benchmarks/kernels/fit.sh;
+// what is about the copy engine in NHWC again to 11700 plans, since two threads ask it; what is about fetched pixels
+// again to two sweeps of NCHW grad_input (2026-11-23), since consumers multiply while they fetch.
+constexpr double kClock = 1700;       // cycles a microsecond
+constexpr double kLaunch = 5.79;      // us, empty kernel, tables, first loads, last stores
+constexpr double kEight = 5;          // more, where columns are eight, in forward (2026-11-23)
+constexpr double kPiece = 1910;       // a buffer handed over and back
+constexpr double kBatch = 1980;       // a batch of loads on its way
+constexpr double kParcel = 274;       // a parcel of each thread of a producer group
+constexpr double kProduct = 149;      // beside the multiplications of a product
+constexpr double kTurnedHalf = 58.4;  // of turned ones
+constexpr double kTurnedRun = 286;    // of turned runs
+constexpr double kFetchedWord =
+    1.63;  // multiplying with words that consumers fetch, over shared memory
+constexpr double kFetchedNumber = 1.17;     // with single numbers of 32 bits and a table
+constexpr double kFetchedAgain = 1.25;      // few channels, for each of several column tiles
+constexpr double kStrict = 3.18;            // strict fp32: three products, parts joined
+constexpr double kStrictFill = 0.862;       // filling a buffer there, over TF32
+constexpr double kStrictStalls = 0.748;     // as kStalls
+constexpr double kStrictRows = 0.97;        // channel rows there, over pixel rows
+constexpr double kStrictDepth = 0.15;       // the power of slices there, in grad_input
+constexpr double kStrictFetched = 8.6;      // with fetched pixels there, by 1200 times (2026-11-23)
+constexpr double kStrictFetchedWide = 7.1;  // the same of 128 columns
+constexpr double kStrictBrought = 1.08;     // of rows that threads bring there
+constexpr double kStrictFew = 1.33;         // 32 columns there whose pixels are not fetched
+constexpr double kStrictSplit = 1.1;        // with weights split on their way (counted)
+constexpr double kStrictOverlap = 0.7;      // as kOverlap, with three times as much to multiply
+constexpr double kStaged = 6.28;         // a byte of a consumer thread's sum where rows are staged
+constexpr double kHalves = 2.6;          // the same where 16-bit rows have odd places
+constexpr double kPairs = 1.6;           // of 16-bit rows that two phases share
+constexpr double kSectorStored = 0.422;  // 32 bytes on their way to L2
+constexpr double kRagged = 4.15;         // what the ends of a run add, in sectors
+constexpr double kTile = 3100;           // tables of a tile, first product, last product
+// 32 bytes of a phase without taps, of a block that does nothing else: 1.6 to 2.7 (k1s2 and k3s4_gaps of the off-list suite,
+// all formats and layouts, whose phases without taps had one block each and took ten times what was thought, 2026-11-24).
+constexpr double kEmptySector = 2.2;
+constexpr double kOverlap = 0.293;        // how much of the lesser work hides behind the greatest
+constexpr double kStalls = 0.768;         // what nothing above accounts for
+constexpr double kPlanes = 1.08;          // 16-bit NCHW in grad_input
+constexpr double kOdd = 1.68;             // an odd number of column phases in NCHW rows of pixels
+constexpr double kTorn = 1;               // y once more where its pixels are no sectors
+constexpr double kKept = 32 << 20;        // bytes that L2 keeps beside what is written
+constexpr double kAgain = 0.03;           // of x for each reading more: decides between equals
+constexpr double kEngine = 161;           // bytes a cycle of the copy engine
+constexpr double kBroughtPiece = 110;     // 16 bytes that one of three warps' threads copies
+constexpr double kBroughtMasked = 1.14;   // fetching what stands beside, over not
+constexpr double kBroughtRounded = 2.81;  // TF32 that is rounded only now
+constexpr double kTurnedRow = 228;        // 32 pixels of 16 bytes along K, in shared memory
+constexpr double kUnderWay = 6010;        // from asking for a buffer to having it
+constexpr double kEngineRow = 4.15;       // beside its bytes, a row of a pixel or of weights
+constexpr double kEngineOverlap = 0.106;  // as kOverlap, with more and lighter consumers
+constexpr double kOneGroup = 1.4;         // filling by one producer group, over two
+constexpr double kTurnedAlone = 3.04;     // of turned weights: nobody loads while they are stored
+constexpr double kTurnover =
+    0.532;  // from one buffer to the next, where the copy engine fills them
+constexpr double kFedTurnover = 0.925;  // where threads do
+constexpr double kShallow = 1.02;       // two buffers of what the copy engine brings, over more
+constexpr double kShallowAlone = 1.2;   // the same in grad_input where weights stay
+constexpr double kWideColumns = 1.13;   // of copied columns, 128 over 64
+constexpr double kNarrow = 3;  // over the pixels of a row that threads bring: forward, NCHW
+constexpr double kEngineStalls = 0.579;  // as kStalls
+constexpr double kFetchedStalls = 0.47;  // the same where consumers fetch pixels
+// Over what is predicted, by 45 chosen plans of both suites (2026-11-24): 16-bit tiles of 64 and of 128 columns that fetch
+// what comes as it lies.
+constexpr double kFetchedHalves64 = 1.22, kFetchedHalves128 = 0.82;
+// The same of rows of 16 bits over what is counted: 450 plans of 16 layers (2026-11-24). Of 64, 128 and 256 columns; where threads
+// bring rows.
+constexpr double kFetchedRows64 = 1.3, kFetchedRows128 = 1.14, kFetchedRows256 = 1.15,
+                 kBroughtRows64 = 1.5, kBroughtRows = 1.35;
+// Rows of 16 bits, counted (2026-11-24): an instruction takes what the tensor core does at the clock that its power leaves
+// it, or what its words, the table and the weights take of shared memory; over both, what it waits.
+constexpr double kTensorPower = 1.2, kNumberLoads = 32, kWordLoads = 16, kTableLoads = 4,
+                 kFetchedWaits = 1.12;
+constexpr double kFetchedOverlap = 0.85;  // as kOverlap
+constexpr double kFetchedL2 = 2;          // as kL2: what NHWC tiles get with the same operands
+constexpr double kNhwcStalls = 0.514;     // the same where it brings rows of channels
+constexpr double kL2 = 1.3;               // bytes that L2 delivers, over what a copy moves
+constexpr double kStepsL2 = 2.4;          // the same where a table of steps is walked in grad_input
+constexpr double kBeside = 0.000872;      // of the lesser of work and bytes
+constexpr double kWeights = 2.29;         // filling a buffer with weights, over one with pixels
+// Over what is predicted of flat tiles, where phases are several and where weights stream: of five layers and of unet_up1
+// (2026-11-24); of fetched rows of TF32, where weights of few taps stream: of nine layers, 0.68 to 0.89. For other families to
+// compare with: among hopper's own tiles the choice is better without.
+constexpr double kFlatPhases = 0.8, kFlatStreamed = 0.45, kFewTapsOfWords = 0.78;
+
+// Tiles that walk a table of steps (hopper_copied.cuh): cycles of one multiprocessor, by counting (grad_input: 0.9 to 1.1
+// of what 30 layers take above 50 us, 2026-11-23).
+constexpr double kStepsLaunch =
+    4.5;                       // as kLaunch: who asks the copy engine starts at once (guessed)
+constexpr double kStep = 420;  // 70 instructions of a warp, from product to product
+constexpr double kSharedBytes = 128;   // a cycle, to the tensor core and from the copy engine
+constexpr double kAsked = 1500;        // from asking for a buffer to its first byte
+constexpr double kArriving = 50;       // bytes a cycle from there on
+constexpr double kStepsRow = 2.1;      // of the copy engine, a row; by earlier fits, as
+constexpr double kStepsByte = 0.0032;  // a byte
+constexpr double kTurnOfTile =
+    900;  // from the last product of a tile to the first one of the next, stores aside
+constexpr double kStoring = 110;       // instructions of a warp that stores
+constexpr double kLoneVector = 9;      // and for each 16 bytes of a thread
+constexpr double kStepsSector = 0.16;  // as kSectorStored
+constexpr double kTwinStore =
+    0.3;                         // of storing, which does not hide behind the other block (counted)
+constexpr double kHidden = 0.4;  // of what leads, by which storing takes less
+constexpr double kStepsBeside = 0.02;   // of the lesser of what memory and L2 take
+constexpr double kStepsOverlap = 0.95;  // as kOverlap
+constexpr double kStepsNarrow = 1.2;    // rows of 64 bytes, where there could be twice as many
+constexpr double kStepsFew = 9;         // and so few products read them (2026-11-23)
+constexpr double kStepsBytes = 1.1;     // of memory and L2 with them, or with two buffers
+constexpr double kStacked = 1.3;        // 256 columns of several phases, in forward (2026-11-23)
+
+// The same of tiles whose weights are fetched (hopper_lent.cuh); by eight layers (2026-11-23).
+constexpr double kLentProduct = 100;  // cycles beside the multiplications of a product
+constexpr double kLentTwoSlots =
+    300;  // where it may be of one of two slots; before halves of it were issued apart
+constexpr double kLentSector = 2.5;   // 32 bytes on their way to L2
+constexpr double kLentStalls = 0.88;  // as kStalls
+constexpr double kLentArrival =
+    1.3;  // what must be on its way when groups lead, over what has to be
+
+// What brings a buffer: parcels, how many of them a thread has on their way, and cycles each.
+struct Load {
+  double parcels, batch, each;
+};
+
+// Cycles to fill a buffer, by one of two producer groups.
+double fill_cycles(const Load& load) {
+  const double of_thread = std::ceil(load.parcels / 128);
+  return (kPiece + std::ceil(of_thread / load.batch) * kBatch + of_thread * load.each) / 2;
+}
+
+// The same by the copy engine: rows of so many bytes, or a buffer's share of the time that each is under way.
+double copied_fill(double rows, double bytes, int stages) {
+  return std::max(rows * (bytes / kEngine + kEngineRow), kUnderWay / std::max(stages, 1));
+}
+
+Load source_load(const GatherParams& p, bool half) {
+  const double slices = p.slices, units = source_units(p);
+  if (p.source_mode >= kTurned) return {std::ceil(units / 4) * 64 * slices, 8, kTurnedHalf};
+  return {units * slices * (half && p.source_mode != kVectors ? 2 : 1), 6, kParcel};
+}
+
+Load weight_load(const GatherParams& p, TileRow tile, bool half) {
+  const double slices = p.slices;
+  if (p.weight_mode < kTurnedKernels)
+    return {p.part_products * weight_rows(tile) * slices * (half ? 2 : 1), tile.copied ? 4.0 : 6.0,
+            kParcel * kWeights};
+  if (p.weight_mode == kTurnedRuns)
+    return {std::ceil(p.tile_channels / 32.0) * 32 * p.taps * slices * 2, 8, kTurnedRun};
+  const double units = p.kernel_taps ? 1 : p.part_products * stacked(p, tile);
+  const double neighbours = p.tile_channels * std::max(p.kernel_taps, 1);
+  return {std::ceil(neighbours / 32) * units * 64 * slices, 8, kTurnedHalf};
+}
+
+// How many products the phases of one group have.
+double products_of(TileRow tile, const AxisGroup& h, const AxisGroup& w) {
+  if (tile.fetched) return 1;
+  if (!tile.channel_rows) return double(h.count) * w.count;
+  double taps_h = 0, taps_w = 0;
+  for (int i = 0; i < h.phases; ++i) taps_h += h.taps[i];
+  for (int i = 0; i < w.phases; ++i) taps_w += w.taps[i];
+  return taps_h * taps_w;
+}
+
+bool channels_last(const Problem& problem) {  // what is written
+  const bool forward = problem.direction == Direction::fwd;
+  return (forward ? problem.y_layout : problem.x_layout) == Layout::nhwc;
+}
+
+// Phases of other blocks between those of one, in a row of the result.
+double scatter_of(const Problem& problem, const GatherParams& p) {
+  return problem.direction == Direction::fwd ? std::min(4.0, double(problem.w.stride) / p.w.slots)
+                                             : 1;
+}
+
+// The tiles of an axis whose patches lie in the source altogether, over all of them.
+double share_inside(const AxisTable& axis, int tile, int tiles, int load) {
+  const int step = tile * axis.source_step, low = axis.group[0].offset_low;
+  const double first = std::ceil(std::max(0, -low) / double(step));
+  const double last = std::floor((axis.source_extent - load - low) / double(step));
+  return std::clamp(last - first + 1, 0.0, double(tiles)) / tiles;
+}
+
+// Filling a buffer with rows that threads bring.
+double brought_fill(const GatherParams& p) {
+  return std::max(std::ceil(double(p.brought_pieces) / kBringers) * kBroughtPiece,
+                  kUnderWay / p.source_stages);
+}
+// Multiplying with them: consumers round TF32, and leave out what lies beside the source.
+double brought_multiply(const GatherParams& p, bool rounded) {
+  const double inside =
+      share_inside(p.h, p.tile_h, p.tiles_h, p.load_h) *
+      share_inside(p.w, p.tile_w, p.tiles_w, ceil_div(p.load_w, p.pixel_channels));
+  return (rounded ? kBroughtRounded : 1) * (inside + (1 - inside) * kBroughtMasked);
+}
+
+// An instruction of whose operands none is fetched.
+double shared_cycles(TileRow tile) { return std::max(tile.width / 2.0, (64 + tile.width) / 4.0); }
+// Rows of 16 bits: cycles of an instruction.
+double fetched_halves(const GatherParams& p, TileRow tile) {
+  const double loads = (p.in_words ? kWordLoads : kNumberLoads) * p.turns + kTableLoads,
+               copied = double(p.patch_bytes) + (p.weight_stages ? p.part_bytes : 0),
+               all = double(p.slices) * consumer_groups(tile) * tile.operands;
+  return kFetchedWaits * std::max(kTensorPower * tile.width / 2,
+                                  loads + tile.width / 4.0 + copied / (kSharedBytes * all));
+}
+
+// Multiplying with numbers that consumers fetch one by one.
+double fetched_multiply(const GatherParams& p, TileRow tile, bool half) {
+  const double strict = (tile.width == 128 ? kStrictFetchedWide : kStrictFetched) *
+                        (p.weight_stages ? kStrictSplit : 1) *
+                        (p.brought_pieces ? kStrictBrought : 1);
+  return (half          ? fetched_halves(p, tile) / kFetchedStalls / shared_cycles(tile)
+          : tile.strict ? strict
+                        : kFetchedNumber) *
+         (p.brought_pieces ? brought_multiply(p, !half && !tile.strict) : 1) *
+         (p.one_chunk && p.column_tiles > 1 ? kFetchedAgain : 1);
+}
+
+// What a tile costs whose phases have so many products: cycles, sectors of L2, and cycles before the first one, in which
+// weights come that stay.
+struct TileCost {
+  double cycles, sectors, prologue;
+  double alone = cycles;  // where no other block is beside
+};
+
+// Whether what follows is about a plan: threads that bring weights all the time, and outputs that go one by one, take
+// longer than all of it. In forward it errs by what phases and a bias cost, and what is fitted above is better (2026-11-23).
+bool counted(const Problem& problem, const GatherParams& p, TileRow tile) {
+  if (tile.weights_fetched) return true;
+  return problem.direction == Direction::grad_input && by_steps(tile) && p.store_mode != kSingles &&
+         (!p.weight_stages || copied(p.weight_mode));
+}
+
+// Whether the rows that the copy engine brings could be twice as long.
+bool narrow_rows(const GatherParams& p) {
+  return chunk_bytes(p) < 128 && p.depth * p.element_bytes >= 128;
+}
+
+// From asking for a buffer to having it.
+double arrival(double bytes) { return kAsked + bytes / kArriving; }
+// Weights of a product.
+double weight_bytes(const GatherParams& p, TileRow tile) {
+  return double(weight_rows(tile)) * chunk_bytes(p);
+}
+
+// A chunk of a tile that walks a table of steps, of one of so many blocks that do the same: multiplying, reading and
+// writing shared memory, issuing, and what must arrive meanwhile.
+double steps_chunk(const GatherParams& p, TileRow tile, double products, double pieces,
+                   double parts, int blocks) {
+  const bool lent = tile.weights_fetched;
+  const double operands = consumer_groups(tile) * tile.operands, slices = p.slices,
+               fetches = lent ? consumer_groups(tile) : operands,
+               part = p.part_products * weight_bytes(p, tile),
+               weights = p.weight_stages ? products * weight_bytes(p, tile) : 0,
+               row = tile.columns_copied ? column_row(p) : chunk_bytes(p);
+  const auto arriving = [](double buffers, double bytes, int stages) {
+    return buffers * arrival(bytes) / std::max(1, stages - 1);
+  };
+  const double work[] = {
+      blocks * products *
+          (slices * operands * tile.width / 2 +
+           (lent ? (tile.slots > 1 ? kLentTwoSlots : kLentProduct) : 0)),
+      blocks *
+          (products * slices * (fetches * 64 + operands * tile.width) * kSliceBytes +
+           pieces * p.patch_bytes + weights) /
+          kSharedBytes,
+      lent ? 0 : products * kStep,
+      blocks * ((pieces * p.patch_pixels + weights / row) * kStepsRow +
+                (pieces * p.patch_bytes + weights) * kStepsByte),
+      arriving(pieces, p.patch_bytes, p.source_stages),
+      p.weight_stages ? arriving(parts, part, p.weight_stages) : 0,
+  };
+  double greatest = 0, all = 0;
+  for (double each : work) greatest = std::max(greatest, each), all += each;
+  const bool waits = !lent && (products <= kStepsFew || (p.source_stages == 2 && !p.weight_stages));
+  const double narrow = narrow_rows(p) && waits ? kStepsNarrow : 1;
+  return narrow * (greatest + (1 - kStepsOverlap) * (all - greatest));
+}
+
+// And storing it, of which so many sectors are on their way to L2.
+double steps_store(const Problem& problem, TileRow tile, double sectors) {
+  const double sums = tile.width / 2.0 * tile.operands,
+               vectors = sums * element_size(problem.dtype) / 16;
+  const double code = kStoring + vectors * kLoneVector;
+  // Four schedulers have a warp of each group.
+  return kTurnOfTile + std::max(consumer_groups(tile) * code, sectors * kStepsSector);
+}
+
+TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, double products) {
+  const bool forward = problem.direction == Direction::fwd;
+  const double size = element_size(problem.dtype);
+  const bool half = size == 2;
+  const double slices = p.slices, k_slices = p.chunks * slices;
+
+  // Buffers of the source and of the weights that a chunk fills.
+  const double pieces = std::min(products, double(p.planes_apart));
+  const double parts =
+      p.weight_stages ? pieces * std::ceil(products / pieces / p.part_products) : 0;
+  // A wgmma takes as long as its multiplications, or as reading both operands, 128 bytes a cycle.
+  const double multiply = shared_cycles(tile) * (tile.bordered  ? fetched_multiply(p, tile, half)
+                                                 : tile.fetched ? kFetchedWord
+                                                 : tile.strict  ? kStrict
+                                                                : 1);
+  const double mma = products * (k_slices * consumer_groups(tile) * tile.operands * multiply +
+                                 p.chunks * kProduct) +
+                     p.chunks * (pieces + parts) * (tile.copied ? kTurnover : kFedTurnover);
+
+  const double units = source_units(p);
+  const double source_fill =
+      tile.turned ? p.tile_n * p.load_h * std::ceil(p.load_w / 32.0) * 2 * slices * kTurnedRow
+      : p.brought_pieces ? brought_fill(p)
+      : tile.bordered    ? copied_fill(p.patch_bytes / 128.0, 128, p.source_stages)
+      : tile.fetched     ? copied_fill(p.patch_bytes / kFetchedRow, kFetchedRow, p.source_stages)
+      : tile.copied      ? copied_fill(p.patch_pixels, chunk_bytes(p), p.source_stages)
+                         : fill_cycles(source_load(p, half)) * (tile.strict ? kStrictFill : 1);
+  const double weight_fill =
+      copied(p.weight_mode)
+          ? copied_fill(p.part_products * p.product_bytes / chunk_bytes(p), chunk_bytes(p),
+                        p.weight_stages)
+          : fill_cycles(weight_load(p, tile, half)) * (tile.copied ? kOneGroup : 1) *
+                (tile.strict ? kStrictFill : 1) *
+                (tile.turned && p.weight_mode >= kTurnedKernels ? kTurnedAlone : 1);
+  const double row_bytes = p.load_w * (p.source_mode >= kTurned ? 16 : size);
+  const double source_sectors = p.source_mode == kVectors ? units * k_slices
+                                : tile.fetched            ? p.patch_bytes / 32.0 * p.chunks
+                                : straight(tile) ? double(p.patch_pixels) * pieces * k_slices
+                                                 : p.tile_n * p.load_h * (row_bytes / 32 + 0.6) *
+                                                       k_slices * (kSliceBytes / size);
+  // Weights lie with their taps side by side, of which a combination may use a part only.
+  const double tap_sectors = problem.w_layout == Layout::nhwc || tile.fetched
+                                 ? products
+                                 : double(problem.h.kernel) * problem.w.kernel;
+  const double weight_sectors = p.weight_stages ? tap_sectors * weight_rows(tile) * k_slices : 0;
+  const double produce =
+      std::max(p.chunks * (pieces * source_fill + parts * weight_fill), weight_sectors);
+
+  // Outputs that are neighbours in memory: a row of channel rows goes as pieces of 128 bytes; otherwise what
+  // the lanes of a row or column hold: channels in NHWC, unless phases stand between them, or positions.
+  const double sums =
+      tile.width / 2.0 * tile.operands * tile.slots * consumer_groups(tile) / 2;  // of 256 threads
+  const double staged_bytes = (p.operand_columns ? 8 : p.tile_w) * tile.slots * size;
+  // A stride of 5 or more that blocks cannot cut evenly: the phases of others lie between, nothing is aligned, and words
+  // are often in two sectors.
+  const bool broken =
+      p.w.destination_step > kMaxSlots &&
+      (p.w.slots == 1 ? !channels_last(problem) : p.w.destination_step % p.w.slots != 0);
+  const double run_bytes = p.store_mode == kFours                                 ? 16 * size
+                           : p.store_mode || (tile.channel_rows && !staged(tile)) ? 64
+                           : broken                  ? size * p.w.slots / (half ? 1 : 2)
+                           : tile.channel_rows       ? std::min(128.0, staged_bytes)
+                           : !channels_last(problem) ? 8 * size * p.w.slots
+                           : stacked(p, tile) == 1   ? 8 * size
+                                                     : size;
+  // A phase without taps is nothing but stores, behind which nothing is multiplied.
+  if (products == 0) return {kTile + sums * 256 * size / 32 * kEmptySector, 0, 0};
+  const bool whole = !half || (forward ? problem.w.out : problem.w.in) % 2 == 0;
+  // Staged rows pass through shared memory; other sums go straight to L2, which takes longer than the threads do.
+  const double each = !staged(tile) ? 0
+                                    : kStaged * size * (whole ? 1 : kHalves) *
+                                          (half && forward && tile.slots == 2 ? kPairs : 1);
+  const double sectors =
+      sums * 256 * size / 32 * (1 + kRagged * 32 / run_bytes) * scatter_of(problem, p);
+  if (counted(problem, p, tile)) {
+    const double all = copied(p.weight_mode) ? kAsked + p.chunks * p.part_bytes / kArriving
+                                             : 2 * p.chunks * weight_fill * kNhwcStalls;
+    const double chunk = steps_chunk(p, tile, products, pieces, parts, 1),
+                 store = tile.weights_fetched
+                             ? kTurnOfTile + sums * 256 * size / 32 * kLentSector
+                             : steps_store(problem, tile, sectors / scatter_of(problem, p));
+    if (tile.twin) {
+      const double alone = p.chunks * chunk + store,
+                   both = p.chunks * steps_chunk(p, tile, products, pieces, parts, 2);
+      return {std::max(alone, both) + kTwinStore * store, source_sectors + weight_sectors,
+              p.weight_stages ? 0 : 2 * all, alone};
+    }
+    return {p.chunks * chunk + store -
+                kHidden * std::min(2 * store, p.lead * chunk / std::max(products, 1.0)),
+            source_sectors + weight_sectors, p.weight_stages ? 0 : all};
+  }
+  const double store = std::max(sums * each, sectors * kSectorStored);
+
+  const double busiest = std::max({mma, produce, store});
+  const double overlap = tile.strict && tile.fetched ? kStrictOverlap
+                         : tile.bordered && half     ? kFetchedOverlap
+                         : tile.copied               ? kEngineOverlap
+                                                     : kOverlap;
+  const bool two = straight(tile) && p.source_stages == 2;
+  const double shallow = !two ? 1 : forward || p.weight_stages ? kShallow : kShallowAlone;
+  const double wide = tile.columns_copied && tile.width == 128                    ? kWideColumns
+                      : forward && tile.width == 256 && p.h.slots * p.w.slots > 1 ? kStacked
+                                                                                  : 1;
+  const double narrow = forward && !tile.copied && !tile.strict && !channels_last(problem)
+                            ? 1 + kNarrow / p.tile_w
+                            : 1;
+  const double deep = tile.strict && !tile.fetched && !forward ? std::pow(slices, kStrictDepth) : 1;
+  const double rows = tile.strict && tile.channel_rows                   ? kStrictRows
+                      : tile.strict && !tile.fetched && tile.width == 32 ? kStrictFew
+                                                                         : 1;
+  return {shallow * wide * narrow * deep * rows *
+              (busiest + (1 - overlap) * (mma + produce + store - busiest)),
+          source_sectors + weight_sectors, p.weight_stages ? 0 : 2 * p.chunks * weight_fill};
+}
+
+// Blocks for each combination of a group of channels and phases, so that the grid fills its places on the device once: phases get them
+// by their cost, where they are few, and have the same number otherwise.
+void share_blocks(int places, const std::vector<TileCost>& costs, GatherParams& p) {
+  const int64_t tiles = tiles_of(p), shares = static_cast<int64_t>(costs.size());
+  p.shares = static_cast<int32_t>(shares);
+  const int64_t others = combinations(p) / (shares > 1 ? shares : 1);
+  int64_t blocks = std::max<int64_t>(1, places / others);
+  double all = 0;
+  for (const TileCost& cost : costs) all += cost.cycles;
+  for (int64_t s = 0; s < shares; ++s) {
+    const auto fair = static_cast<int64_t>(blocks * costs[s].cycles / all);
+    p.walkers[s] = static_cast<int32_t>(std::clamp<int64_t>(fair, 1, tiles));
+  }
+  for (int64_t s = 0; s < shares; ++s) blocks -= p.walkers[s];
+  const auto rounds = [&](int64_t s) {
+    return ceil_div(tiles, int64_t{p.walkers[s]}) * costs[s].cycles;
+  };
+  for (; blocks > 0; --blocks) {
+    int64_t busiest = 0;
+    for (int64_t s = 1; s < shares; ++s)
+      if (rounds(s) > rounds(busiest)) busiest = s;
+    if (p.walkers[busiest] == tiles) break;
+    ++p.walkers[busiest];
+  }
+}
+
+// Where weights are fetched: as many products as leave time for buffers to arrive, since those between both groups are read.
+int lead_of_lent(const GatherParams& p, TileRow tile) {
+  const double product = p.slices * consumer_groups(tile) * tile.operands * tile.width / 2;
+  const auto leaves = [&](int stages, int products, double bytes) {
+    return int((stages - 1) * products - kLentArrival * arrival(bytes) / product);
+  };
+  int lead = INT32_MAX;
+  for (int i = 0; i < p.h.groups; ++i)
+    for (int j = 0; j < p.w.groups; ++j) {
+      const int products = int(products_of(tile, p.h.group[i], p.w.group[j]));
+      if (products == 0) continue;
+      lead = std::min(
+          {lead, leaves(p.source_stages, products, p.patch_bytes), p.chunks * products / 2});
+      if (p.weight_stages == 0) continue;
+      // Of the last part of a chunk there may be one product.
+      const int parts = int(ceil_div(products, p.part_products)), whole = products / parts;
+      lead =
+          std::min(lead, leaves(p.weight_stages, whole, p.part_products * weight_bytes(p, tile)));
+    }
+  return lead == INT32_MAX ? 0 : std::max(lead, 0);
+}
+
+}  // namespace
+
+double over_for_others(const Problem& problem, TileRow tile, const GatherChoice& choice) {
+  const bool streamed = choice.weight_stages > 0;
+  const int64_t taps = problem.h.kernel * problem.w.kernel;
+  if (tile.flat) return streamed ? kFlatStreamed : taps > 1 ? kFlatPhases : 1;
+  const bool words = tile.bordered && !tile.strict && element_size(problem.dtype) == 4;
+  return words && streamed && taps <= 9 && problem.w.stride > 1 && choice.source_stages >= 4
+             ? kFewTapsOfWords
+             : 1;
+}
+
+double over_of(const Problem& problem, TileRow tile, const GatherParams& p) {
+  if (!tile.fetched || element_size(problem.dtype) != 2) return 1;
+  if (!tile.bordered) return tile.width == 64 ? kFetchedHalves64 : kFetchedHalves128;
+  const bool brought = p.brought_pieces > 0;
+  if (tile.width == 64) return brought ? kBroughtRows64 : kFetchedRows64;
+  return brought ? kBroughtRows : tile.width == 128 ? kFetchedRows128 : kFetchedRows256;
+}
+
+// Of the best shares, which it leaves in the parameters.
+double predict(const Problem& problem, const Device& device, GatherParams& p, TileRow tile) {
+  const bool forward = problem.direction == Direction::fwd;
+  const double size = element_size(problem.dtype);
+  const bool half = size == 2;
+  const double phase_groups = static_cast<double>(p.h.groups) * p.w.groups;
+  const AxisTotals h = totals(p.h), w = totals(p.w);
+  const double products =
+      tile.fetched ? 1 : (tile.channel_rows ? h.taps * w.taps : h.steps * w.steps) / phase_groups;
+  std::vector<TileCost> costs;
+  costs.reserve(kMaxShares);
+  if (phase_groups > kMaxShares) {
+    costs.push_back(tile_cost(problem, p, tile, products));
+  } else {  // many have the same
+    double counts[kMaxShares];
+    for (int i = 0; i < p.h.groups; ++i)
+      for (int j = 0; j < p.w.groups; ++j) {
+        const size_t known = costs.size();
+        counts[known] = products_of(tile, p.h.group[i], p.w.group[j]);
+        const size_t same = std::find(counts, counts + known, counts[known]) - counts;
+        costs.push_back(same < known ? costs[same] : tile_cost(problem, p, tile, counts[known]));
+      }
+  }
+  const int places = device.sm_count * blocks_together(tile);
+  share_blocks(places, costs, p);
+
+  const double combos = static_cast<double>(combinations(p));
+  const double tiles = static_cast<double>(tiles_of(p));
+  const double waves = std::ceil(blocks_of(p) / double(places));
+  double cycles = 0, sectors = 0, prologue = 0;
+  for (size_t s = 0; s < costs.size(); ++s) {
+    // Of the last round, what is left may have the multiprocessors for itself.
+    const double whole = blocks_of(p) <= device.sm_count ? costs[s].alone : costs[s].cycles;
+    const double rounds = std::floor(tiles / p.walkers[s]), rest = tiles - rounds * p.walkers[s],
+                 last = rest == 0                  ? 0
+                        : rest * 2 <= p.walkers[s] ? costs[s].alone
+                                                   : whole;
+    cycles = std::max(cycles, rounds * whole + last +
+                                  (counted(problem, p, tile) ? 0 : (rounds + (rest > 0)) * kTile));
+    sectors += costs[s].sectors / costs.size();
+    prologue = std::max(prologue, costs[s].prologue);
+  }
+  const bool by_pixels = !tile.copied && p.source_mode != kVectors;
+  // An odd number of phases side by side in NCHW goes to memory one number at a time.
+  const bool odd =
+      !tile.channel_rows && !channels_last(problem) && p.w.slots > 1 && p.w.slots % 2 == 1;
+  const double slow = (half && by_pixels && !forward ? kPlanes : 1) * (odd ? kOdd : 1);
+  const double busy_us = (tile.weights_fetched        ? kLentStalls
+                          : counted(problem, p, tile) ? 1
+                          : by_channel(tile)          ? kNhwcStalls
+                          : tile.fetched              ? kFetchedStalls
+                          : tile.strict               ? kStrictStalls
+                          : tile.copied               ? kEngineStalls
+                                                      : kStalls) *
+                         slow * waves * (cycles + prologue) / kClock;
+
+  // Pixels of a plane that no tap reads stay where they are.
+  const double y_bytes =
+      size * problem.batch * problem.out_channels * problem.h.out * problem.w.out;
+  const double bytes = tensor_bytes(problem) -
+                       (forward ? 0 : y_bytes * (1 - std::min(products / p.planes_apart, 1.0)));
+  // Channels-last pixels of y that are no whole sectors are written in pieces (erfnet_out in TF32: 211 us for 113).
+  const bool torn = forward && channels_last(problem) && int64_t(problem.group_out() * size) % 32;
+  // Blocks of other phases read x again, when L2 no longer has all of it (unet_up4 in TF32, two readings for one: 603 us for
+  // 528; how much it takes was not fitted, kernelbench_2_5 had it for nothing).
+  const double x_bytes = size * problem.batch * problem.in_channels * problem.h.in * problem.w.in;
+  const double again = forward && channels_last(problem) && by_steps(tile) && x_bytes > kKept
+                           ? kAgain * (phase_groups - 1) * x_bytes
+                           : 0;
+  const double memory_us =
+      (bytes + (torn ? kTorn * y_bytes : 0)) / (0.88 * device.copy_bytes_per_us);
+  const bool steps = tile.weights_fetched || (!forward && by_steps(tile));
+  // What goes to phases apart from each other is not as fast where only the rest was counted.
+  const double scattered = bytes * scatter_of(problem, p),
+               l2 = steps                        ? kStepsL2
+                    : tile.bordered && size == 2 ? kFetchedL2
+                                                 : kL2,
+               l2_us = (scattered / (steps && !forward ? kStepsL2 : kL2) +
+                        combos * tiles * sectors * 32 / l2) /
+                       device.copy_bytes_per_us;
+  // Neither hides behind the other altogether; and of plans that move the same bytes the less busy one is better.
+  const double bytes_us = (steps && (narrow_rows(p) || p.source_stages == 2) ? kStepsBytes : 1) *
+                              std::max(memory_us, l2_us) +
+                          again / (0.88 * device.copy_bytes_per_us) +
+                          (steps ? kStepsBeside * std::min(memory_us, l2_us) : 0);
+  const double launch_us =
+      (by_steps(tile) ? kStepsLaunch : kLaunch) + (forward && tile.width == 8 ? kEight : 0);
+  return launch_us + std::max(busy_us, bytes_us) + kBeside * std::min(busy_us, bytes_us);
+}
+
+// How many products the first groups may lead by, by a simulation: each takes a buffer from those that are on their way,
+// and hides storing for half the time of a product.
+int lead_of(const Problem& problem, const GatherParams& p, TileRow tile) {
+  if (tile.weights_fetched) return lead_of_lent(p, tile);
+  constexpr int kStages = 4, kMoreStages = 6, kMostProducts = 32;
+  const int stages = p.weight_stages ? std::min(p.source_stages, p.weight_stages) : p.source_stages,
+            products = p.chunks * p.max_products;
+  if (!counted(problem, p, tile) || tile.twin || stages < kStages || products > kMostProducts)
+    return 0;
+  return stages >= kMoreStages || products <= kStages ? 2 : 1;
+}
+
+}  // namespace convt2d::cuda::hopper

@@ -1,0 +1,17 @@
+// What a tile of hopper takes: by counting, and by what was measured.
+#pragma once
+
+#include "cuda/hopper/hopper_shape.h"
+
+namespace convt2d::cuda::hopper {
+
+// Microseconds, of the best shares, which it leaves in the parameters.
+double predict(const Problem& problem, const Device& device, GatherParams& p, TileRow tile);
+// What a kind of tile takes over that: for all to compare with, and for other families alone.
+double over_of(const Problem& problem, TileRow tile, const GatherParams& p);
+double over_for_others(const Problem& problem, TileRow tile, const GatherChoice& choice);
+
+// By how many products the first groups may lead.
+int lead_of(const Problem& problem, const GatherParams& p, TileRow tile);
+
+}  // namespace convt2d::cuda::hopper
