@@ -351,7 +351,7 @@ int main(int count, char** arguments) {
       for (const Layer& layer : layers) {
         const Problem given = problem_of(layer, mode, direction);
         const auto predicted = [&](const Problem& p) {
-          return choose(list, p, device, -1).plan.predicted_us;
+          return least_predicted(list, p, device, -1);
         };
         const Problem problem =
             wanted == "chosen" ? in_form(better_form(given, predicted), given) : given;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iomanip>
+#include <limits>
 #include <sstream>
 #include <stdexcept>
 
@@ -70,6 +71,14 @@ Choice choose(FamilyList families, const Problem& problem, const Device& device,
     message += std::string("\n  ") + answer.family->name + ": " + answer.decision.reason;
   }
   throw std::invalid_argument(message);
+}
+
+double least_predicted(FamilyList families, const Problem& problem, const Device& device,
+                       int algorithm) {
+  const std::vector<Candidate> answers = ask(families, problem, device, algorithm);
+  const int best = cheapest(answers);
+  return best >= 0 ? answers[best].decision.plan.predicted_us
+                   : std::numeric_limits<double>::infinity();
 }
 
 std::string explain(FamilyList families, const Problem& problem, const Device& device,

@@ -28,6 +28,10 @@ struct Choice {
 // std::invalid_argument with every reason when nobody accepts.
 Choice choose(FamilyList families, const Problem& problem, const Device& device, int algorithm);
 
+// The time of the plan that choose() takes, microseconds; infinite where nobody accepts.
+double least_predicted(FamilyList families, const Problem& problem, const Device& device,
+                       int algorithm);
+
 // Every family's answer, in list order.
 std::vector<Candidate> candidates(FamilyList families, const Problem& problem,
                                   const Device& device);

@@ -3,8 +3,6 @@
 
 #include <torch/csrc/stable/library.h>
 
-#include <algorithm>
-#include <limits>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -96,13 +94,7 @@ std::string explain_op(int64_t direction, int64_t dtype, int64_t precision,
                      double(INT32_MAX) * double(p.groups);
   const FamilyList families = families_of(device);
   const Form form = device == "cpu" ? Form::given : better_form(p, [&](const Problem& problem) {
-    double least = std::numeric_limits<double>::infinity();
-    for (int i = 0; i < families.count; ++i) {
-      if (algorithm >= 0 && i != algorithm) continue;
-      const Decision answer = families.first[i].plan(problem, device_of(device));
-      if (answer.accepted) least = std::min(least, answer.plan.predicted_us);
-    }
-    return least;
+    return least_predicted(families, problem, device_of(device), int(algorithm));
   });
   const std::string text = explain(families, in_form(form, p), device_of(device), int(algorithm));
   return form == Form::given ? text : describe(p) + ", " + name_of(form) + ":\n" + text;

@@ -8,7 +8,6 @@
 #include "cuda/gather_params.h"
 #include "cuda/narrow/narrow_ribbon.h"
 #include "cuda/strict_sums.h"
-#include "cuda/tensor_map.h"
 
 namespace convt2d::cuda::narrow {
 
@@ -268,25 +267,7 @@ Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
 }
 
 CUtensorMap map_of(const Params& p, Tile tile) {
-  const int64_t row = int64_t{p.x_w} * p.x_pixel * p.number_bytes, plane = row * p.x_h;
-  const int32_t numbers = p.line / p.number_bytes;
-  if (p.channels_last)
-    return encode({p.source,
-                   p.number_bytes,
-                   4,
-                   {p.reduce, p.x_w, p.x_h, p.batch},
-                   {p.number_bytes, int64_t{p.x_pixel} * p.number_bytes, row, plane},
-                   {numbers, p.run, 1, p.images},
-                   {1, 1, 1, 1}});
-  return encode({p.source,
-                 p.number_bytes,
-                 4,
-                 {p.x_w, p.reduce, p.x_h, p.batch},
-                 {p.number_bytes, plane, row, plane * p.reduce},
-                 {numbers, p.reduce_padded, 1, p.images},
-                 {1, 1, 1, 1},
-                 true,
-                 !tile.strict});
+  return map_of_lines(p, p.reduce_padded, !tile.strict);
 }
 
 }  // namespace convt2d::cuda::narrow

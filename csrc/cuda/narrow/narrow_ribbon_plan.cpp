@@ -8,7 +8,6 @@
 #include "cuda/narrow/narrow_plan.h"
 #include "cuda/narrow/narrow_ribbon.h"
 #include "cuda/strict_sums.h"
-#include "cuda/tensor_map.h"
 
 namespace convt2d::cuda::narrow {
 namespace {
@@ -261,25 +260,7 @@ RibbonParams ribbon_params_of(const Problem& problem, const Plan& plan, const Ar
 }
 
 CUtensorMap ribbon_map_of(const RibbonParams& p) {
-  const int64_t row = int64_t{p.x_w} * p.x_pixel * p.number_bytes, plane = row * p.x_h;
-  const int32_t numbers = p.line / p.number_bytes;
-  if (p.channels_last)
-    return encode({p.source,
-                   p.number_bytes,
-                   4,
-                   {p.reduce, p.x_w, p.x_h, p.batch},
-                   {p.number_bytes, int64_t{p.x_pixel} * p.number_bytes, row, plane},
-                   {numbers, p.run, 1, p.images},
-                   {1, 1, 1, 1}});
-  return encode({p.source,
-                 p.number_bytes,
-                 4,
-                 {p.x_w, p.reduce, p.x_h, p.batch},
-                 {p.number_bytes, plane, row, plane * p.reduce},
-                 {numbers, p.chunk_slices * slice_channels(p.number_bytes), 1, p.images},
-                 {1, 1, 1, 1},
-                 true,
-                 !p.strict});
+  return map_of_lines(p, p.chunk_slices * slice_channels(p.number_bytes), !p.strict);
 }
 
 }  // namespace convt2d::cuda::narrow
