@@ -151,6 +151,9 @@ emulators:
 	build/kernels/emulate_strand benchmarks/kernels/cases.txt tf32 nchw 1 1 strand_r; \
 	build/kernels/emulate_strand benchmarks/kernels/cases.txt fp32 nchw 2 1 strand_k; \
 	build/kernels/emulate_strand benchmarks/kernels/cases.txt bf16 nhwc 1 1 strand_d2; \
+	benchmarks/kernels/emulate_plain.sh fp16 fwd 1 1 plain_g; \
+	build/kernels/emulate_plain benchmarks/kernels/cases.txt bf16 grad_input 1 1 plain_wide; \
+	build/kernels/emulate_plain benchmarks/kernels/cases.txt fp16 grad_weight 1 1 plain_few; \
 	benchmarks/kernels/emulate_quilt.sh fp16 1 1 quilt_; \
 	build/kernels/emulate_quilt benchmarks/kernels/cases.txt tf32 1 1 quilt_; \
 	build/kernels/emulate_quilt benchmarks/kernels/cases.txt fp32 1 1 quilt_four; \

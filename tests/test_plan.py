@@ -201,6 +201,7 @@ def test_must_not_refuse(row):
 # ordinary layers, none of them one that the planners were fitted to.
 MANY = Case("many_channels", 16, 192, 96, (40, 56), (4, 4), (2, 2), (1, 1))
 SAME = Case("stride_1", 8, 48, 48, (200, 300), (3, 3), (1, 1), (1, 1))
+ONE_TAP = Case("one_tap", 4, 64, 128, (248, 216), (1, 1), (1, 1), (0, 0))
 ROWS = Case("rows", 8, 96, 64, (200, 304), (3, 5), (1, 1), (1, 2))
 BOXES = Case("k_is_s_in_small_planes", 200, 256, 256, (14, 14), (2, 2), (2, 2))
 SHUFFLE = Case("k_is_s", 8, 96, 48, (100, 120), (2, 2), (2, 2))
@@ -265,6 +266,7 @@ REGIMES = (
     (MANY, ("f32",), ("grad_input",), ("nchw",), HOPPER, "loom"),
     (SAME, ("f32",), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),
     (SHUFFLE, ("f32",), ("forward",), ("nhwc",), HOPPER, "hopper"),
+    (ONE_TAP, ("f16", "bf16"), EVERY_DIRECTION, ("nchw",), HOPPER, "plain"),
     (FEW, ("f16", "f32", "tf32"), EVERY_DIRECTION, DENSE, BOARDS, "mite"),
     (FEW, ("f64",), ("forward",), ("nchw",), BOARDS, "direct"),
     (MANY, ("f64",), EVERY_DIRECTION, EVERY_LAYOUT, BOARDS, "direct"),

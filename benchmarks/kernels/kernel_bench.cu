@@ -48,6 +48,7 @@
 #include "cuda/loom/loom_plan.h"
 #include "cuda/mite/mite_plan.h"
 #include "cuda/narrow/narrow_plan.h"
+#include "cuda/plain/plain_plan.h"
 #include "cuda/quilt/quilt_plan.h"
 #include "cuda/reed/reed_plan.h"
 #include "cuda/rows/rows_plan.h"
@@ -178,6 +179,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = cuda::comb::plans(problem, device, reason);
   } else if (name == "strand") {
     plans = cuda::strand::plans(problem, device, reason);
+  } else if (name == "plain") {
+    plans = cuda::plain::plans(problem, device, reason);
   } else if (name == "quilt") {
     plans = cuda::quilt::plans(problem, device, reason);
   } else if (name == "mite") {

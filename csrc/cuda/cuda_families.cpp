@@ -11,6 +11,7 @@
 #include "cuda/loom/loom.h"
 #include "cuda/mite/mite.h"
 #include "cuda/narrow/narrow.h"
+#include "cuda/plain/plain.h"
 #include "cuda/quilt/quilt.h"
 #include "cuda/reed/reed.h"
 #include "cuda/rows/rows.h"
@@ -24,6 +25,7 @@ namespace convt2d::cuda {
 FamilyList families() {
   static const Family list[] = {
       depthwise_family,  // one input channel a group: bound by memory, so no tile of a GEMM
+      plain_family,  // sm_90a: 16-bit NCHW, kernels of one tap: planes are rows of a matrix, in all three passes
       fold_family,  // sm_90a: 16-bit NCHW forward, operands as they lie, taps added up afterwards
       slide_family,  // sm_90a: 16-bit NCHW with short kernel rows, whose columns are added up afterwards
       narrow_family,  // sm_90a: forward to at most four output channels; kernel columns likewise

@@ -168,4 +168,13 @@ __device__ __forceinline__ void store_turned(uint32_t shared, const uint32_t (&w
 #endif
 }
 
+// The same, not turned: rows of tile i go where lanes 8 i to 8 i + 7 say.
+__device__ __forceinline__ void store_tiles(uint32_t shared, const uint32_t (&word)[4]) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(shared),
+               "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3])
+               : "memory");
+#endif
+}
+
 }  // namespace convt2d::cuda

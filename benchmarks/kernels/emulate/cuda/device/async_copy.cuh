@@ -113,6 +113,14 @@ inline void load_tiles(uint32_t address, uint32_t (&word)[4]) {
     std::memcpy(&word[tile], emulate::shared(row + lane % 4 * 4, 4), 4);
   }
 }
+inline void store_tiles(uint32_t address, const uint32_t (&word)[4]) {
+  const int lane = threadIdx.x & 31;
+  if (address % 16 != 0) emulate::fail("misaligned");
+  for (int tile = 0; tile < 4; ++tile) {
+    const uint32_t row = emulate::of_lane(address, 8 * tile + lane / 4);
+    std::memcpy(emulate::shared(row + lane % 4 * 4, 4), &word[tile], 4);
+  }
+}
 inline void store_turned(uint32_t address, const uint32_t (&word)[4]) {
   const int lane = threadIdx.x & 31;
   if (address % 16 != 0) emulate::fail("misaligned");

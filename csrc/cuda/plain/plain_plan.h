@@ -1,0 +1,28 @@
+// Which tiles of plain fit a problem, their predicted times, and what a kernel is told of one. Host arithmetic only.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/args.h"
+#include "core/plan.h"
+#include "core/problem.h"
+#include "cuda/plain/plain_config.h"
+
+namespace convt2d::cuda::plain {
+
+// Every plan there is, in no order. `reason` says why there is none.
+std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason);
+Decision plan(const Problem& problem, const Device& device);
+
+// Forward and grad_input.
+Params params_of(const Problem& problem, const Plan& plan, const Args& args);
+int64_t blocks_of(const Params& params);
+
+WeightParams weight_params_of(const Problem& problem, const Plan& plan, const Args& args);
+int64_t blocks_of(const WeightParams& params);
+int shared_bytes(const WeightParams& params, int width);
+
+Maps maps_of(const Problem& problem, const Args& args);
+
+}  // namespace convt2d::cuda::plain
