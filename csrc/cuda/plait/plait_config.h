@@ -1,0 +1,97 @@
+// plait: what one block computes, and the numbers it is told.
+//
+// A GEMM of grad_input in 16-bit NCHW whose K is (channel of dY, tap) in the order of the weights in memory:
+//
+//   dx[ci][position] = sum over k of w[ci][k] * dY[channel of k][what tap of k reads at position]
+//
+// Rows are input channels: weights come as they lie, by the copy engine. Columns are positions, eights of a row of x one
+// after the other, of all rows and images: an eight is 16 bytes of shared memory for each k, and what is beside the end
+// of a row is nobody's. Four warps bring these: a lane loads what a kernel row's taps at an eight of positions read
+// of a row of dY, which is a run of memory, from a multiple of 16 bytes on, and sorts it in registers by tap. The tensor
+// core takes such columns as they are (the turned layout of wgmma.cuh).
+//
+//   stage      weights  [row][64 of K], swizzled, unless all of them stay
+//              dY       [half][64 positions][64 of K][128 B], swizzled
+//
+// Two warpgroups multiply, of 64 channels and 256 positions an instruction. `Form`: what they share.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "core/types.h"
+#include "cuda/device/index.cuh"
+
+namespace convt2d::cuda::plait {
+
+// wide: 128 channels, a half of 64 for each warpgroup, the same positions. twice: 64 channels, 512 positions, half of
+// them for each. turns: 64 channels; warpgroups take tiles of 256 positions by turns, so that one stores while the
+// other multiplies, and weights stay.
+enum Form : int32_t { kWide = 0, kTwice = 1, kTurns = 2 };
+constexpr int kForms = 3;
+
+constexpr int kRows = 64, kColumns = 256;             // of an instruction
+constexpr int kEight = 8, kEights = kColumns / kEight;  // positions
+constexpr int kDepth = 64, kSlice = 16;               // of K: of a chunk, of an instruction
+constexpr int kBlock = 64;                            // positions of 128 bytes
+constexpr int kAtomBytes = 8 * 128, kBlockBytes = kDepth / 8 * kAtomBytes,
+              kHalfBytes = kColumns / kBlock * kBlockBytes, kWeightRow = kDepth * 2,
+              kWeightBytes = kRows * kWeightRow;
+constexpr int kGroups = 2, kConsumers = 128 * kGroups, kBringers = 128,
+              kBringWarps = kBringers / 32, kThreads = kConsumers + kBringers;
+constexpr int kMostStages = 8;
+
+// Kernel rows and steps along a row of x that are served.
+struct Taps {
+  int kernel, step;
+};
+constexpr Taps kTaps[] = {{1, 1}, {2, 2}, {3, 2}, {4, 2}, {5, 2}, {3, 3}, {5, 3}, {4, 4}};
+constexpr int kTapKinds = sizeof(kTaps) / sizeof(kTaps[0]);
+// What they read for eight positions: elements; vectors of 16 bytes, wherever they start; words.
+CONVT2D_HOST_DEVICE constexpr int span_of(Taps taps) {
+  return (kEight - 1) * taps.step + taps.kernel;
+}
+CONVT2D_HOST_DEVICE constexpr int vectors_of(Taps taps) { return (span_of(taps) + 14) / 8; }
+CONVT2D_HOST_DEVICE constexpr int words_of(Taps taps) { return (span_of(taps) + 1) / 2; }
+// Rows that a lane has under way.
+CONVT2D_HOST_DEVICE constexpr int rows_ahead(Taps taps) { return vectors_of(taps) <= 3 ? 4 : 3; }
+
+// Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.
+struct Params {
+  const void* source;  // dY
+  const void* weight;
+  const void* bias;  // none
+  void* destination;
+  int32_t weight_group, weight_reduce, weight_column, weight_h, weight_w;  // strides
+  int32_t batch, groups, reduce, columns;                                  // channels of a group
+  int32_t x_h, x_w, y_h, y_w;
+  int32_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h;
+  int32_t kind;                       // of kTaps
+  int32_t form, sets, halves, turns;  // sets of 64 channels; halves of 256 positions
+  int32_t column_tiles, tiles, walkers;
+  int32_t row_eights, eights;  // of a row of x; of all
+  int32_t depth, chunks;       // K, a multiple of 8; chunks of it
+  int32_t vectors;             // of dY
+  int32_t resident;            // weights stay
+  int32_t stages, stage_bytes, weights_at, stages_at, shared_bytes;
+  int32_t store_vectors, store_words;  // rows of x are whole 16 bytes; whole words
+  FastDivide by_row_eights, by_x_h, by_kernel_h;
+};
+
+CONVT2D_HOST_DEVICE int tile_channels(const Params& p) { return kRows * p.sets; }
+CONVT2D_HOST_DEVICE int tile_eights(const Params& p) { return kEights * p.halves; }
+CONVT2D_HOST_DEVICE int weight_bytes(const Params& p) { return kWeightBytes * p.sets; }
+// Of K, that the tensor core multiplies: whole slices.
+CONVT2D_HOST_DEVICE int depth_multiplied(const Params& p) {
+  return (p.depth + kSlice - 1) / kSlice * kSlice;
+}
+CONVT2D_HOST_DEVICE int chunk_end(const Params& p, int chunk) {
+  const int end = (chunk + 1) * kDepth, all = depth_multiplied(p);
+  return end < all ? end : all;
+}
+
+// Barriers: `full` and `empty` of each stage; of weights that stay.
+constexpr int kResidentAt = kMostStages * 16, kHeader = kResidentAt + 16;
+
+}  // namespace convt2d::cuda::plait

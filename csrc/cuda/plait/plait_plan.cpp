@@ -1,0 +1,230 @@
+#include "cuda/plait/plait_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "core/floor.h"
+#include "cuda/gather_params.h"
+#include "cuda/tensor_map.h"
+
+namespace convt2d::cuda::plait {
+namespace {
+
+constexpr double kClock = 1700;  // cycles a microsecond
+
+// What things cost, in cycles where nothing else is said; counted, not measured.
+constexpr double kLaunch = 6;          // us
+constexpr double kFirst = 3000;        // until the first chunk is there
+constexpr double kMultiply = 128;      // an instruction
+constexpr double kMultiplyReads = 80;  // of it, of shared memory: 2 KB of weights, 8 KB of columns
+constexpr double kRowIssue = 30;       // instructions of a row of a warp
+constexpr double kWordIssue = 6.5;     // and for each word of it
+constexpr double kIssue = 1.4;         // instructions a cycle of all schedulers
+constexpr double kShared = 1.15;       // what passes through shared memory, against 128 bytes a cycle
+constexpr double kStoreVectors = 1100, kStoreWords = 2600,
+                 kStoreHalves = 4600;  // of a tile, both warpgroups
+constexpr double kLevel2 = 22;         // bytes a cycle of a multiprocessor
+constexpr double kMemoryRate = 0.8;    // of the copy rate
+constexpr double kBeside = 0.15;       // of the lesser of work and bytes
+
+struct Choice {
+  int form, stages, walkers;
+};
+
+int kind_of(const Problem& problem) {
+  for (int kind = 0; kind < kTapKinds; ++kind)
+    if (kTaps[kind].kernel == problem.w.kernel &&
+        (kTaps[kind].step == problem.w.stride || problem.w.in == 1))
+      return kind;
+  return -1;
+}
+
+// Everything that follows from the problem and the choice, pointers aside.
+void shape(const Problem& problem, const Choice& choice, Params& p) {
+  const Axis &h = problem.h, &w = problem.w;
+  p = {};
+  set_extents(problem, p);
+  set_geometry(problem, p);
+  p.x_h = static_cast<int32_t>(h.in);
+  p.x_w = static_cast<int32_t>(w.in);
+  p.kind = kind_of(problem);
+  p.form = choice.form;
+  p.sets = choice.form == kWide ? 2 : 1;
+  p.halves = choice.form == kTwice ? 2 : 1;
+  p.turns = choice.form == kTurns;
+  p.column_tiles = static_cast<int32_t>(ceil_div(p.columns, tile_channels(p)));
+  p.row_eights = static_cast<int32_t>(ceil_div(p.x_w, kEight));
+  p.eights = p.batch * p.x_h * p.row_eights;
+  p.tiles = static_cast<int32_t>(ceil_div(p.eights, tile_eights(p)));
+  p.walkers = std::min(choice.walkers, p.tiles);
+  p.depth = p.reduce * p.kernel_h * p.kernel_w;
+  p.chunks = static_cast<int32_t>(ceil_div(p.depth, kDepth));
+  p.vectors = static_cast<int32_t>(problem.batch * problem.out_channels * h.out * w.out / kEight);
+  p.store_vectors = p.x_w % kEight == 0;
+  p.store_words = p.x_w % 2 == 0;
+  p.by_row_eights = FastDivide(p.row_eights);
+  p.by_x_h = FastDivide(p.x_h);
+  p.by_kernel_h = FastDivide(p.kernel_h);
+  p.stages = choice.stages;
+}
+
+// Places in shared memory, with weights that stay or not.
+void place(bool resident, int stages, Params& p) {
+  p.resident = resident;
+  p.stages = stages;
+  p.stage_bytes = p.halves * kHalfBytes + (resident ? 0 : weight_bytes(p));
+  SharedPlaces places{kHeader};
+  p.weights_at =
+      places.take(resident ? int64_t{p.chunks} * weight_bytes(p) : 0, kAtomBytes);
+  p.stages_at = places.take(int64_t{stages} * p.stage_bytes, kAtomBytes);
+  p.shared_bytes = static_cast<int32_t>(places.end);
+}
+
+double predict(const Problem& problem, const Device& device, const Params& p) {
+  const Taps taps = kTaps[p.kind];
+  // Of a chunk: rows of warps, and what they ask of the first cache and of shared memory.
+  const double rows = double(kDepth) / taps.kernel * p.halves;
+  const bool alike = p.y_w % kEight == 0;
+  const double lead = alike ? (kEight - p.pad_w % kEight) % kEight : 3.5;
+  const double vectors =
+      alike ? std::ceil((lead + span_of(taps)) / kEight) : (lead + span_of(taps)) / kEight + 0.5;
+  const double lines = std::max(4, 4 * taps.step);
+  const int owners = p.turns ? 1 : kGroups;
+  const double slices = double(depth_multiplied(p)) / p.chunks / kSlice;
+  const double shared = kShared * (slices / 4 * rows * (vectors * lines + 4 * taps.kernel) +
+                                   owners * slices * kMultiplyReads +
+                                   (p.resident ? 0 : weight_bytes(p) / 128.0));
+  const double issue =
+      slices / 4 * rows * (kRowIssue + kWordIssue * (words_of(taps) + 2 * taps.kernel) / 2) / kIssue;
+  const double level2 =
+      ((p.resident ? 0 : weight_bytes(p)) + slices / 4 * rows * 512 * taps.step * 0.8) / kLevel2;
+  const double tensor = owners * slices * kMultiply;
+  double chunk = 0;
+  for (const double cost : {tensor, shared, issue, level2}) chunk += std::pow(cost, 5);
+  chunk = std::pow(chunk, 0.2);
+  const double store = p.store_vectors ? kStoreVectors : p.store_words ? kStoreWords : kStoreHalves;
+  const double tile = p.turns ? std::max(p.chunks * chunk, (p.chunks * tensor + store) / 2)
+                              : p.chunks * chunk + store;
+  const double waves = std::ceil(double(blocks_of(p)) / device.sm_count);
+  const double tiles = std::ceil(double(p.tiles) / p.walkers);
+  const double busy_us = waves * (kFirst + tiles * tile + (p.turns ? store : 0)) / kClock;
+  const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
+  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
+}
+
+std::string refusal(const Problem& problem, const Device& device) {
+  const auto number = [](int64_t value) { return std::to_string(value); };
+  const Axis &h = problem.h, &w = problem.w;
+  if (!device.has_wgmma) return "no wgmma (sm_90a)";
+  if (problem.direction != Direction::grad_input) return "plait is for grad_input";
+  if (element_size(problem.dtype) != 2) return "plait is for 16 bits";
+  if (problem.x_layout != Layout::nchw || problem.y_layout != Layout::nchw ||
+      problem.w_layout != Layout::nchw)
+    return "plait is for NCHW";
+  if (problem.wide_index) return "a tensor has more than 2^31 elements";
+  if (kind_of(problem) < 0)
+    return "kernel rows of " + number(w.kernel) + " with stride " + number(w.stride) +
+           " are none of those that are written out";
+  if (w.dilation != 1) return "plait takes kernel rows without dilation";
+  const int64_t depth = problem.group_out() * h.kernel * w.kernel;
+  if (depth % kEight != 0)
+    return number(depth) + " weights of an input channel are no whole 16 bytes";
+  if (problem.batch * problem.out_channels * h.out * w.out % kEight != 0)
+    return "the output's gradient is no whole 16 bytes";
+  // Pixels of rows that are not there are counted too, if not read.
+  const int64_t beside = (h.kernel * h.dilation + h.near_pad + h.stride) * w.out + 64;
+  if (std::abs(h.near_pad) > 1 << 12 || std::abs(w.near_pad) > 1 << 12 ||
+      problem.batch * problem.out_channels * h.out * w.out + beside * 2 > INT32_MAX ||
+      problem.batch * problem.in_channels * h.in * w.in > INT32_MAX / 2 * 2 ||
+      problem.batch * h.in * (w.in + kEight) > INT32_MAX - 1024 || depth > 1 << 24)
+    return "sizes are too large";
+  return {};
+}
+
+std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
+                                          std::string& reason) {
+  std::vector<Candidate<Choice>> found;
+  for (int form = 0; form < kForms; ++form) {
+    Params p;
+    shape(problem, {form, 2, INT32_MAX}, p);
+    if (form == kWide && p.columns <= kRows) continue;
+    bool fits = false;
+    int stages = 0;
+    bool resident = false;
+    for (const bool stay : {true, false}) {
+      if (form == kTurns && !stay) continue;
+      for (stages = kMostStages; stages >= (stay ? 3 : 2); --stages) {
+        place(stay, stages, p);
+        fits = p.shared_bytes <= device.smem_optin;
+        if (fits) break;
+      }
+      resident = stay;
+      if (fits) break;
+    }
+    if (!fits) {
+      reason = "weights of " + std::to_string(p.depth) + " numbers do not stay";
+      continue;
+    }
+    const Choice choice = {form, resident ? -stages : stages,
+                           std::max(1, device.sm_count / (p.groups * p.column_tiles))};
+    shape(problem, choice, p);
+    place(resident, stages, p);
+    found.push_back({choice, predict(problem, device, p)});
+  }
+  return found;
+}
+
+Params shape_of(const Problem& problem, const Choice& choice) {
+  Params p;
+  shape(problem, choice, p);
+  place(choice.stages < 0, std::abs(choice.stages), p);
+  return p;
+}
+
+Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
+  const Choice& c = candidate.choice;
+  const Params p = shape_of(problem, c);
+  Plan plan;
+  plan.row = c.form;
+  plan.predicted_us = candidate.predicted_us;
+  const int detail[] = {c.stages, c.walkers};
+  std::copy(std::begin(detail), std::end(detail), plan.detail);
+  plan.note = std::to_string(tile_channels(p)) + " channels x " +
+              std::to_string(tile_eights(p) * kEight) + " positions" +
+              (p.turns ? " by turns" : "") + ", rows of " + std::to_string(kTaps[p.kind].kernel) +
+              " taps written out, " + std::to_string(p.stages) + " stages, weights " +
+              (p.resident ? "stay" : "come") + ", " + std::to_string(blocks_of(p)) + " blocks";
+  return plan;
+}
+
+}  // namespace
+
+std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
+  return all_plans(problem, device, reason, refusal, candidates, plan_of);
+}
+Decision plan(const Problem& problem, const Device& device) {
+  return best_plan(problem, device, refusal, candidates, plan_of);
+}
+
+Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
+  Params p = shape_of(problem, {plan.row, plan.detail[0], plan.detail[1]});
+  set_tensors(problem, args, p);
+  return p;
+}
+
+int64_t blocks_of(const Params& p) { return int64_t{p.groups} * p.column_tiles * p.walkers; }
+
+// Weights as a matrix [input channel][K].
+CUtensorMap map_of(const Params& p) {
+  const int64_t row = int64_t{p.depth} * 2, rows = int64_t{p.groups} * p.columns;
+  return encode({p.weight,
+                 2,
+                 4,
+                 {p.depth, rows, 1, 1},
+                 {2, row, row * rows, row * rows},
+                 {kDepth, tile_channels(p), 1, 1},
+                 {1, 1, 1, 1}});
+}
+
+}  // namespace convt2d::cuda::plait
