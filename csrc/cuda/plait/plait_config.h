@@ -54,8 +54,13 @@ CONVT2D_HOST_DEVICE constexpr int span_of(Taps taps) {
 }
 CONVT2D_HOST_DEVICE constexpr int vectors_of(Taps taps) { return (span_of(taps) + 14) / 8; }
 CONVT2D_HOST_DEVICE constexpr int words_of(Taps taps) { return (span_of(taps) + 1) / 2; }
-// Rows that a lane has under way.
-CONVT2D_HOST_DEVICE constexpr int rows_ahead(Taps taps) { return vectors_of(taps) <= 3 ? 4 : 3; }
+// Rows of (channel, kernel row) that a chunk of K touches, at most; and those that a lane has under way, a batch.
+CONVT2D_HOST_DEVICE constexpr int chunk_rows(Taps taps) {
+  return kDepth % taps.kernel == 0 ? kDepth / taps.kernel : (kDepth - 1) / taps.kernel + 2;
+}
+CONVT2D_HOST_DEVICE constexpr int batch_of(Taps taps) {
+  return taps.kernel == 3 ? 3 : vectors_of(taps) > 4 ? 2 : 4;
+}
 
 // Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.
 struct Params {

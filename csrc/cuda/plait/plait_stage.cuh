@@ -11,27 +11,19 @@
 
 namespace convt2d::cuda::plait {
 
-// The rows of (channel, kernel row) of a warp, tile after tile and chunk after chunk. Chunks may share a row.
-template <int KERNEL>
+// The rows of (channel, kernel row) of a warp, tile after tile, chunk after chunk, in batches. Chunks may share a row.
 struct RowWalk {
-  int tile, chunk, row, end;
+  int tile, chunk, batch;
 
-  __device__ __forceinline__ RowWalk(const Params& p, const Scope& at, int first)
-      : tile(at.walker), chunk(0) {
-    enter(p, first);
-  }
   __device__ __forceinline__ bool there(const Params& p) const { return tile < p.tiles; }
-  __device__ __forceinline__ bool in_chunk() const { return row < end; }
-  __device__ __forceinline__ void enter(const Params& p, int first) {
-    row = chunk * kDepth / KERNEL + first;
-    end = (chunk_end(p, chunk) - 1) / KERNEL + 1;
-  }
-  // Whether that is another tile.
-  __device__ __forceinline__ bool next_chunk(const Params& p, int first) {
-    const bool last = ++chunk == p.chunks;
-    if (last) chunk = 0, tile += p.walkers;
-    enter(p, first);
-    return last;
+  // Whether another tile begins.
+  __device__ __forceinline__ bool advance(const Params& p, int batches) {
+    if (++batch < batches) return false;
+    batch = 0;
+    if (++chunk < p.chunks) return false;
+    chunk = 0;
+    tile += p.walkers;
+    return true;
   }
 };
 
@@ -132,68 +124,68 @@ template <int KIND>
 __device__ __forceinline__ void bring_kind(const Params& p, const CUtensorMap& map, const Scope& at,
                                            uint32_t shared) {
   constexpr Taps taps = kTaps[KIND];
-  constexpr int kAhead = rows_ahead(taps);
+  constexpr int kBatch = batch_of(taps);
   const int warp = (threadIdx.x - kConsumers) / 32, lane = threadIdx.x % 32;
   const int half = p.halves > 1 ? warp & 1 : 0, first = p.halves > 1 ? warp >> 1 : warp,
             step = p.halves > 1 ? kBringWarps / 2 : kBringWarps;
   const int weight_row = at.group * p.columns + at.column_tile * tile_channels(p);
   const int streamed = p.resident ? 0 : weight_bytes(p);
+  const int batches = (chunk_rows(taps) + step * kBatch - 1) / (step * kBatch);
   StageRing ring{shared, shared + p.stages_at, p.stages, p.stage_bytes};
-  RowWalk<taps.kernel> walk(p, at, first), ahead = walk;
   const auto place_of = [&](int tile) {
     return Place(p, at, tile * tile_eights(p) + half * kEights + lane);
   };
+  // Rows of a batch of a warp are `step` apart.
+  const auto row_of = [&](const RowWalk& walk, int i) {
+    return walk.chunk * kDepth / taps.kernel + first + (walk.batch * kBatch + i) * step;
+  };
+  const auto end_of = [&](const RowWalk& walk) {
+    return walk.there(p) ? (chunk_end(p, walk.chunk) - 1) / taps.kernel + 1 : 0;
+  };
+  RowWalk walk{at.walker, 0, 0}, ahead = walk;
+  if (!walk.there(p)) return;
   Place place = place_of(walk.tile), next = place;
   Inside<KIND> inside;
   find_inside<KIND>(p, place.x, inside);
-
-  const auto begin = [&] {
-    barrier_wait(ring.empty(), ring.parity ^ 1);
-    if (streamed && warp == 0 && lane == 0) {
-      barrier_expect(ring.full(), streamed);
-      copy_box(ring.stage(), &map, ring.full(), walk.chunk * kDepth, weight_row, 0, 0);
-    }
-    __syncwarp();
-  };
-  const auto end = [&] {
-    fence_for_wgmma();
-    __syncwarp();
-    if (lane == 0) barrier_arrive(ring.full());
-    ring.advance();
-    if (walk.next_chunk(p, first) && walk.there(p)) {
-      place = place_of(walk.tile);
-      find_inside<KIND>(p, place.x, inside);
-    }
-  };
-  const auto load_next = [&](Loaded<KIND>& loaded) {
-    while (ahead.there(p) && !ahead.in_chunk())
-      if (ahead.next_chunk(p, first) && ahead.there(p)) next = place_of(ahead.tile);
-    if (!ahead.there(p)) return;
-    load_row<KIND>(p, RowPlace(p, next, ahead.row), loaded);
-    ahead.row += step;
-  };
-
-  Loaded<KIND> loaded[kAhead];
+  Loaded<KIND> loaded[kBatch];
 #pragma unroll
-  for (int i = 0; i < kAhead; ++i) load_next(loaded[i]);
-  if (!walk.there(p)) return;
-  begin();
+  for (int i = 0; i < kBatch; ++i)
+    if (row_of(ahead, i) < end_of(ahead))
+      load_row<KIND>(p, RowPlace(p, next, row_of(ahead, i)), loaded[i]);
+
 #pragma unroll 1
-  for (;;) {
-#pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
-      while (!walk.in_chunk()) {
-        end();
-        if (!walk.there(p)) return;
-        begin();
+  while (walk.there(p)) {
+    if (walk.batch == 0) {
+      barrier_wait(ring.empty(), ring.parity ^ 1);
+      if (streamed && warp == 0 && lane == 0) {
+        barrier_expect(ring.full(), streamed);
+        copy_box(ring.stage(), &map, ring.full(), walk.chunk * kDepth, weight_row, 0, 0);
       }
-      const RowPlace from(p, place, walk.row);
-      const int start = walk.chunk * kDepth;
-      write_row<KIND>(loaded[i], inside, from.element, walk.row * taps.kernel - start,
-                      chunk_end(p, walk.chunk) - start, lane,
-                      ring.stage() + streamed + half * kHalfBytes + (lane >> 3) * kBlockBytes);
-      walk.row += step;
-      load_next(loaded[i]);
+      __syncwarp();
+    }
+    if (ahead.advance(p, batches) && ahead.there(p)) next = place_of(ahead.tile);
+    const int start = walk.chunk * kDepth, count = chunk_end(p, walk.chunk) - start,
+              end = end_of(walk), ahead_end = end_of(ahead);
+    const uint32_t to =
+        ring.stage() + streamed + half * kHalfBytes + (lane >> 3) * kBlockBytes;
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      const int row = row_of(walk, i), row_ahead = row_of(ahead, i);
+      if (row < end)
+        write_row<KIND>(loaded[i], inside, RowPlace(p, place, row).element,
+                        row * taps.kernel - start, count, lane, to);
+      if (row_ahead < ahead_end)
+        load_row<KIND>(p, RowPlace(p, next, row_ahead), loaded[i]);
+    }
+    if (walk.batch == batches - 1) {
+      fence_for_wgmma();
+      __syncwarp();
+      if (lane == 0) barrier_arrive(ring.full());
+      ring.advance();
+    }
+    if (walk.advance(p, batches) && walk.there(p)) {
+      place = next;
+      find_inside<KIND>(p, place.x, inside);
     }
   }
 }
