@@ -49,7 +49,8 @@ int main(int count, char** arguments) {
   emulate::random.seed(std::atoi(arguments[3]));
   const std::string type = arguments[2];
   const int plans = std::atoi(arguments[4]);
-  return check_cases(arguments[1], Layout::nchw, count > 5 ? arguments[5] : "", [&](const Case& one) {
-    return type == "fp16" ? check<__half>(one, plans) : check<__nv_bfloat16>(one, plans);
-  });
+  return check_cases(
+      arguments[1], Layout::nchw, count > 5 ? arguments[5] : "", [&](const Case& one) {
+        return type == "fp16" ? check<__half>(one, plans) : check<__nv_bfloat16>(one, plans);
+      });
 }

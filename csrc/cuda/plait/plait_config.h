@@ -31,10 +31,10 @@ namespace convt2d::cuda::plait {
 enum Form : int32_t { kWide = 0, kTwice = 1, kTurns = 2 };
 constexpr int kForms = 3;
 
-constexpr int kRows = 64, kColumns = 256;             // of an instruction
+constexpr int kRows = 64, kColumns = 256;               // of an instruction
 constexpr int kEight = 8, kEights = kColumns / kEight;  // positions
-constexpr int kDepth = 64, kSlice = 16;               // of K: of a chunk, of an instruction
-constexpr int kBlock = 64;                            // positions of 128 bytes
+constexpr int kDepth = 64, kSlice = 16;                 // of K: of a chunk, of an instruction
+constexpr int kBlock = 64;                              // positions of 128 bytes
 constexpr int kAtomBytes = 8 * 128, kBlockBytes = kDepth / 8 * kAtomBytes,
               kHalfBytes = kColumns / kBlock * kBlockBytes, kWeightRow = kDepth * 2,
               kWeightBytes = kRows * kWeightRow;

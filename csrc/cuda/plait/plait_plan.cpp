@@ -21,7 +21,7 @@ constexpr double kMultiplyReads = 80;  // of it, of shared memory: 2 KB of weigh
 constexpr double kRowIssue = 30;       // instructions of a row of a warp
 constexpr double kWordIssue = 6.5;     // and for each word of it
 constexpr double kIssue = 1.4;         // instructions a cycle of all schedulers
-constexpr double kShared = 1.15;       // what passes through shared memory, against 128 bytes a cycle
+constexpr double kShared = 1.15;  // what passes through shared memory, against 128 bytes a cycle
 constexpr double kStoreVectors = 1100, kStoreWords = 2600,
                  kStoreHalves = 4600;  // of a tile, both warpgroups
 constexpr double kLevel2 = 22;         // bytes a cycle of a multiprocessor
@@ -75,8 +75,7 @@ void place(bool resident, int stages, Params& p) {
   p.stages = stages;
   p.stage_bytes = p.halves * kHalfBytes + (resident ? 0 : weight_bytes(p));
   SharedPlaces places{kHeader};
-  p.weights_at =
-      places.take(resident ? int64_t{p.chunks} * weight_bytes(p) : 0, kAtomBytes);
+  p.weights_at = places.take(resident ? int64_t{p.chunks} * weight_bytes(p) : 0, kAtomBytes);
   p.stages_at = places.take(int64_t{stages} * p.stage_bytes, kAtomBytes);
   p.shared_bytes = static_cast<int32_t>(places.end);
 }
@@ -92,11 +91,11 @@ double predict(const Problem& problem, const Device& device, const Params& p) {
   const double lines = std::max(4, 4 * taps.step);
   const int owners = p.turns ? 1 : kGroups;
   const double slices = double(depth_multiplied(p)) / p.chunks / kSlice;
-  const double shared = kShared * (slices / 4 * rows * (vectors * lines + 4 * taps.kernel) +
-                                   owners * slices * kMultiplyReads +
-                                   (p.resident ? 0 : weight_bytes(p) / 128.0));
-  const double issue =
-      slices / 4 * rows * (kRowIssue + kWordIssue * (words_of(taps) + 2 * taps.kernel) / 2) / kIssue;
+  const double shared =
+      kShared * (slices / 4 * rows * (vectors * lines + 4 * taps.kernel) +
+                 owners * slices * kMultiplyReads + (p.resident ? 0 : weight_bytes(p) / 128.0));
+  const double issue = slices / 4 * rows *
+                       (kRowIssue + kWordIssue * (words_of(taps) + 2 * taps.kernel) / 2) / kIssue;
   const double level2 =
       ((p.resident ? 0 : weight_bytes(p)) + slices / 4 * rows * 512 * taps.step * 0.8) / kLevel2;
   const double tensor = owners * slices * kMultiply;

@@ -37,8 +37,8 @@ struct Place {
     const Eight eight = eight_of(p, there ? number : 0);
     y = there ? eight.h * p.stride_h - p.pad_h : -(1 << 30);
     x = eight.w * p.stride_w - p.pad_w;
-    pixel = (eight.n * p.groups + at.group) * p.reduce * (p.y_h * p.y_w) +
-            (there ? y : 0) * p.y_w + x;
+    pixel =
+        (eight.n * p.groups + at.group) * p.reduce * (p.y_h * p.y_w) + (there ? y : 0) * p.y_w + x;
   }
 };
 
@@ -67,8 +67,7 @@ __device__ __forceinline__ void load_row(const Params& p, const RowPlace& from,
   const auto* const source = static_cast<const uint4*>(p.source) + vector;
 #pragma unroll
   for (int i = 0; i < vectors_of(taps); ++i) {
-    const bool wanted =
-        from.there && end > 8 * i && uint32_t(vector + i) < uint32_t(p.vectors);
+    const bool wanted = from.there && end > 8 * i && uint32_t(vector + i) < uint32_t(p.vectors);
     load_16_if(source + i, 0, wanted, loaded[i]);
   }
 }
@@ -166,16 +165,14 @@ __device__ __forceinline__ void bring_kind(const Params& p, const CUtensorMap& m
     if (ahead.advance(p, batches) && ahead.there(p)) next = place_of(ahead.tile);
     const int start = walk.chunk * kDepth, count = chunk_end(p, walk.chunk) - start,
               end = end_of(walk), ahead_end = end_of(ahead);
-    const uint32_t to =
-        ring.stage() + streamed + half * kHalfBytes + (lane >> 3) * kBlockBytes;
+    const uint32_t to = ring.stage() + streamed + half * kHalfBytes + (lane >> 3) * kBlockBytes;
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
       const int row = row_of(walk, i), row_ahead = row_of(ahead, i);
       if (row < end)
         write_row<KIND>(loaded[i], inside, RowPlace(p, place, row).element,
                         row * taps.kernel - start, count, lane, to);
-      if (row_ahead < ahead_end)
-        load_row<KIND>(p, RowPlace(p, next, row_ahead), loaded[i]);
+      if (row_ahead < ahead_end) load_row<KIND>(p, RowPlace(p, next, row_ahead), loaded[i]);
     }
     if (walk.batch == batches - 1) {
       fence_for_wgmma();

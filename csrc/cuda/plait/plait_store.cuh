@@ -76,8 +76,7 @@ __device__ __forceinline__ void store_sums(const Params& p, int group, int chann
   const Eight mine = eight_of(p, there ? number + lane : 0);
   const int offset = mine.n * p.groups * p.columns * plane + mine.h * p.x_w + mine.w,
             count = there ? min(kEight, p.x_w - mine.w) : 0;
-  T* const destination =
-      static_cast<T*>(p.destination) + (group * p.columns + channel) * plane;
+  T* const destination = static_cast<T*>(p.destination) + (group * p.columns + channel) * plane;
   const bool first = channel < p.columns, second = channel + 8 < p.columns;
   uint32_t note = 0;
 #pragma unroll
@@ -125,8 +124,7 @@ __device__ __forceinline__ void store_sums(const Params& p, int group, int chann
     if (number + i >= p.eights || (p.store_vectors && i % 4 != lane % 4)) continue;
     const Eight eight = eight_of(p, number + i);
     T* const to = destination + eight.n * p.groups * p.columns * plane + eight.h * p.x_w + eight.w;
-    const int have = min(kEight, p.x_w - eight.w),
-              from = p.store_vectors ? 0 : lane % 4 * 2,
+    const int have = min(kEight, p.x_w - eight.w), from = p.store_vectors ? 0 : lane % 4 * 2,
               end = p.store_vectors ? have : min(have, from + 2);
     if (first) repair<T>(p, group, channel, eight, from, end, to);
     if (second) repair<T>(p, group, channel + 8, eight, from, end, to + 8 * plane);
