@@ -48,6 +48,12 @@ struct Taps {
 };
 constexpr Taps kTaps[] = {{1, 1}, {2, 2}, {3, 2}, {4, 2}, {5, 2}, {3, 3}, {5, 3}, {4, 4}};
 constexpr int kTapKinds = sizeof(kTaps) / sizeof(kTaps[0]);
+// Kernels of 4 x 4 with step 2 x 2, where 64 positions are of one row of x, and four such rows of a strip a tile's half:
+// what two kernel rows read of dY, the other two read for the row above. So rows of dY are written out once, two by two:
+// [channel of a chunk][pair of rows][its eight taps][128 B].
+constexpr int kPairedTaps = 4, kPairedStep = 2, kPairedRows = kColumns / kBlock,
+              kPairs = kPairedRows + 1, kPairedChannels = kDepth / 16,
+              kPairedSlice = kPairs * kAtomBytes;
 // What they read for eight positions: elements; vectors of 16 bytes, wherever they start; words.
 CONVT2D_HOST_DEVICE constexpr int span_of(Taps taps) {
   return (kEight - 1) * taps.step + taps.kernel;
@@ -58,8 +64,8 @@ CONVT2D_HOST_DEVICE constexpr int words_of(Taps taps) { return (span_of(taps) + 
 CONVT2D_HOST_DEVICE constexpr int chunk_rows(Taps taps) {
   return kDepth % taps.kernel == 0 ? kDepth / taps.kernel : (kDepth - 1) / taps.kernel + 2;
 }
-CONVT2D_HOST_DEVICE constexpr int batch_of(Taps taps) {
-  return taps.kernel == 3 ? 3 : vectors_of(taps) > 4 ? 2 : 4;
+CONVT2D_HOST_DEVICE constexpr int batch_of(Taps taps, bool paired) {
+  return paired || taps.kernel == 3 ? 3 : vectors_of(taps) > 4 ? 2 : 4;
 }
 
 // Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.
@@ -75,13 +81,16 @@ struct Params {
   int32_t kind;                       // of kTaps
   int32_t form, sets, halves, turns;  // sets of 64 channels; halves of 256 positions
   int32_t column_tiles, tiles, walkers;
-  int32_t row_eights, eights;  // of a row of x; of all
-  int32_t depth, chunks;       // K, a multiple of 8; chunks of it
-  int32_t vectors;             // of dY
-  int32_t resident;            // weights stay
+  int32_t strips,
+      strip_eights;  // of a row of x: where it is whole blocks, these are strips of their own
+  int32_t eights;    // of all
+  int32_t paired, block_bytes, slice_bytes, half_bytes;  // of dY in a stage
+  int32_t depth, chunks;                                 // K, a multiple of 8; chunks of it
+  int32_t vectors;                                       // of dY
+  int32_t resident;                                      // weights stay
   int32_t stages, stage_bytes, weights_at, stages_at, shared_bytes;
   int32_t store_vectors, store_words;  // rows of x are whole 16 bytes; whole words
-  FastDivide by_row_eights, by_x_h, by_kernel_h;
+  FastDivide by_strip_eights, by_x_h, by_strips, by_kernel_h;
 };
 
 CONVT2D_HOST_DEVICE int tile_channels(const Params& p) { return kRows * p.sets; }

@@ -15,7 +15,7 @@ __device__ __forceinline__ void consume(const Params& p, const Scope& at, uint32
             half = p.halves > 1 ? warpgroup : 0;
   const int channel = at.column_tile * tile_channels(p) + set * kRows;
   const uint64_t w_layout = swizzled_layout(kWeightRow, 8 * kWeightRow),
-                 y_layout = turned_layout(128, kBlockBytes);
+                 y_layout = turned_layout(128, p.block_bytes);
   const int streamed = p.resident ? 0 : weight_bytes(p);
   StageRing ring{shared, shared + p.stages_at, p.stages, p.stage_bytes};
   if (p.resident) barrier_wait(shared + kResidentAt, 0);
@@ -41,7 +41,7 @@ __device__ __forceinline__ void consume(const Params& p, const Scope& at, uint32
           (p.resident ? shared + p.weights_at + chunk * weight_bytes(p) : ring.stage()) +
           set * kWeightBytes;
       const uint64_t a = operand(w_layout, weights),
-                     b = operand(y_layout, ring.stage() + streamed + half * kHalfBytes);
+                     b = operand(y_layout, ring.stage() + streamed + half * p.half_bytes);
       const int slices = (chunk_end(p, chunk) - chunk * kDepth) / kSlice;
       barrier_wait(ring.full(), ring.parity);
       // Whole chunks at once; the last one may be shorter.
@@ -50,7 +50,7 @@ __device__ __forceinline__ void consume(const Params& p, const Scope& at, uint32
 #pragma unroll
         for (int slice = 0; slice < decltype(count)::value; ++slice)
           Wgmma<T, kColumns, true>::add(sum, advance(a, slice * (kSlice * 2 >> 4)),
-                                        advance(b, slice * (2 * kAtomBytes >> 4)));
+                                        advance(b, slice * (p.slice_bytes >> 4)));
         wgmma_commit();
       };
       if (slices == 4)
@@ -78,8 +78,11 @@ template <int KIND = 0>
 __device__ __forceinline__ void bring(const Params& p, const CUtensorMap& map, const Scope& at,
                                       uint32_t shared) {
   if constexpr (KIND < kTapKinds) {
-    if (p.kind == KIND)
-      bring_kind<KIND>(p, map, at, shared);
+    constexpr bool kMayPair = kTaps[KIND].kernel == kPairedTaps && kTaps[KIND].step == kPairedStep;
+    if (kMayPair && p.paired && p.kind == KIND)
+      bring_kind<KIND, kMayPair>(p, map, at, shared);
+    else if (p.kind == KIND)
+      bring_kind<KIND, false>(p, map, at, shared);
     else
       bring<KIND + 1>(p, map, at, shared);
   }

@@ -40,6 +40,13 @@ int kind_of(const Problem& problem) {
   return -1;
 }
 
+bool may_pair(const Problem& problem) {
+  const Axis &h = problem.h, &w = problem.w;
+  return h.kernel == kPairedTaps && w.kernel == kPairedTaps && h.stride == kPairedStep &&
+         w.stride == kPairedStep && h.dilation == 1 && w.in % kBlock == 0 &&
+         h.in % kPairedRows == 0;
+}
+
 // Everything that follows from the problem and the choice, pointers aside.
 void shape(const Problem& problem, const Choice& choice, Params& p) {
   const Axis &h = problem.h, &w = problem.w;
@@ -54,8 +61,14 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.halves = choice.form == kTwice ? 2 : 1;
   p.turns = choice.form == kTurns;
   p.column_tiles = static_cast<int32_t>(ceil_div(p.columns, tile_channels(p)));
-  p.row_eights = static_cast<int32_t>(ceil_div(p.x_w, kEight));
-  p.eights = p.batch * p.x_h * p.row_eights;
+  const auto row_eights = static_cast<int32_t>(ceil_div(p.x_w, kEight));
+  p.strip_eights = p.x_w % kBlock == 0 ? kBlock / kEight : row_eights;
+  p.strips = row_eights / p.strip_eights;
+  p.eights = p.batch * p.x_h * row_eights;
+  p.paired = may_pair(problem);
+  p.block_bytes = p.paired ? kAtomBytes : kBlockBytes;
+  p.slice_bytes = p.paired ? kPairedSlice : 2 * kAtomBytes;
+  p.half_bytes = p.paired ? kPairedChannels * kPairedSlice : kHalfBytes;
   p.tiles = static_cast<int32_t>(ceil_div(p.eights, tile_eights(p)));
   p.walkers = std::min(choice.walkers, p.tiles);
   p.depth = p.reduce * p.kernel_h * p.kernel_w;
@@ -63,7 +76,8 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.vectors = static_cast<int32_t>(problem.batch * problem.out_channels * h.out * w.out / kEight);
   p.store_vectors = p.x_w % kEight == 0;
   p.store_words = p.x_w % 2 == 0;
-  p.by_row_eights = FastDivide(p.row_eights);
+  p.by_strip_eights = FastDivide(p.strip_eights);
+  p.by_strips = FastDivide(p.strips);
   p.by_x_h = FastDivide(p.x_h);
   p.by_kernel_h = FastDivide(p.kernel_h);
   p.stages = choice.stages;
@@ -73,7 +87,7 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
 void place(bool resident, int stages, Params& p) {
   p.resident = resident;
   p.stages = stages;
-  p.stage_bytes = p.halves * kHalfBytes + (resident ? 0 : weight_bytes(p));
+  p.stage_bytes = p.halves * p.half_bytes + (resident ? 0 : weight_bytes(p));
   SharedPlaces places{kHeader};
   p.weights_at = places.take(resident ? int64_t{p.chunks} * weight_bytes(p) : 0, kAtomBytes);
   p.stages_at = places.take(int64_t{stages} * p.stage_bytes, kAtomBytes);
@@ -83,12 +97,13 @@ void place(bool resident, int stages, Params& p) {
 double predict(const Problem& problem, const Device& device, const Params& p) {
   const Taps taps = kTaps[p.kind];
   // Of a chunk: rows of warps, and what they ask of the first cache and of shared memory.
-  const double rows = double(kDepth) / taps.kernel * p.halves;
+  const double rows =
+      (p.paired ? kPairedChannels * kPairs / 2.0 : double(kDepth) / taps.kernel) * p.halves;
   const bool alike = p.y_w % kEight == 0;
   const double lead = alike ? (kEight - p.pad_w % kEight) % kEight : 3.5;
   const double vectors =
       alike ? std::ceil((lead + span_of(taps)) / kEight) : (lead + span_of(taps)) / kEight + 0.5;
-  const double lines = std::max(4, 4 * taps.step);
+  const double lines = std::max(4, 4 * taps.step) + 2 * p.paired;
   const int owners = p.turns ? 1 : kGroups;
   const double slices = double(depth_multiplied(p)) / p.chunks / kSlice;
   const double shared =
@@ -192,8 +207,9 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   plan.note = std::to_string(tile_channels(p)) + " channels x " +
               std::to_string(tile_eights(p) * kEight) + " positions" +
               (p.turns ? " by turns" : "") + ", rows of " + std::to_string(kTaps[p.kind].kernel) +
-              " taps written out, " + std::to_string(p.stages) + " stages, weights " +
-              (p.resident ? "stay" : "come") + ", " + std::to_string(blocks_of(p)) + " blocks";
+              " taps written out" + (p.paired ? " in pairs, " : ", ") + std::to_string(p.stages) +
+              " stages, weights " + (p.resident ? "stay" : "come") + ", " +
+              std::to_string(blocks_of(p)) + " blocks";
   return plan;
 }
 

@@ -19,9 +19,11 @@ struct Eight {
   int n, h, w;
 };
 __device__ __forceinline__ Eight eight_of(const Params& p, int number) {
-  const int row = int(p.by_row_eights.quotient(uint32_t(number)));
-  const int n = int(p.by_x_h.quotient(uint32_t(row)));
-  return {n, row - n * p.x_h, (number - row * p.row_eights) * kEight};
+  const int row = int(p.by_strip_eights.quotient(uint32_t(number)));
+  const int strip = int(p.by_x_h.quotient(uint32_t(row)));
+  const int n = int(p.by_strips.quotient(uint32_t(strip)));
+  return {n, row - strip * p.x_h,
+          (number - row * p.strip_eights + (strip - n * p.strips) * p.strip_eights) * kEight};
 }
 
 }  // namespace convt2d::cuda::plait

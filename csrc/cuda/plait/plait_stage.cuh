@@ -46,17 +46,14 @@ struct Place {
 template <int KIND>
 using Loaded = uint32_t[vectors_of(kTaps[KIND])][4];
 
-// Where a row of (channel, kernel row) starts for an eight: elements, and whether it exists.
+// Where a row of dY starts for an eight: elements, and whether it exists. `down`: rows below that of tap (0, 0).
 struct RowPlace {
   int element;
   bool there;
 
-  __device__ __forceinline__ RowPlace(const Params& p, const Place& place, int row) {
-    const int channel = int(p.by_kernel_h.quotient(uint32_t(row))),
-              down = (row - channel * p.kernel_h) * p.dilation_h;
-    element = place.pixel + (channel * p.y_h + down) * p.y_w;
-    there = channel < p.reduce && uint32_t(place.y + down) < uint32_t(p.y_h);
-  }
+  __device__ __forceinline__ RowPlace(const Params& p, const Place& place, int channel, int down)
+      : element(place.pixel + (channel * p.y_h + down) * p.y_w),
+        there(channel < p.reduce && uint32_t(place.y + down) < uint32_t(p.y_h)) {}
 };
 
 template <int KIND>
@@ -118,28 +115,71 @@ __device__ __forceinline__ void write_row(const Loaded<KIND>& loaded, const Insi
   }
 }
 
+// The rows of a warp in a chunk of K: of (channel, kernel row), of 32 eights; or PAIRED, of (channel, row of dY), of eight,
+// four at a time. `number`: which of the warp's.
+template <int KIND, bool PAIRED>
+struct ChunkRows {
+  static constexpr Taps taps = kTaps[KIND];
+  int first, step;  // of this warp: numbers of the block
+  int eight;
+
+  __device__ __forceinline__ int batches() const {
+    const int rows = PAIRED ? kPairedChannels * kPairs * 2 / 4 : chunk_rows(taps);
+    return (rows + step * batch_of(taps, PAIRED) - 1) / (step * batch_of(taps, PAIRED));
+  }
+  __device__ __forceinline__ int row(int chunk, int number) const {
+    const int of_block = first + number * step;
+    return PAIRED ? of_block * 4 + (threadIdx.x % 32 >> 3)
+                  : chunk * kDepth / taps.kernel + of_block;
+  }
+  __device__ __forceinline__ int end(const Params& p, int chunk) const {
+    const int k = chunk_end(p, chunk);
+    return PAIRED ? (k - chunk * kDepth) / 16 * (kPairs * 2) : (k - 1) / taps.kernel + 1;
+  }
+  __device__ __forceinline__ RowPlace place(const Params& p, const Place& at, int chunk,
+                                            int row) const {
+    if (PAIRED) {
+      const int channel = row / (kPairs * 2);
+      return {p, at, chunk * kPairedChannels + channel, row - channel * (kPairs * 2)};
+    }
+    const int channel = int(p.by_kernel_h.quotient(uint32_t(row)));
+    return {p, at, channel, (row - channel * p.kernel_h) * p.dilation_h};
+  }
+  // `to`: of this lane, without the row.
+  __device__ __forceinline__ void write(const Params& p, const Loaded<KIND>& loaded,
+                                        const Inside<KIND>& inside, int element, int chunk, int row,
+                                        uint32_t to) const {
+    if (PAIRED) {
+      const int channel = row / (kPairs * 2), down = row - channel * (kPairs * 2);
+      write_row<KIND>(loaded, inside, element, down % 2 * kPairedTaps, 8, eight,
+                      to + channel * kPairedSlice + down / 2 * kAtomBytes);
+    } else {
+      const int start = chunk * kDepth;
+      write_row<KIND>(loaded, inside, element, row * taps.kernel - start,
+                      chunk_end(p, chunk) - start, eight, to + (eight >> 3) * kBlockBytes);
+    }
+  }
+};
+
 // Everything that the warps that bring do. `full` ends with all of them, and the weights.
-template <int KIND>
+template <int KIND, bool PAIRED>
 __device__ __forceinline__ void bring_kind(const Params& p, const CUtensorMap& map, const Scope& at,
                                            uint32_t shared) {
-  constexpr Taps taps = kTaps[KIND];
-  constexpr int kBatch = batch_of(taps);
+  constexpr int kBatch = batch_of(kTaps[KIND], PAIRED);
   const int warp = (threadIdx.x - kConsumers) / 32, lane = threadIdx.x % 32;
-  const int half = p.halves > 1 ? warp & 1 : 0, first = p.halves > 1 ? warp >> 1 : warp,
-            step = p.halves > 1 ? kBringWarps / 2 : kBringWarps;
+  const int half = p.halves > 1 ? warp & 1 : 0, shift = p.halves > 1 ? 1 : 0;
+  const ChunkRows<KIND, PAIRED> rows{warp >> shift, kBringWarps >> shift, PAIRED ? lane & 7 : lane};
   const int weight_row = at.group * p.columns + at.column_tile * tile_channels(p);
   const int streamed = p.resident ? 0 : weight_bytes(p);
-  const int batches = (chunk_rows(taps) + step * kBatch - 1) / (step * kBatch);
+  const int batches = rows.batches();
   StageRing ring{shared, shared + p.stages_at, p.stages, p.stage_bytes};
   const auto place_of = [&](int tile) {
-    return Place(p, at, tile * tile_eights(p) + half * kEights + lane);
+    return Place(p, at, tile * tile_eights(p) + half * kEights + rows.eight);
   };
-  // Rows of a batch of a warp are `step` apart.
-  const auto row_of = [&](const RowWalk& walk, int i) {
-    return walk.chunk * kDepth / taps.kernel + first + (walk.batch * kBatch + i) * step;
-  };
-  const auto end_of = [&](const RowWalk& walk) {
-    return walk.there(p) ? (chunk_end(p, walk.chunk) - 1) / taps.kernel + 1 : 0;
+  const auto load_at = [&](const RowWalk& walk, const Place& place, int i, int end,
+                           Loaded<KIND>& loaded) {
+    const int row = rows.row(walk.chunk, walk.batch * kBatch + i);
+    if (row < end) load_row<KIND>(p, rows.place(p, place, walk.chunk, row), loaded);
   };
   RowWalk walk{at.walker, 0, 0}, ahead = walk;
   if (!walk.there(p)) return;
@@ -148,9 +188,7 @@ __device__ __forceinline__ void bring_kind(const Params& p, const CUtensorMap& m
   find_inside<KIND>(p, place.x, inside);
   Loaded<KIND> loaded[kBatch];
 #pragma unroll
-  for (int i = 0; i < kBatch; ++i)
-    if (row_of(ahead, i) < end_of(ahead))
-      load_row<KIND>(p, RowPlace(p, next, row_of(ahead, i)), loaded[i]);
+  for (int i = 0; i < kBatch; ++i) load_at(ahead, next, i, rows.end(p, 0), loaded[i]);
 
 #pragma unroll 1
   while (walk.there(p)) {
@@ -163,16 +201,16 @@ __device__ __forceinline__ void bring_kind(const Params& p, const CUtensorMap& m
       __syncwarp();
     }
     if (ahead.advance(p, batches) && ahead.there(p)) next = place_of(ahead.tile);
-    const int start = walk.chunk * kDepth, count = chunk_end(p, walk.chunk) - start,
-              end = end_of(walk), ahead_end = end_of(ahead);
-    const uint32_t to = ring.stage() + streamed + half * kHalfBytes + (lane >> 3) * kBlockBytes;
+    const int end = rows.end(p, walk.chunk),
+              ahead_end = ahead.there(p) ? rows.end(p, ahead.chunk) : 0;
+    const uint32_t to = ring.stage() + streamed + half * p.half_bytes;
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
-      const int row = row_of(walk, i), row_ahead = row_of(ahead, i);
+      const int row = rows.row(walk.chunk, walk.batch * kBatch + i);
       if (row < end)
-        write_row<KIND>(loaded[i], inside, RowPlace(p, place, row).element,
-                        row * taps.kernel - start, count, lane, to);
-      if (row_ahead < ahead_end) load_row<KIND>(p, RowPlace(p, next, row_ahead), loaded[i]);
+        rows.write(p, loaded[i], inside, rows.place(p, place, walk.chunk, row).element, walk.chunk,
+                   row, to);
+      load_at(ahead, next, i, ahead_end, loaded[i]);
     }
     if (walk.batch == batches - 1) {
       fence_for_wgmma();
