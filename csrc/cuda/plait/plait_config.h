@@ -42,11 +42,14 @@ constexpr int kGroups = 2, kConsumers = 128 * kGroups, kBringers = 128,
               kBringWarps = kBringers / 32, kThreads = kConsumers + kBringers;
 constexpr int kMostStages = 8;
 
-// Kernel rows and steps along a row of x that are served.
+// Kernel rows and steps along a row of x that are served. `lead`: elements between a multiple of 16 bytes and what the
+// first tap reads, where that is the same everywhere; those come before the others.
 struct Taps {
   int kernel, step;
+  int lead = -1;
 };
-constexpr Taps kTaps[] = {{1, 1}, {2, 2}, {3, 2}, {4, 2}, {5, 2}, {3, 3}, {5, 3}, {4, 4}};
+constexpr Taps kTaps[] = {{1, 1, 0}, {2, 2, 0}, {3, 2, 7}, {4, 2, 7}, {1, 1}, {2, 2},
+                          {3, 2},    {4, 2},    {5, 2},    {3, 3},    {5, 3}, {4, 4}};
 constexpr int kTapKinds = sizeof(kTaps) / sizeof(kTaps[0]);
 // Kernels of 4 x 4 with step 2 x 2, where 64 positions are of one row of x, and four such rows of a strip a tile's half:
 // what two kernel rows read of dY, the other two read for the row above. So rows of dY are written out once, two by two:
@@ -58,7 +61,9 @@ constexpr int kPairedTaps = 4, kPairedStep = 2, kPairedRows = kColumns / kBlock,
 CONVT2D_HOST_DEVICE constexpr int span_of(Taps taps) {
   return (kEight - 1) * taps.step + taps.kernel;
 }
-CONVT2D_HOST_DEVICE constexpr int vectors_of(Taps taps) { return (span_of(taps) + 14) / 8; }
+CONVT2D_HOST_DEVICE constexpr int vectors_of(Taps taps) {
+  return (span_of(taps) + (taps.lead < 0 ? 7 : taps.lead) + 7) / 8;
+}
 CONVT2D_HOST_DEVICE constexpr int words_of(Taps taps) { return (span_of(taps) + 1) / 2; }
 // Rows of (channel, kernel row) that a chunk of K touches, at most; and those that a lane has under way, a batch.
 CONVT2D_HOST_DEVICE constexpr int chunk_rows(Taps taps) {

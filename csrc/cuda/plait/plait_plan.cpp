@@ -14,12 +14,13 @@ namespace {
 constexpr double kClock = 1700;  // cycles a microsecond
 
 // What things cost, in cycles where nothing else is said; counted, not measured.
-constexpr double kLaunch = 6;          // us
+constexpr double kLaunch = 8;          // us
 constexpr double kFirst = 3000;        // until the first chunk is there
 constexpr double kMultiply = 128;      // an instruction
 constexpr double kMultiplyReads = 80;  // of it, of shared memory: 2 KB of weights, 8 KB of columns
-constexpr double kRowIssue = 30;       // instructions of a row of a warp
-constexpr double kWordIssue = 6.5;     // and for each word of it
+constexpr double kRowIssue = 45;       // instructions of a row of a warp
+constexpr double kWordIssue = 2.5;     // and for each word of it
+constexpr double kMoveIssue = 3;       // and if words are to be moved by a number that is not known
 constexpr double kIssue = 1.4;         // instructions a cycle of all schedulers
 constexpr double kShared = 1.15;  // what passes through shared memory, against 128 bytes a cycle
 constexpr double kStoreVectors = 1100, kStoreWords = 2600,
@@ -33,10 +34,14 @@ struct Choice {
 };
 
 int kind_of(const Problem& problem) {
-  for (int kind = 0; kind < kTapKinds; ++kind)
-    if (kTaps[kind].kernel == problem.w.kernel &&
-        (kTaps[kind].step == problem.w.stride || problem.w.in == 1))
+  const Axis& w = problem.w;
+  const int lead = w.out % kEight == 0 ? int((kEight - w.near_pad % kEight) % kEight) : -1;
+  for (int kind = 0; kind < kTapKinds; ++kind) {
+    const Taps taps = kTaps[kind];
+    if (taps.kernel == w.kernel && (taps.step == w.stride || w.in == 1) &&
+        (taps.lead < 0 || taps.lead == lead))
       return kind;
+  }
   return -1;
 }
 
@@ -99,10 +104,7 @@ double predict(const Problem& problem, const Device& device, const Params& p) {
   // Of a chunk: rows of warps, and what they ask of the first cache and of shared memory.
   const double rows =
       (p.paired ? kPairedChannels * kPairs / 2.0 : double(kDepth) / taps.kernel) * p.halves;
-  const bool alike = p.y_w % kEight == 0;
-  const double lead = alike ? (kEight - p.pad_w % kEight) % kEight : 3.5;
-  const double vectors =
-      alike ? std::ceil((lead + span_of(taps)) / kEight) : (lead + span_of(taps)) / kEight + 0.5;
+  const double vectors = taps.lead >= 0 ? vectors_of(taps) : (span_of(taps) + 3.5) / kEight + 0.5;
   const double lines = std::max(4, 4 * taps.step) + 2 * p.paired;
   const int owners = p.turns ? 1 : kGroups;
   const double slices = double(depth_multiplied(p)) / p.chunks / kSlice;
@@ -110,7 +112,9 @@ double predict(const Problem& problem, const Device& device, const Params& p) {
       kShared * (slices / 4 * rows * (vectors * lines + 4 * taps.kernel) +
                  owners * slices * kMultiplyReads + (p.resident ? 0 : weight_bytes(p) / 128.0));
   const double issue = slices / 4 * rows *
-                       (kRowIssue + kWordIssue * (words_of(taps) + 2 * taps.kernel) / 2) / kIssue;
+                       (kRowIssue + (taps.lead < 0 ? kMoveIssue : 0) * words_of(taps) +
+                        kWordIssue * (words_of(taps) + 2 * taps.kernel)) /
+                       kIssue;
   const double level2 =
       ((p.resident ? 0 : weight_bytes(p)) + slices / 4 * rows * 512 * taps.step * 0.8) / kLevel2;
   const double tensor = owners * slices * kMultiply;

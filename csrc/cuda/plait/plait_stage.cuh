@@ -60,7 +60,8 @@ template <int KIND>
 __device__ __forceinline__ void load_row(const Params& p, const RowPlace& from,
                                          Loaded<KIND>& loaded) {
   constexpr Taps taps = kTaps[KIND];
-  const int vector = from.element >> 3, end = (from.element & 7) + span_of(taps);
+  const int vector = from.element >> 3,
+            end = (taps.lead < 0 ? from.element & 7 : taps.lead) + span_of(taps);
   const auto* const source = static_cast<const uint4*>(p.source) + vector;
 #pragma unroll
   for (int i = 0; i < vectors_of(taps); ++i) {
@@ -90,17 +91,27 @@ __device__ __forceinline__ void write_row(const Loaded<KIND>& loaded, const Insi
   constexpr Taps taps = kTaps[KIND];
   constexpr int kWords = words_of(taps), kLast = vectors_of(taps) * 4 - 1;
   const auto word = [&](int i) { return loaded[min(i, kLast) / 4][min(i, kLast) % 4]; };
-  uint32_t twos[kWords + 2], ones[kWords + 1], number[kWords];
-  const bool by_two = element & 4, by_one = element & 2;
-  const uint32_t half = element & 1 ? 0x5432 : 0x3210;
+  uint32_t number[kWords];
+  if constexpr (taps.lead >= 0) {
 #pragma unroll
-  for (int i = 0; i < kWords + 2; ++i) twos[i] = by_two ? word(i + 2) : word(i);
+    for (int i = 0; i < kWords; ++i) {
+      const int first = taps.lead / 2 + i;
+      number[i] = taps.lead % 2 ? __byte_perm(word(first), word(first + 1), 0x5432) : word(first);
+    }
+  } else {
+    uint32_t twos[kWords + 2], ones[kWords + 1];
+    const bool by_two = element & 4, by_one = element & 2;
+    const uint32_t half = element & 1 ? 0x5432 : 0x3210;
 #pragma unroll
-  for (int i = 0; i < kWords + 1; ++i) ones[i] = by_one ? twos[i + 1] : twos[i];
+    for (int i = 0; i < kWords + 2; ++i) twos[i] = by_two ? word(i + 2) : word(i);
+#pragma unroll
+    for (int i = 0; i < kWords + 1; ++i) ones[i] = by_one ? twos[i + 1] : twos[i];
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) number[i] = __byte_perm(ones[i], ones[i + 1], half);
+  }
 #pragma unroll
   for (int i = 0; i < kWords; ++i)
-    number[i] = __byte_perm(ones[i], ones[i + 1], half) &
-                __byte_perm(inside[i / 2], 0, i % 2 ? 0x3322 : 0x1100);
+    number[i] &= __byte_perm(inside[i / 2], 0, i % 2 ? 0x3322 : 0x1100);
 #pragma unroll
   for (int tap = 0; tap < taps.kernel; ++tap, ++k) {
     uint32_t run[4];
