@@ -35,9 +35,9 @@ bool check(const Case& one, int most) {
   }
   return trial.passes(trial.some(plans, most, reason), [&](const Plan& plan) {
     const plait::Params params = plait::params_of(trial.problem, plan, trial.args);
-    const auto map = plait::map_of(params);
+    const auto maps = plait::maps_of(params);
     emulate::run_grid(plait::blocks_of(params), plait::kThreads, params.shared_bytes,
-                      [&] { plait::convt2d_plait_kernel<T>(params, map); });
+                      [&] { plait::convt2d_plait_kernel<T>(params, maps); });
   });
 }
 

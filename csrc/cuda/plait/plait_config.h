@@ -89,6 +89,7 @@ struct Params {
   int32_t strips,
       strip_eights;  // of a row of x: where it is whole blocks, these are strips of their own
   int32_t eights;    // of all
+  int32_t copied;    // kernels one wide, whose rows the copy engine brings as they lie
   int32_t paired, block_bytes, slice_bytes, half_bytes;  // of dY in a stage
   int32_t depth, chunks;                                 // K, a multiple of 8; chunks of it
   int32_t vectors;                                       // of dY
@@ -96,6 +97,11 @@ struct Params {
   int32_t stages, stage_bytes, weights_at, stages_at, shared_bytes;
   int32_t store_vectors, store_words;  // rows of x are whole 16 bytes; whole words
   FastDivide by_strip_eights, by_x_h, by_strips, by_kernel_h;
+};
+
+// What the copy engine is told.
+struct Maps {
+  CUtensorMap weight, source;  // the latter if rows are copied
 };
 
 CONVT2D_HOST_DEVICE int tile_channels(const Params& p) { return kRows * p.sets; }

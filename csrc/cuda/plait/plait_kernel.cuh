@@ -75,30 +75,29 @@ __device__ __forceinline__ void consume(const Params& p, const Scope& at, uint32
 }
 
 template <int KIND = 0>
-__device__ __forceinline__ void bring(const Params& p, const CUtensorMap& map, const Scope& at,
+__device__ __forceinline__ void bring(const Params& p, const Maps& maps, const Scope& at,
                                       uint32_t shared) {
   if constexpr (KIND < kTapKinds) {
     constexpr bool kMayPair = kTaps[KIND].kernel == kPairedTaps && kTaps[KIND].step == kPairedStep;
     if (kMayPair && p.paired && p.kind == KIND)
-      bring_kind<KIND, kMayPair>(p, map, at, shared);
+      bring_kind<KIND, kMayPair>(p, maps, at, shared);
     else if (p.kind == KIND)
-      bring_kind<KIND, false>(p, map, at, shared);
+      bring_kind<KIND, false>(p, maps, at, shared);
     else
-      bring<KIND + 1>(p, map, at, shared);
+      bring<KIND + 1>(p, maps, at, shared);
   }
 }
 
 template <class T>
 __global__ void __launch_bounds__(kThreads, 1)
-    convt2d_plait_kernel(const __grid_constant__ Params p,
-                         const __grid_constant__ CUtensorMap map) {
+    convt2d_plait_kernel(const __grid_constant__ Params p, const __grid_constant__ Maps maps) {
 #ifdef CONVT2D_HAS_WGMMA
   extern __shared__ __align__(1024) unsigned char smem[];
   const uint32_t shared = shared_address(smem);
   const Scope at = scope_of(p);
   const int thread = threadIdx.x;
   if (thread < p.stages) {
-    barrier_init(shared + thread * 16, kBringWarps + !p.resident);
+    barrier_init(shared + thread * 16, p.copied ? 1 : kBringWarps + !p.resident);
     barrier_init(shared + thread * 16 + 8, (p.turns ? 1 : kGroups) * 4);
   }
   if (thread == 0) barrier_init(shared + kResidentAt, 1);
@@ -108,13 +107,16 @@ __global__ void __launch_bounds__(kThreads, 1)
     const int row = at.group * p.columns + at.column_tile * tile_channels(p);
     barrier_expect(shared + kResidentAt, p.chunks * weight_bytes(p));
     for (int chunk = 0; chunk < p.chunks; ++chunk)
-      copy_box(shared + p.weights_at + chunk * weight_bytes(p), &map, shared + kResidentAt,
+      copy_box(shared + p.weights_at + chunk * weight_bytes(p), &maps.weight, shared + kResidentAt,
                chunk * kDepth, row, 0, 0);
   }
-  if (thread >= kConsumers)
-    bring(p, map, at, shared);
-  else
+  if (thread < kConsumers) {
     consume<T>(p, at, shared);
+  } else if (p.copied) {
+    if (thread == kConsumers) copy_rows(p, maps, at, shared);
+  } else {
+    bring(p, maps, at, shared);
+  }
 #endif
 }
 

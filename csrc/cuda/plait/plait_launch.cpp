@@ -10,7 +10,7 @@ namespace {
 
 void launch(const Problem& problem, const Plan& plan, const Args& args) {
   const Params params = params_of(problem, plan, args);
-  launch_kernel(problem.dtype, params, map_of(params), blocks_of(params), args.stream);
+  launch_kernel(problem.dtype, params, maps_of(params), blocks_of(params), args.stream);
 }
 
 }  // namespace

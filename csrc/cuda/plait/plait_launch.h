@@ -5,7 +5,7 @@
 
 namespace convt2d::cuda::plait {
 
-void launch_kernel(DType dtype, const Params& params, const CUtensorMap& map, int64_t blocks,
+void launch_kernel(DType dtype, const Params& params, const Maps& maps, int64_t blocks,
                    void* stream);  // plait_kernel.cu
 
 }  // namespace convt2d::cuda::plait

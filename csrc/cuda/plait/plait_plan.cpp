@@ -52,6 +52,19 @@ bool may_pair(const Problem& problem) {
          h.in % kPairedRows == 0;
 }
 
+// Kernels one wide, in rows of whole 16 bytes.
+bool may_copy(const Problem& problem) {
+  const Axis &h = problem.h, &w = problem.w;
+  return w.kernel == 1 && w.stride == 1 && w.near_pad == 0 && w.out % kEight == 0 &&
+         (h.kernel == 1 || h.dilation == 1) && h.kernel <= kDepth && kDepth % h.kernel == 0;
+}
+// Planes under kernels of one tap are rows.
+bool is_flat(const Problem& problem) {
+  const Axis &h = problem.h, &w = problem.w;
+  return h.kernel == 1 && w.kernel == 1 && h.stride == 1 && w.stride == 1 && h.near_pad == 0 &&
+         w.near_pad == 0 && h.in == h.out && w.in == w.out;
+}
+
 // Everything that follows from the problem and the choice, pointers aside.
 void shape(const Problem& problem, const Choice& choice, Params& p) {
   const Axis &h = problem.h, &w = problem.w;
@@ -60,14 +73,21 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   set_geometry(problem, p);
   p.x_h = static_cast<int32_t>(h.in);
   p.x_w = static_cast<int32_t>(w.in);
+  if (is_flat(problem)) {
+    p.x_w = p.y_w = p.x_w * p.x_h;
+    p.x_h = p.y_h = 1;
+  }
   p.kind = kind_of(problem);
+  p.copied = may_copy(problem);
   p.form = choice.form;
   p.sets = choice.form == kWide ? 2 : 1;
   p.halves = choice.form == kTwice ? 2 : 1;
   p.turns = choice.form == kTurns;
   p.column_tiles = static_cast<int32_t>(ceil_div(p.columns, tile_channels(p)));
-  const auto row_eights = static_cast<int32_t>(ceil_div(p.x_w, kEight));
-  p.strip_eights = p.x_w % kBlock == 0 ? kBlock / kEight : row_eights;
+  constexpr int kBlockEights = kBlock / kEight;
+  auto row_eights = static_cast<int32_t>(ceil_div(p.x_w, kEight));
+  if (p.copied) row_eights = static_cast<int32_t>(round_up(row_eights, kBlockEights));
+  p.strip_eights = row_eights % kBlockEights == 0 ? kBlockEights : row_eights;
   p.strips = row_eights / p.strip_eights;
   p.eights = p.batch * p.x_h * row_eights;
   p.paired = may_pair(problem);
@@ -155,7 +175,7 @@ std::string refusal(const Problem& problem, const Device& device) {
   if (std::abs(h.near_pad) > 1 << 12 || std::abs(w.near_pad) > 1 << 12 ||
       problem.batch * problem.out_channels * h.out * w.out + beside * 2 > INT32_MAX ||
       problem.batch * problem.in_channels * h.in * w.in > INT32_MAX / 2 * 2 ||
-      problem.batch * h.in * (w.in + kEight) > INT32_MAX - 1024 || depth > 1 << 24)
+      problem.batch * h.in * (w.in + kBlock) > INT32_MAX - 1024 || depth > 1 << 24)
     return "sizes are too large";
   return {};
 }
@@ -211,9 +231,9 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   plan.note = std::to_string(tile_channels(p)) + " channels x " +
               std::to_string(tile_eights(p) * kEight) + " positions" +
               (p.turns ? " by turns" : "") + ", rows of " + std::to_string(kTaps[p.kind].kernel) +
-              " taps written out" + (p.paired ? " in pairs, " : ", ") + std::to_string(p.stages) +
-              " stages, weights " + (p.resident ? "stay" : "come") + ", " +
-              std::to_string(blocks_of(p)) + " blocks";
+              " taps " + (p.copied ? "copied" : "written out") + (p.paired ? " in pairs, " : ", ") +
+              std::to_string(p.stages) + " stages, weights " + (p.resident ? "stay" : "come") +
+              ", " + std::to_string(blocks_of(p)) + " blocks";
   return plan;
 }
 
@@ -234,16 +254,27 @@ Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
 
 int64_t blocks_of(const Params& p) { return int64_t{p.groups} * p.column_tiles * p.walkers; }
 
-// Weights as a matrix [input channel][K].
-CUtensorMap map_of(const Params& p) {
+// Weights as a matrix [input channel][K]; dY as it is, of which a box has the rows that taps of 64 of K read.
+Maps maps_of(const Params& p) {
+  Maps maps{};
   const int64_t row = int64_t{p.depth} * 2, rows = int64_t{p.groups} * p.columns;
-  return encode({p.weight,
-                 2,
-                 4,
-                 {p.depth, rows, 1, 1},
-                 {2, row, row * rows, row * rows},
-                 {kDepth, tile_channels(p), 1, 1},
-                 {1, 1, 1, 1}});
+  maps.weight = encode({p.weight,
+                        2,
+                        4,
+                        {p.depth, rows, 1, 1},
+                        {2, row, row * rows, row * rows},
+                        {kDepth, tile_channels(p), 1, 1},
+                        {1, 1, 1, 1}});
+  if (!p.copied) return maps;
+  const int64_t line = int64_t{p.y_w} * 2, plane = line * p.y_h, all = int64_t{p.groups} * p.reduce;
+  maps.source = encode({p.source,
+                        2,
+                        4,
+                        {p.y_w, p.y_h, all, p.batch},
+                        {2, line, plane, plane * all},
+                        {kBlock, p.kernel_h, kDepth / p.kernel_h, 1},
+                        {1, 1, 1, 1}});
+  return maps;
 }
 
 }  // namespace convt2d::cuda::plait

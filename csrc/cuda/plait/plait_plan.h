@@ -15,7 +15,7 @@ std::vector<Plan> plans(const Problem& problem, const Device& device, std::strin
 Decision plan(const Problem& problem, const Device& device);
 
 Params params_of(const Problem& problem, const Plan& plan, const Args& args);
-CUtensorMap map_of(const Params& params);
+Maps maps_of(const Params& params);
 int64_t blocks_of(const Params& params);
 
 }  // namespace convt2d::cuda::plait

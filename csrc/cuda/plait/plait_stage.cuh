@@ -174,7 +174,7 @@ struct ChunkRows {
 
 // Everything that the warps that bring do. `full` ends with all of them, and the weights.
 template <int KIND, bool PAIRED>
-__device__ __forceinline__ void bring_kind(const Params& p, const CUtensorMap& map, const Scope& at,
+__device__ __forceinline__ void bring_kind(const Params& p, const Maps& maps, const Scope& at,
                                            uint32_t shared) {
   constexpr int kBatch = batch_of(kTaps[KIND], PAIRED);
   const int warp = (threadIdx.x - kConsumers) / 32, lane = threadIdx.x % 32;
@@ -207,7 +207,7 @@ __device__ __forceinline__ void bring_kind(const Params& p, const CUtensorMap& m
       barrier_wait(ring.empty(), ring.parity ^ 1);
       if (streamed && warp == 0 && lane == 0) {
         barrier_expect(ring.full(), streamed);
-        copy_box(ring.stage(), &map, ring.full(), walk.chunk * kDepth, weight_row, 0, 0);
+        copy_box(ring.stage(), &maps.weight, ring.full(), walk.chunk * kDepth, weight_row, 0, 0);
       }
       __syncwarp();
     }
@@ -234,6 +234,30 @@ __device__ __forceinline__ void bring_kind(const Params& p, const CUtensorMap& m
       find_inside<KIND>(p, place.x, inside);
     }
   }
+}
+
+// The same where taps are rows of dY: one thread asks for blocks of 64 positions. `full` ends with what it asks for.
+__device__ __forceinline__ void copy_rows(const Params& p, const Maps& maps, const Scope& at,
+                                          uint32_t shared) {
+  const int weight_row = at.group * p.columns + at.column_tile * tile_channels(p);
+  const int streamed = p.resident ? 0 : weight_bytes(p), channels = kDepth / p.kernel_h;
+  StageRing ring{shared, shared + p.stages_at, p.stages, p.stage_bytes};
+#pragma unroll 1
+  for (int tile = at.walker; tile < p.tiles; tile += p.walkers)
+#pragma unroll 1
+    for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
+      barrier_wait(ring.empty(), ring.parity ^ 1);
+      barrier_expect(ring.full(), streamed + p.halves * kHalfBytes);
+      if (streamed)
+        copy_box(ring.stage(), &maps.weight, ring.full(), chunk * kDepth, weight_row, 0, 0);
+#pragma unroll 1
+      for (int block = 0; block < p.halves * (kColumns / kBlock); ++block) {
+        const int number = tile * tile_eights(p) + block * (kBlock / kEight);
+        const Eight eight = eight_of(p, min(number, p.eights - 1));
+        copy_box(ring.stage() + streamed + block * kBlockBytes, &maps.source, ring.full(), eight.w,
+                 eight.h * p.stride_h - p.pad_h, at.group * p.reduce + chunk * channels, eight.n);
+      }
+    }
 }
 
 }  // namespace convt2d::cuda::plait

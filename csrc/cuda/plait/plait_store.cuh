@@ -95,8 +95,8 @@ __device__ __forceinline__ void store_sums(const Params& p, int group, int chann
       const int to = __shfl_sync(0xffffffffu, offset, from),
                 left = __shfl_sync(0xffffffffu, count, from);
       T* const at = destination + to;
-      if (left && first) store_words(at, low[0], low[1], low[2], low[3]);
-      if (left && second) store_words(at + 8 * plane, high[0], high[1], high[2], high[3]);
+      if (left > 0 && first) store_words(at, low[0], low[1], low[2], low[3]);
+      if (left > 0 && second) store_words(at + 8 * plane, high[0], high[1], high[2], high[3]);
       continue;
     }
 #pragma unroll
