@@ -121,7 +121,8 @@ void place(bool resident, int stages, Params& p) {
 
 double predict(const Problem& problem, const Device& device, const Params& p) {
   const Taps taps = kTaps[p.kind];
-  // Of a chunk: rows of warps, and what they ask of the first cache and of shared memory.
+  // Of a chunk: rows of warps, and what they ask of the first cache and of shared memory. What two kernel rows read comes
+  // once, where they are of one tile.
   const double rows =
       (p.paired ? kPairedChannels * kPairs / 2.0 : double(kDepth) / taps.kernel) * p.halves;
   const double vectors = taps.lead >= 0 ? vectors_of(taps) : (span_of(taps) + 3.5) / kEight + 0.5;
@@ -129,9 +130,9 @@ double predict(const Problem& problem, const Device& device, const Params& p) {
   const int owners = p.turns ? 1 : kGroups;
   const double slices = double(depth_multiplied(p)) / p.chunks / kSlice;
   const double shared =
-      kShared * (slices / 4 * rows * (vectors * lines + 4 * taps.kernel) +
+      kShared * (slices / 4 * (p.copied ? rows * 4 : rows * (vectors * lines + 4 * taps.kernel)) +
                  owners * slices * kMultiplyReads + (p.resident ? 0 : weight_bytes(p) / 128.0));
-  const double issue = slices / 4 * rows *
+  const double issue = (p.copied ? 0 : slices / 4 * rows) *
                        (kRowIssue + (taps.lead < 0 ? kMoveIssue : 0) * words_of(taps) +
                         kWordIssue * (words_of(taps) + 2 * taps.kernel)) /
                        kIssue;
