@@ -70,7 +70,9 @@ CONVT2D_HOST_DEVICE constexpr int chunk_rows(Taps taps) {
   return kDepth % taps.kernel == 0 ? kDepth / taps.kernel : (kDepth - 1) / taps.kernel + 2;
 }
 CONVT2D_HOST_DEVICE constexpr int batch_of(Taps taps, bool paired) {
-  return paired || taps.kernel == 3 ? 3 : vectors_of(taps) > 4 ? 2 : 4;
+  if (paired) return 3;
+  if (taps.kernel == 3) return vectors_of(taps) > 3 ? 3 : 6;
+  return vectors_of(taps) > 4 ? 2 : vectors_of(taps) > 2 ? 4 : 8;
 }
 
 // Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.
