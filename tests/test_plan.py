@@ -247,7 +247,7 @@ REGIMES = (
     (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nchw",), HOPPER, "slide"),
     (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),
     (NARROW, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "loom"),
-    (NARROW, ("f16", "bf16"), ("grad_input",), ("nchw",), HOPPER, "slide"),  # strided rows
+    (NARROW, ("f16", "bf16"), ("grad_input",), ("nchw",), HOPPER, "plait"),
     (NARROW, ("tf32",), ("forward",), ("nchw",), ("h200",), "loom"),
     (SHUFFLE, TENSOR_CORES, ("forward",), DENSE, NOT_HOPPER, "reed"),
     (SHUFFLE, ("f16", "bf16"), ("forward",), DENSE, HOPPER, "hopper"),

@@ -48,6 +48,7 @@ KERNELS = {
     "slide": 24,  # seven tiles, three of turned rows, two of strided ones, of two types
     "narrow": 28,  # four of four types; three ribbons of three, two of strict fp32
     "spread": 20,  # four of three types, two of three for grad_input
+    "plait": 2,  # two types; kernel rows are branches of one
     "fan": 10,
     "loom": 25,  # six of three types, five of strict fp32
     "igemm": 64,

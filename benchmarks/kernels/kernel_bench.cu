@@ -49,6 +49,7 @@
 #include "cuda/mite/mite_plan.h"
 #include "cuda/narrow/narrow_plan.h"
 #include "cuda/plain/plain_plan.h"
+#include "cuda/plait/plait_plan.h"
 #include "cuda/quilt/quilt_plan.h"
 #include "cuda/reed/reed_plan.h"
 #include "cuda/rows/rows_plan.h"
@@ -195,6 +196,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = cuda::fan::plans(problem, device, reason);
   } else if (name == "loom") {
     plans = cuda::loom::plans(problem, device, reason);
+  } else if (name == "plait") {
+    plans = cuda::plait::plans(problem, device, reason);
   } else if (name == "depthwise") {
     plans = cuda::depthwise::plans(problem, device, reason);
   } else if (name == "rows") {

@@ -12,6 +12,7 @@
 #include "cuda/mite/mite.h"
 #include "cuda/narrow/narrow.h"
 #include "cuda/plain/plain.h"
+#include "cuda/plait/plait.h"
 #include "cuda/quilt/quilt.h"
 #include "cuda/reed/reed.h"
 #include "cuda/rows/rows.h"
@@ -33,6 +34,7 @@ FamilyList families() {
       fan_family,  // sm_90a: TF32 NCHW forward, a pixel fetched once for all phases that read it
       loom_family,  // sm_90a: NCHW forward and grad_input, weights fetched, pixels turned once for all taps
       hopper_family,  // sm_90a's own tensor-core instructions: fp16, bf16, tf32, strict fp32 as 3 x tf32
+      plait_family,  // sm_90a: 16-bit NCHW grad_input, what taps read of dY written out once for all channels
       quilt_family,  // sm_90a: NCHW grad_weight of kernels that are their stride, runs of dY as they lie
       comb_family,  // sm_80: NCHW grad_weight of kernel rows and strides of whole fours, taps as columns
       strand_family,  // clusters: grad_input of few outputs and long sums, which clusters share; operands as they lie

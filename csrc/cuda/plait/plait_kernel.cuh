@@ -1,0 +1,123 @@
+// The kernel of plait; plait_config.h draws it.
+#pragma once
+
+#include <type_traits>
+
+#include "cuda/plait/plait_stage.cuh"
+#include "cuda/plait/plait_store.cuh"
+
+namespace convt2d::cuda::plait {
+
+// A warpgroup that multiplies.
+template <class T>
+__device__ __forceinline__ void consume(const Params& p, const Scope& at, uint32_t shared) {
+  const int warpgroup = threadIdx.x / 128, set = p.sets > 1 ? warpgroup : 0,
+            half = p.halves > 1 ? warpgroup : 0;
+  const int channel = at.column_tile * tile_channels(p) + set * kRows;
+  const uint64_t w_layout = swizzled_layout(kWeightRow, 8 * kWeightRow),
+                 y_layout = turned_layout(128, p.block_bytes);
+  const int streamed = p.resident ? 0 : weight_bytes(p);
+  StageRing ring{shared, shared + p.stages_at, p.stages, p.stage_bytes};
+  if (p.resident) barrier_wait(shared + kResidentAt, 0);
+  int number = 0;
+#pragma unroll 1
+  for (int tile = at.walker; tile < p.tiles; tile += p.walkers, ++number) {
+    if (p.turns && (number & 1) != warpgroup) {
+      for (int chunk = 0; chunk < p.chunks; ++chunk) ring.advance();
+      continue;
+    }
+    // Whoever waits for a stage's next filling has to know that the one before is over.
+    if (p.turns && number > 0) barrier_among(1 + warpgroup, kConsumers);
+    Sums sum;
+#pragma unroll
+    for (int i = 0; i < kColumns / 2; ++i) sum[i] = 0;
+    uint32_t left = 0;  // `empty` of the stage that was left last, but is maybe being read
+    const auto release = [&] {
+      if (threadIdx.x % 32 == 0 && left) barrier_arrive(left);
+    };
+#pragma unroll 1
+    for (int chunk = 0; chunk < p.chunks; ++chunk) {
+      const uint32_t weights =
+          (p.resident ? shared + p.weights_at + chunk * weight_bytes(p) : ring.stage()) +
+          set * kWeightBytes;
+      const uint64_t a = operand(w_layout, weights),
+                     b = operand(y_layout, ring.stage() + streamed + half * p.half_bytes);
+      const int slices = (chunk_end(p, chunk) - chunk * kDepth) / kSlice;
+      barrier_wait(ring.full(), ring.parity);
+      // Whole chunks at once; the last one may be shorter.
+      const auto multiply = [&](auto count) {
+        wgmma_fence();
+#pragma unroll
+        for (int slice = 0; slice < decltype(count)::value; ++slice)
+          Wgmma<T, kColumns, true>::add(sum, advance(a, slice * (kSlice * 2 >> 4)),
+                                        advance(b, slice * (p.slice_bytes >> 4)));
+        wgmma_commit();
+      };
+      if (slices == 4)
+        multiply(std::integral_constant<int, 4>{});
+      else if (slices == 3)
+        multiply(std::integral_constant<int, 3>{});
+      else if (slices == 2)
+        multiply(std::integral_constant<int, 2>{});
+      else
+        multiply(std::integral_constant<int, 1>{});
+      wgmma_wait<1>();
+      release();
+      left = ring.empty();
+      ring.advance();
+    }
+    if (p.turns && tile + p.walkers < p.tiles) barrier_join(2 - warpgroup, kConsumers);
+    wgmma_wait<0>();
+    finished(sum);
+    release();
+    store_sums<T>(p, at.group, channel, tile * tile_eights(p) + half * kEights, sum);
+  }
+}
+
+template <int KIND = 0>
+__device__ __forceinline__ void bring(const Params& p, const Maps& maps, const Scope& at,
+                                      uint32_t shared) {
+  if constexpr (KIND < kTapKinds) {
+    constexpr bool kMayPair = kTaps[KIND].kernel == kPairedTaps && kTaps[KIND].step == kPairedStep;
+    if (kMayPair && p.paired && p.kind == KIND)
+      bring_kind<KIND, kMayPair>(p, maps, at, shared);
+    else if (p.kind == KIND)
+      bring_kind<KIND, false>(p, maps, at, shared);
+    else
+      bring<KIND + 1>(p, maps, at, shared);
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads, 1)
+    convt2d_plait_kernel(const __grid_constant__ Params p, const __grid_constant__ Maps maps) {
+#ifdef CONVT2D_HAS_WGMMA
+  extern __shared__ __align__(1024) unsigned char smem[];
+  const uint32_t shared = shared_address(smem);
+  const Scope at = scope_of(p);
+  const int thread = threadIdx.x;
+  if (thread < p.stages) {
+    barrier_init(shared + thread * 16, p.copied ? 1 : kBringWarps + !p.resident);
+    barrier_init(shared + thread * 16 + 8, (p.turns ? 1 : kGroups) * 4);
+  }
+  if (thread == 0) barrier_init(shared + kResidentAt, 1);
+  fence_for_wgmma();  // and for the copy engine
+  __syncthreads();
+  if (thread == kConsumers && p.resident) {
+    const int row = at.group * p.columns + at.column_tile * tile_channels(p);
+    barrier_expect(shared + kResidentAt, p.chunks * weight_bytes(p));
+    for (int chunk = 0; chunk < p.chunks; ++chunk)
+      copy_box(shared + p.weights_at + chunk * weight_bytes(p), &maps.weight, shared + kResidentAt,
+               chunk * kDepth, row, 0, 0);
+  }
+  if (thread < kConsumers) {
+    consume<T>(p, at, shared);
+  } else if (p.copied) {
+    if (thread == kConsumers) copy_rows(p, maps, at, shared);
+  } else {
+    bring(p, maps, at, shared);
+  }
+#endif
+}
+
+}  // namespace convt2d::cuda::plait

@@ -1,0 +1,21 @@
+// Which forms of plait fit a problem, their predicted times, and what the kernel is told of one. Host arithmetic only.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/args.h"
+#include "core/plan.h"
+#include "cuda/plait/plait_config.h"
+
+namespace convt2d::cuda::plait {
+
+// Every plan there is, in no order. `reason` says why there is none.
+std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason);
+Decision plan(const Problem& problem, const Device& device);
+
+Params params_of(const Problem& problem, const Plan& plan, const Args& args);
+Maps maps_of(const Params& params);
+int64_t blocks_of(const Params& params);
+
+}  // namespace convt2d::cuda::plait

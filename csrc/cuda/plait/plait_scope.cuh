@@ -1,0 +1,29 @@
+// Where a block of plait's kernel is, and where eights of positions are.
+#pragma once
+
+#include "cuda/plait/plait_config.h"
+
+namespace convt2d::cuda::plait {
+
+// The channels of a block, and which of the blocks with the same channels it is. Neighbouring blocks read the same of dY.
+struct Scope {
+  int group, column_tile, walker;
+};
+__device__ __forceinline__ Scope scope_of(const Params& p) {
+  const int rest = blockIdx.x / p.column_tiles;
+  return {rest % p.groups, static_cast<int>(blockIdx.x) % p.column_tiles, rest / p.groups};
+}
+
+// The image, row and first column of an eight.
+struct Eight {
+  int n, h, w;
+};
+__device__ __forceinline__ Eight eight_of(const Params& p, int number) {
+  const int row = int(p.by_strip_eights.quotient(uint32_t(number)));
+  const int strip = int(p.by_x_h.quotient(uint32_t(row)));
+  const int n = int(p.by_strips.quotient(uint32_t(strip)));
+  return {n, row - strip * p.x_h,
+          (number - row * p.strip_eights + (strip - n * p.strips) * p.strip_eights) * kEight};
+}
+
+}  // namespace convt2d::cuda::plait

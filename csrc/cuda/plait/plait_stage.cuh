@@ -1,0 +1,263 @@
+// Warps that bring: rows of dY to registers, and from there, tap by tap, to where the tensor core finds them.
+#pragma once
+
+#include "cuda/device/async_copy.cuh"
+#include "cuda/device/barrier.cuh"
+#include "cuda/device/memory.cuh"
+#include "cuda/device/stage_ring.cuh"
+#include "cuda/device/tensor_copy.cuh"
+#include "cuda/device/wgmma.cuh"
+#include "cuda/plait/plait_scope.cuh"
+
+namespace convt2d::cuda::plait {
+
+// The rows of (channel, kernel row) of a warp, tile after tile, chunk after chunk, in batches. Chunks may share a row.
+struct RowWalk {
+  int tile, chunk, batch;
+
+  __device__ __forceinline__ bool there(const Params& p) const { return tile < p.tiles; }
+  // Whether another tile begins.
+  __device__ __forceinline__ bool advance(const Params& p, int batches) {
+    if (++batch < batches) return false;
+    batch = 0;
+    if (++chunk < p.chunks) return false;
+    chunk = 0;
+    tile += p.walkers;
+    return true;
+  }
+};
+
+// What a lane's eight of positions reads: tap (0, 0) of the first position.
+struct Place {
+  int pixel;  // of the group's channel 0, from the beginning of dY
+  int y, x;
+
+  __device__ __forceinline__ Place(const Params& p, const Scope& at, int number) {
+    const bool there = number < p.eights;
+    const Eight eight = eight_of(p, there ? number : 0);
+    y = there ? eight.h * p.stride_h - p.pad_h : -(1 << 30);
+    x = eight.w * p.stride_w - p.pad_w;
+    pixel =
+        (eight.n * p.groups + at.group) * p.reduce * (p.y_h * p.y_w) + (there ? y : 0) * p.y_w + x;
+  }
+};
+
+// A row as loaded, from a multiple of 16 bytes on.
+template <int KIND>
+using Loaded = uint32_t[vectors_of(kTaps[KIND])][4];
+
+// Where a row of dY starts for an eight: elements, and whether it exists. `down`: rows below that of tap (0, 0).
+struct RowPlace {
+  int element;
+  bool there;
+
+  __device__ __forceinline__ RowPlace(const Params& p, const Place& place, int channel, int down)
+      : element(place.pixel + (channel * p.y_h + down) * p.y_w),
+        there(channel < p.reduce && uint32_t(place.y + down) < uint32_t(p.y_h)) {}
+};
+
+template <int KIND>
+__device__ __forceinline__ void load_row(const Params& p, const RowPlace& from,
+                                         Loaded<KIND>& loaded) {
+  constexpr Taps taps = kTaps[KIND];
+  const int vector = from.element >> 3,
+            end = (taps.lead < 0 ? from.element & 7 : taps.lead) + span_of(taps);
+  const auto* const source = static_cast<const uint4*>(p.source) + vector;
+#pragma unroll
+  for (int i = 0; i < vectors_of(taps); ++i) {
+    const bool wanted = from.there && end > 8 * i && uint32_t(vector + i) < uint32_t(p.vectors);
+    load_16_if(source + i, 0, wanted, loaded[i]);
+  }
+}
+
+// Which elements of a lane's run are of its row of dY: a byte of ones for each that is.
+template <int KIND>
+using Inside = uint32_t[(words_of(kTaps[KIND]) + 1) / 2];
+__device__ __forceinline__ uint32_t first_bytes(int count) {
+  return count >= 4 ? 0xffffffffu : (1u << 8 * max(count, 0)) - 1;
+}
+template <int KIND>
+__device__ __forceinline__ void find_inside(const Params& p, int x, Inside<KIND>& inside) {
+#pragma unroll
+  for (int i = 0; i < int(sizeof(inside) / 4); ++i)
+    inside[i] = first_bytes(p.y_w - x - 4 * i) & ~first_bytes(-x - 4 * i);
+}
+
+// Moves a row to where its element 0 is the first, clears what is beside it, and writes a run of eight for each tap.
+// `k`: of the first tap, in the chunk, of which the first `count` are wanted. `eight`: of 32. `to`: its block.
+template <int KIND>
+__device__ __forceinline__ void write_row(const Loaded<KIND>& loaded, const Inside<KIND>& inside,
+                                          int element, int k, int count, int eight, uint32_t to) {
+  constexpr Taps taps = kTaps[KIND];
+  constexpr int kWords = words_of(taps), kLast = vectors_of(taps) * 4 - 1;
+  const auto word = [&](int i) { return loaded[min(i, kLast) / 4][min(i, kLast) % 4]; };
+  uint32_t number[kWords];
+  if constexpr (taps.lead >= 0) {
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      const int first = taps.lead / 2 + i;
+      number[i] = taps.lead % 2 ? __byte_perm(word(first), word(first + 1), 0x5432) : word(first);
+    }
+  } else {
+    uint32_t twos[kWords + 2], ones[kWords + 1];
+    const bool by_two = element & 4, by_one = element & 2;
+    const uint32_t half = element & 1 ? 0x5432 : 0x3210;
+#pragma unroll
+    for (int i = 0; i < kWords + 2; ++i) twos[i] = by_two ? word(i + 2) : word(i);
+#pragma unroll
+    for (int i = 0; i < kWords + 1; ++i) ones[i] = by_one ? twos[i + 1] : twos[i];
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) number[i] = __byte_perm(ones[i], ones[i + 1], half);
+  }
+#pragma unroll
+  for (int i = 0; i < kWords; ++i)
+    number[i] &= __byte_perm(inside[i / 2], 0, i % 2 ? 0x3322 : 0x1100);
+#pragma unroll
+  for (int tap = 0; tap < taps.kernel; ++tap, ++k) {
+    uint32_t run[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int a = tap + 2 * i * taps.step, b = a + taps.step;
+      run[i] = __byte_perm(number[a / 2], number[b / 2],
+                           (a % 2 ? 0x32 : 0x10) | (b % 2 ? 0x7600 : 0x5400));
+    }
+    if (kDepth % taps.kernel == 0 || uint32_t(k) < uint32_t(count))
+      store_shared_16(to + (k >> 3) * kAtomBytes + (k & 7) * 128 + ((eight ^ k) & 7) * 16, run);
+  }
+}
+
+// The rows of a warp in a chunk of K: of (channel, kernel row), of 32 eights; or PAIRED, of (channel, row of dY), of eight,
+// four at a time. `number`: which of the warp's.
+template <int KIND, bool PAIRED>
+struct ChunkRows {
+  static constexpr Taps taps = kTaps[KIND];
+  int first, step;  // of this warp: numbers of the block
+  int eight;
+
+  __device__ __forceinline__ int batches() const {
+    const int rows = PAIRED ? kPairedChannels * kPairs * 2 / 4 : chunk_rows(taps);
+    return (rows + step * batch_of(taps, PAIRED) - 1) / (step * batch_of(taps, PAIRED));
+  }
+  __device__ __forceinline__ int row(int chunk, int number) const {
+    const int of_block = first + number * step;
+    return PAIRED ? of_block * 4 + (threadIdx.x % 32 >> 3)
+                  : chunk * kDepth / taps.kernel + of_block;
+  }
+  __device__ __forceinline__ int end(const Params& p, int chunk) const {
+    const int k = chunk_end(p, chunk);
+    return PAIRED ? (k - chunk * kDepth) / 16 * (kPairs * 2) : (k - 1) / taps.kernel + 1;
+  }
+  __device__ __forceinline__ RowPlace place(const Params& p, const Place& at, int chunk,
+                                            int row) const {
+    if (PAIRED) {
+      const int channel = row / (kPairs * 2);
+      return {p, at, chunk * kPairedChannels + channel, row - channel * (kPairs * 2)};
+    }
+    const int channel = int(p.by_kernel_h.quotient(uint32_t(row)));
+    return {p, at, channel, (row - channel * p.kernel_h) * p.dilation_h};
+  }
+  // `to`: of this lane, without the row.
+  __device__ __forceinline__ void write(const Params& p, const Loaded<KIND>& loaded,
+                                        const Inside<KIND>& inside, int element, int chunk, int row,
+                                        uint32_t to) const {
+    if (PAIRED) {
+      const int channel = row / (kPairs * 2), down = row - channel * (kPairs * 2);
+      write_row<KIND>(loaded, inside, element, down % 2 * kPairedTaps, 8, eight,
+                      to + channel * kPairedSlice + down / 2 * kAtomBytes);
+    } else {
+      const int start = chunk * kDepth;
+      write_row<KIND>(loaded, inside, element, row * taps.kernel - start,
+                      chunk_end(p, chunk) - start, eight, to + (eight >> 3) * kBlockBytes);
+    }
+  }
+};
+
+// Everything that the warps that bring do. `full` ends with all of them, and the weights.
+template <int KIND, bool PAIRED>
+__device__ __forceinline__ void bring_kind(const Params& p, const Maps& maps, const Scope& at,
+                                           uint32_t shared) {
+  constexpr int kBatch = batch_of(kTaps[KIND], PAIRED);
+  const int warp = (threadIdx.x - kConsumers) / 32, lane = threadIdx.x % 32;
+  const int half = p.halves > 1 ? warp & 1 : 0, shift = p.halves > 1 ? 1 : 0;
+  const ChunkRows<KIND, PAIRED> rows{warp >> shift, kBringWarps >> shift, PAIRED ? lane & 7 : lane};
+  const int weight_row = at.group * p.columns + at.column_tile * tile_channels(p);
+  const int streamed = p.resident ? 0 : weight_bytes(p);
+  const int batches = rows.batches();
+  StageRing ring{shared, shared + p.stages_at, p.stages, p.stage_bytes};
+  const auto place_of = [&](int tile) {
+    return Place(p, at, tile * tile_eights(p) + half * kEights + rows.eight);
+  };
+  const auto load_at = [&](const RowWalk& walk, const Place& place, int i, int end,
+                           Loaded<KIND>& loaded) {
+    const int row = rows.row(walk.chunk, walk.batch * kBatch + i);
+    if (row < end) load_row<KIND>(p, rows.place(p, place, walk.chunk, row), loaded);
+  };
+  RowWalk walk{at.walker, 0, 0}, ahead = walk;
+  if (!walk.there(p)) return;
+  Place place = place_of(walk.tile), next = place;
+  Inside<KIND> inside;
+  find_inside<KIND>(p, place.x, inside);
+  Loaded<KIND> loaded[kBatch];
+#pragma unroll
+  for (int i = 0; i < kBatch; ++i) load_at(ahead, next, i, rows.end(p, 0), loaded[i]);
+
+#pragma unroll 1
+  while (walk.there(p)) {
+    if (walk.batch == 0) {
+      barrier_wait(ring.empty(), ring.parity ^ 1);
+      if (streamed && warp == 0 && lane == 0) {
+        barrier_expect(ring.full(), streamed);
+        copy_box(ring.stage(), &maps.weight, ring.full(), walk.chunk * kDepth, weight_row, 0, 0);
+      }
+      __syncwarp();
+    }
+    if (ahead.advance(p, batches) && ahead.there(p)) next = place_of(ahead.tile);
+    const int end = rows.end(p, walk.chunk),
+              ahead_end = ahead.there(p) ? rows.end(p, ahead.chunk) : 0;
+    const uint32_t to = ring.stage() + streamed + half * p.half_bytes;
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      const int row = rows.row(walk.chunk, walk.batch * kBatch + i);
+      if (row < end)
+        rows.write(p, loaded[i], inside, rows.place(p, place, walk.chunk, row).element, walk.chunk,
+                   row, to);
+      load_at(ahead, next, i, ahead_end, loaded[i]);
+    }
+    if (walk.batch == batches - 1) {
+      fence_for_wgmma();
+      __syncwarp();
+      if (lane == 0) barrier_arrive(ring.full());
+      ring.advance();
+    }
+    if (walk.advance(p, batches) && walk.there(p)) {
+      place = next;
+      find_inside<KIND>(p, place.x, inside);
+    }
+  }
+}
+
+// The same where taps are rows of dY: one thread asks for blocks of 64 positions. `full` ends with what it asks for.
+__device__ __forceinline__ void copy_rows(const Params& p, const Maps& maps, const Scope& at,
+                                          uint32_t shared) {
+  const int weight_row = at.group * p.columns + at.column_tile * tile_channels(p);
+  const int streamed = p.resident ? 0 : weight_bytes(p), channels = kDepth / p.kernel_h;
+  StageRing ring{shared, shared + p.stages_at, p.stages, p.stage_bytes};
+#pragma unroll 1
+  for (int tile = at.walker; tile < p.tiles; tile += p.walkers)
+#pragma unroll 1
+    for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
+      barrier_wait(ring.empty(), ring.parity ^ 1);
+      barrier_expect(ring.full(), streamed + p.halves * kHalfBytes);
+      if (streamed)
+        copy_box(ring.stage(), &maps.weight, ring.full(), chunk * kDepth, weight_row, 0, 0);
+#pragma unroll 1
+      for (int block = 0; block < p.halves * (kColumns / kBlock); ++block) {
+        const int number = tile * tile_eights(p) + block * (kBlock / kEight);
+        const Eight eight = eight_of(p, min(number, p.eights - 1));
+        copy_box(ring.stage() + streamed + block * kBlockBytes, &maps.source, ring.full(), eight.w,
+                 eight.h * p.stride_h - p.pad_h, at.group * p.reduce + chunk * channels, eight.n);
+      }
+    }
+}
+
+}  // namespace convt2d::cuda::plait
