@@ -25,6 +25,7 @@ constexpr double kLaunch = 5.5;        // us
 constexpr double kBlock = 13800;       // cycles, of a block beside its K tiles
 constexpr double kStored = 39.6;       // a sum of each thread, on its way out
 constexpr double kFetchedHalf = 61;    // a slice of the first operand, 16-bit numbers
+constexpr double kFetchedSwapped = 40;  // 16-bit numbers whose lanes meet no bank twice (counted)
 constexpr double kFetchedWord = 39.5;  // or words
 constexpr double kFetchedPixel = 12;   // the same of channels-last
 constexpr double kBringPiece = 20;     // 32 pieces of x that threads bring
@@ -61,6 +62,8 @@ constexpr int64_t kMostPlaneLine = 4 * kMostSpan;  // bytes
 constexpr int64_t kLongRow = 64;                   // words of dY that rows bring as well as planes
 constexpr int64_t kMostKept = 24 << 10;            // bytes of tables
 constexpr int64_t kMostBrought = 1 << 20;          // bytes of a K tile, more than any block has
+
+constexpr int kManyPairs = 8;  // output channels, of which a warp's rows of the sum are of few taps
 
 constexpr int kUndecided = -1;
 struct Choice {
@@ -156,8 +159,8 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   p.units_h = static_cast<int32_t>(ceil_div(h.kernel, choice.unit_h));
   p.units_w = static_cast<int32_t>(ceil_div(w.kernel, choice.unit_w));
   p.row_blocks = static_cast<int32_t>(ceil_div(p.rows, tile.width));
-  p.column_blocks =
-      static_cast<int32_t>(ceil_div(p.columns, choice.y_blocks * cell_channels(tile)));
+  p.column_blocks = static_cast<int32_t>(
+      tile.pairs ? 1 : ceil_div(p.columns, choice.y_blocks * cell_channels(tile)));
   p.stages = choice.stages;
   p.split = choice.split;
   p.runs = choice.runs;
@@ -281,6 +284,9 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
     p.taps_inside = 1;
     if (conflicts(p, tile) >= tap_by_tap) p.taps_inside = 0;
   }
+  if (size == 2 && !tile.channels_last && !by_words(tile) &&
+      (!tile.pairs || p.columns >= kManyPairs))
+    p.swaps = w.stride % 4 == 2 ? 4 : w.stride % 8 == 4 ? 2 : 0;
   if (by_words(tile)) {
     if ((choice.runs && w.in % 2 != 0) || w.out % 2 != 0) return "rows are not whole words";
     if (w.stride > 2 || w.dilation > 1) return "a word does not hold two taps";
@@ -306,8 +312,9 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
     if (p.channel_bytes > kMostPlaneLine) return "a tile is too long for the copy engine";
     p.patch_lines = 1;
     p.tables_bytes =
-        choice.unit_h * choice.unit_w *
-        (tile.planes == Planes::words ? table_of_words(tile) / tile.instructions : kTableOfTap);
+        tile.planes == Planes::words
+            ? choice.unit_h * choice.unit_w / tile.instructions * table_of_words(tile)
+            : choice.unit_h * choice.unit_w * kTableOfTap;
     p.tables_stay = int64_t{p.image_tiles} * p.tables_bytes <= kMostKept;
     p.y_block_bytes = static_cast<int32_t>(channels * p.channel_bytes);
     p.y_bytes = choice.y_blocks * p.y_block_bytes;
@@ -351,12 +358,13 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
   const double by_tap = by_planes(tile) ? (half ? kTapTable : kTapWords) * taps_of_thread(tile) : 0;
   const double row_words_dealt = (kRowWord * row_words(tile) + kRowTap * tile.instructions) *
                                  (1 + kRowStep * (p.stride_w - 1));
+  const double numbers = p.swaps ? kFetchedSwapped : kFetchedHalf;
   const double fetch = tile.in_words ? slices * tile.groups * row_words_dealt
                        : by_words(tile)
                            ? slices * tile.groups * kFetchedRowWord * p.stride_w * row_words(tile)
                            : instructions * (tile.octets ? std::max(kFetchedOctets, trips)
                                              : pixels    ? kFetchedPixel
-                                             : half      ? std::max(kFetchedHalf, trips) + by_tap
+                                             : half      ? std::max(numbers, trips) + by_tap
                                                          : std::max(kFetchedWord, trips) + by_tap);
   const double l2 =
       (copied_bytes(p, tile) + (p.brought ? p.y_bytes : 0) + (p.x_piece > 0 ? x_bytes(tile) : 0)) /
@@ -400,6 +408,13 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
          (kPartialRate * partial + kScatteredRate * scattered) / device.copy_bytes_per_us;
 }
 
+// From so many output channels of a group on there are no pairs. In 16-bit NCHW a block may be all channels of few taps,
+// where cells of 64 would leave rows empty.
+int64_t most_pair_channels(const Problem& problem, FetchedWeightTile tile) {
+  const bool half_planes = element_size(problem.dtype) == 2 && !tile.channels_last;
+  return half_planes ? int64_t{cells(tile)} * cell_channels(tile) + 1 : kPlaneChannels;
+}
+
 // Blocks of dY x taps that come to `most` cells at most, each as even as their number allows.
 std::vector<std::array<int, 3>> units(const Problem& problem, FetchedWeightTile tile) {
   const int most = cells(tile);
@@ -436,7 +451,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
         tile.channels_last != (problem.x_layout == Layout::nhwc) ||
         tile.turned != (tile.channels_last && element_size(problem.dtype) == 2) ||
         tile.octets != (tile.turned && problem.group_out() % 8 == 0) ||
-        (tile.pairs && problem.group_out() >= kPlaneChannels))
+        (tile.pairs && problem.group_out() >= most_pair_channels(problem, tile)))
       continue;
     const bool odd =
         (!tile.channels_last || tile.pairs) &&
@@ -455,6 +470,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
            ++way) {
         Choice choice{
             row, y_blocks, unit_h, unit_w, way % 2 != 0, odd && way >= 2, sparse && way >= 2, 2, 1};
+        if (tile.pairs && choice.brought && problem.group_out() >= kPlaneChannels) continue;
         if (by_planes(tile))
           choice.runs = true, choice.brought = false, choice.whole_rows = way == 2;
         FetchedWeightParams p;
