@@ -680,8 +680,50 @@ __device__ __forceinline__ void store_sums(const FetchedWeightParams& p,
   }
 }
 
+// The same from shared memory, as store_together() lays them there: a warp takes an input channel of a tap. Little code, and
+// whole lines.
+template <int ROW, int NUMBERS>
+__device__ __forceinline__ void store_piece(const FetchedWeightParams& p,
+                                            const FetchedWeightScope& at, uint32_t shared) {
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  constexpr int kWarps = consumers(tile) / 32;
+  const int first_column = at.column_block * block_columns(p, tile);
+  const int columns = min(block_columns(p, tile), p.columns - first_column);
+  const int first_row = at.row_block * tile.width, rows = min(tile.width, p.rows - first_row);
+  const int row_bytes = together_row(p, tile) * 4, of_tap = together_tap(p, tile) * 4;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32 * NUMBERS;
+  const int step = kWarps * p.columns, from_step = kWarps * row_bytes;
+#pragma unroll 1
+  for (int tap = 0; tap < p.unit_h * p.unit_w; ++tap) {
+    const int tap_h = tap / p.unit_w, tap_w = tap - tap_h * p.unit_w;
+    if (!cell_exists<ROW>(p, at, {tap_h, tap_w, 0})) continue;
+    const int64_t channel =
+        int64_t{(at.kernel_h + tap_h) * p.kernel_w + at.kernel_w + tap_w} * p.groups * p.rows +
+        at.group * p.rows + first_row + warp;
+    float* const to_tap = p.partials + int64_t{at.piece} * p.piece_floats + channel * p.columns +
+                          first_column;
+    const uint32_t from_tap = shared + tap * of_tap + warp * row_bytes;
+#pragma unroll 1
+    for (int column = lane; column < columns; column += 32 * NUMBERS) {
+      float* to = to_tap + column;
+      uint32_t from = from_tap + column * 4;
+#pragma unroll 4
+      for (int i = warp; i < rows; i += kWarps, to += step, from += from_step) {
+        if constexpr (NUMBERS == 2) {
+          uint32_t two[2];
+          load_shared_8(from, two);
+          *reinterpret_cast<float2*>(to) = {__uint_as_float(two[0]), __uint_as_float(two[1])};
+        } else {
+          *to = load_shared<float>(from);
+        }
+      }
+    }
+  }
+}
+
 // To dW in one piece, a block's taps of which lie side by side: by way of shared memory, so that neighbouring lanes store
-// neighbouring numbers, and a sector is written once by a block, not once a tap. All who multiply.
+// neighbouring numbers, and a sector is written once by a block, not once a tap. Or 16-bit dW's partial sums. All who
+// multiply.
 constexpr int kFetchedStore = 2;  // named barrier
 template <class T, int ROW>
 __device__ __forceinline__ void store_together(const FetchedWeightParams& p,
@@ -709,6 +751,11 @@ __device__ __forceinline__ void store_together(const FetchedWeightParams& p,
     }
   }
   barrier_among(kFetchedStore, consumers(tile));
+  if constexpr (sizeof(T) == 2) {
+    if (p.partials)
+      return !tile.pairs && p.columns % 2 == 0 ? store_piece<ROW, 2>(p, at, shared)
+                                               : store_piece<ROW, 1>(p, at, shared);
+  }
   const int taps = p.unit_h * p.unit_w, warp = threadIdx.x / 32;
   const int columns = min(block_columns(p, tile), p.columns - first_column);
   const int first_row = at.row_block * tile.width, rows = min(tile.width, p.rows - first_row);
@@ -752,6 +799,10 @@ __global__ void __launch_bounds__(threads(kFetchedWeightTiles[ROW]), 1)
                  32 + (p.brought || brings_x(p, tile) ? kHelpers : 0));
     barrier_init(ring.barriers + threadIdx.x * 16 + 8, consumers(tile) / 32);
     barrier_init(ring.barriers + kHelpedAt + threadIdx.x * 8, kHelpers / 32);
+  }
+  if constexpr (sizeof(T) == 2) {
+    if (threadIdx.x == consumers(tile)) prefetch_map(&maps.x);
+    if (threadIdx.x == consumers(tile) + 1 && !p.brought) prefetch_map(&maps.y);
   }
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();

@@ -24,6 +24,7 @@ constexpr double kClock = 1700;        // cycles a microsecond
 constexpr double kLaunch = 5.5;        // us
 constexpr double kBlock = 13800;       // cycles, of a block beside its K tiles
 constexpr double kStored = 39.6;       // a sum of each thread, on its way out
+constexpr double kStoredPiece = 28;    // to 16-bit dW's partial sums, from shared memory (counted)
 constexpr double kFetchedHalf = 61;    // a slice of the first operand, 16-bit numbers
 constexpr double kFetchedSwapped = 40;  // 16-bit numbers whose lanes meet no bank twice (counted)
 constexpr double kFetchedWord = 39.5;  // or words
@@ -391,7 +392,8 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
                                                                            : 1);
   const double blocks = double(combinations(p)) * p.split;
   const double tiles = std::ceil(double(k_tiles(p)) / p.split);
-  const double stored = kStored * tile.width / 2 * tile.instructions;
+  const bool laid = half && !tile.channels_last && p.split > 1;
+  const double stored = (laid ? kStoredPiece : kStored) * tile.width / 2 * tile.instructions;
   const double busy_us =
       std::ceil(blocks / device.sm_count) * (kBlock + stored + tiles * cycles) / kClock;
   const double partial = static_cast<double>(partial_bytes(problem, p.split));
@@ -557,7 +559,8 @@ FetchedWeightParams fetched_weight_params(const Problem& problem, const Plan& pl
   p.weight = args.w.data;
   p.y = args.y.data;
   p.x = args.x.data;
-  p.together = p.split == 1 && problem.w_layout == Layout::nchw &&
+  const bool half = element_size(problem.dtype) == 2;
+  p.together = (p.split > 1 ? half : problem.w_layout == Layout::nchw) &&
                !kFetchedWeightTiles[plan.row].channels_last;
   p.partials = p.split > 1 ? static_cast<float*>(args.workspace) : nullptr;
   for (int i = 0; i < 4; ++i) p.weight_stride[i] = static_cast<int32_t>(args.w.stride[i]);
