@@ -530,8 +530,7 @@ __device__ __forceinline__ void multiply_planes(const FetchedWeightParams& p,
 #pragma unroll
         for (int i = 0; i < tile.instructions; ++i)
           fetch_by_tap<T, ROW>(word[s][i], lead + start[i], second + apart[i].second,
-                               {listed + tables[i][0], listed + tables[i][1]}, slice + s,
-                               order);
+                               {listed + tables[i][0], listed + tables[i][1]}, slice + s, order);
       }
     }
     const uint64_t x = operand(layout, ring.stage());
@@ -599,7 +598,7 @@ __device__ __forceinline__ void multiply_tiles_with_care(const FetchedWeightPara
       int h, w;
       begin.pixel(p, pixel, h, w);
       if (h >= p.x_h || w >= p.x_w) continue;
-      const uint32_t of_pixel = 
+      const uint32_t of_pixel =
           by_planes(tile) ? 0 : load_shared_4(table_of(ring) + place_in_table(p, pixel) * 4);
 #pragma unroll
       for (int each = 0; each < tile.instructions * kTaps; ++each) {
@@ -700,8 +699,8 @@ __device__ __forceinline__ void store_piece(const FetchedWeightParams& p,
     const int64_t channel =
         int64_t{(at.kernel_h + tap_h) * p.kernel_w + at.kernel_w + tap_w} * p.groups * p.rows +
         at.group * p.rows + first_row + warp;
-    float* const to_tap = p.partials + int64_t{at.piece} * p.piece_floats + channel * p.columns +
-                          first_column;
+    float* const to_tap =
+        p.partials + int64_t{at.piece} * p.piece_floats + channel * p.columns + first_column;
     const uint32_t from_tap = shared + tap * of_tap + warp * row_bytes;
 #pragma unroll 1
     for (int column = lane; column < columns; column += 32 * NUMBERS) {

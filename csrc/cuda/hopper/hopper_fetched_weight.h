@@ -220,7 +220,8 @@ struct FetchedWeightParams {
   float* partials;  // else [pieces][kh][kw][ci][co]
   int32_t piece_floats;
   int32_t weight_stride[4];
-  int32_t together;  // by way of shared memory: dW in one piece, where taps lie side by side; 16-bit dW's partial sums
+  int32_t
+      together;  // by way of shared memory: dW in one piece, where taps lie side by side; 16-bit dW's partial sums
   int32_t batch, groups, rows, columns;  // channels of one group: of x, of dY
   int32_t x_h, x_w, y_h, y_w;            // extents
   int32_t stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;

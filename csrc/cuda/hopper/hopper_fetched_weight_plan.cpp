@@ -20,20 +20,20 @@ namespace {
 // Fitted to 4964 times on the H200 (kernel_bench sweep of bench/layers.json, NCHW in fp16, tf32 and strict fp32, NHWC in
 // tf32; 2026-11-23): chosen plans are 1.1 % slower than the best that was tried. What is `counted` was not fitted: tiles
 // with it took 1.0 to 1.4 times what comes out.
-constexpr double kClock = 1700;        // cycles a microsecond
-constexpr double kLaunch = 5.5;        // us
-constexpr double kBlock = 13800;       // cycles, of a block beside its K tiles
-constexpr double kStored = 39.6;       // a sum of each thread, on its way out
-constexpr double kStoredPiece = 28;    // to 16-bit dW's partial sums, from shared memory (counted)
-constexpr double kFetchedHalf = 61;    // a slice of the first operand, 16-bit numbers
+constexpr double kClock = 1700;         // cycles a microsecond
+constexpr double kLaunch = 5.5;         // us
+constexpr double kBlock = 13800;        // cycles, of a block beside its K tiles
+constexpr double kStored = 39.6;        // a sum of each thread, on its way out
+constexpr double kStoredPiece = 28;     // to 16-bit dW's partial sums, from shared memory (counted)
+constexpr double kFetchedHalf = 61;     // a slice of the first operand, 16-bit numbers
 constexpr double kFetchedSwapped = 40;  // 16-bit numbers whose lanes meet no bank twice (counted)
-constexpr double kFetchedWord = 39.5;  // or words
-constexpr double kFetchedPixel = 12;   // the same of channels-last
-constexpr double kBringPiece = 20;     // 32 pieces of x that threads bring
-constexpr double kFetchedOctets = 26;  // octets (counted)
-constexpr double kLeastCycles = 24;    // of the tensor core, for a slice of few columns (counted)
-constexpr double kTapTable = 45;       // more, where every tap has a table
-constexpr double kTapWords = 15;       // the same of words (counted)
+constexpr double kFetchedWord = 39.5;   // or words
+constexpr double kFetchedPixel = 12;    // the same of channels-last
+constexpr double kBringPiece = 20;      // 32 pieces of x that threads bring
+constexpr double kFetchedOctets = 26;   // octets (counted)
+constexpr double kLeastCycles = 24;     // of the tensor core, for a slice of few columns (counted)
+constexpr double kTapTable = 45;        // more, where every tap has a table
+constexpr double kTapWords = 15;        // the same of words (counted)
 constexpr double kFetchedRowWord =
     21;  // a word of a kernel row, of a slice, times the stride (counted)
 constexpr double kRowWord =
@@ -312,10 +312,9 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
     p.channel_bytes = static_cast<int32_t>((vectors + 1 | 1) * 16);
     if (p.channel_bytes > kMostPlaneLine) return "a tile is too long for the copy engine";
     p.patch_lines = 1;
-    p.tables_bytes =
-        tile.planes == Planes::words
-            ? choice.unit_h * choice.unit_w / tile.instructions * table_of_words(tile)
-            : choice.unit_h * choice.unit_w * kTableOfTap;
+    p.tables_bytes = tile.planes == Planes::words
+                         ? choice.unit_h * choice.unit_w / tile.instructions * table_of_words(tile)
+                         : choice.unit_h * choice.unit_w * kTableOfTap;
     p.tables_stay = int64_t{p.image_tiles} * p.tables_bytes <= kMostKept;
     p.y_block_bytes = static_cast<int32_t>(channels * p.channel_bytes);
     p.y_bytes = choice.y_blocks * p.y_block_bytes;
@@ -410,11 +409,15 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
          (kPartialRate * partial + kScatteredRate * scattered) / device.copy_bytes_per_us;
 }
 
-// From so many output channels of a group on there are no pairs. In 16-bit NCHW a block may be all channels of few taps,
-// where cells of 64 would leave rows empty.
+// From so many output channels of a group on there are no pairs. In 16-bit NCHW, where all of dW is fewer cells of 64 than
+// other tiles have, a block of pairs may be all channels.
 int64_t most_pair_channels(const Problem& problem, FetchedWeightTile tile) {
+  constexpr int kFewestCells = 4;
+  const int64_t all =
+      ceil_div(problem.group_out(), kPlaneChannels) * problem.h.kernel * problem.w.kernel;
   const bool half_planes = element_size(problem.dtype) == 2 && !tile.channels_last;
-  return half_planes ? int64_t{cells(tile)} * cell_channels(tile) + 1 : kPlaneChannels;
+  return half_planes && all < kFewestCells ? int64_t{cells(tile)} * cell_channels(tile) + 1
+                                           : kPlaneChannels;
 }
 
 // Blocks of dY x taps that come to `most` cells at most, each as even as their number allows.
