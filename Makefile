@@ -140,6 +140,8 @@ emulators:
 	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt fp16 nchw 1 2 odd_k4; \
 	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt fp16 nchw 1 2 few_k9; \
 	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt fp16 nchw 1 4 planes_one; \
+	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt fp16 nchw 1 2 swap_; \
+	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt fp16 nchw 1 2 many_pairs; \
 	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt tf32 nchw 1 4 planes_word; \
 	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt fp32 nchw 3 2 pairs_48; \
 	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt tf32 nhwc 1 1 m_op; \

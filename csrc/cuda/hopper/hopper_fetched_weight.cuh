@@ -167,10 +167,19 @@ __device__ __forceinline__ uint32_t find_octets(uint32_t table, int slice) {
   return load_shared_4(table + (slice * 16 + threadIdx.x % 32 / 16 * 8 + threadIdx.x % 8) * 4);
 }
 
+// NCHW, 16 bits: how a lane puts two numbers together, of which it fetches either first.
+__device__ __forceinline__ uint32_t order_of_numbers(const FetchedWeightParams& p) {
+  return swapped(p, threadIdx.x % 4 * 2) ? 0x1054 : 0x5410;
+}
+template <int ROW>
+__device__ __forceinline__ uint32_t both_numbers(uint32_t first, uint32_t second, uint32_t order) {
+  if constexpr (kFetchedWeightTiles[ROW].channels_last) return first | second << 16;
+  return __byte_perm(first, second, order);
+}
 // What a lane holds of a slice of the first operand: pixels at `offset`, of two output channels.
 template <class T, int ROW>
 __device__ __forceinline__ void fetch_slice(uint32_t (&word)[4], uint32_t from, const Lanes& lanes,
-                                            const uint32_t (&offset)[4]) {
+                                            const uint32_t (&offset)[4], uint32_t order) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     uint32_t place[2], next[2];
@@ -185,8 +194,8 @@ __device__ __forceinline__ void fetch_slice(uint32_t (&word)[4], uint32_t from, 
       if constexpr (sizeof(T) == 4) {
         word[half * 2 + row] = load_shared_4(place[row]);
       } else {
-        word[half * 2 + row] = load_shared<unsigned short>(place[row]) |
-                               uint32_t(load_shared<unsigned short>(next[row])) << 16;
+        word[half * 2 + row] = both_numbers<ROW>(load_shared<unsigned short>(place[row]),
+                                                 load_shared<unsigned short>(next[row]), order);
       }
     }
   }
@@ -212,7 +221,8 @@ __device__ __forceinline__ void find_slice(uint32_t (&offset)[4], uint32_t table
 // Planes, numbers: each tap has a table. A pair's two rows may be of two taps.
 template <class T, int ROW>
 __device__ __forceinline__ void fetch_by_tap(uint32_t (&word)[4], uint32_t from, uint32_t second,
-                                             const uint32_t (&table)[2], int slice) {
+                                             const uint32_t (&table)[2], int slice,
+                                             uint32_t order) {
   constexpr bool kPairs = kFetchedWeightTiles[ROW].pairs;
   if constexpr (sizeof(T) == 4) {
     static_assert(!kPairs);
@@ -232,8 +242,8 @@ __device__ __forceinline__ void fetch_by_tap(uint32_t (&word)[4], uint32_t from,
     const int row = w % 2, first = w / 2 * 2;
     const uint32_t* const places = offset[kPairs ? row : 0];
     const uint32_t start = row ? from + second : from;
-    word[w] = load_shared<unsigned short>(start + places[first]) |
-              uint32_t(load_shared<unsigned short>(start + places[first + 1])) << 16;
+    word[w] = both_numbers<ROW>(load_shared<unsigned short>(start + places[first]),
+                                load_shared<unsigned short>(start + places[first + 1]), order);
   }
 }
 
@@ -323,7 +333,7 @@ __device__ __forceinline__ void multiply_strict(
     find_slice<float>(offset, table, s);
 #pragma unroll
     for (int i = 0; i < tile.instructions; ++i) {
-      fetch_slice<float, ROW>(high[s][i], from[i], lanes[i], offset);
+      fetch_slice<float, ROW>(high[s][i], from[i], lanes[i], offset, 0);
 #pragma unroll
       for (int w = 0; w < 4; ++w) MmaF32x3::split(high[s][i][w], high[s][i][w], low[s][i][w]);
     }
@@ -375,7 +385,7 @@ __device__ __forceinline__ void multiply_turned(const FetchedWeightParams& p,
           if constexpr (tile.octets) {
             fetch_octets<ROW>(p, word[s][i], ring.stage() + start[i] + offset[0]);
           } else {
-            fetch_slice<T, ROW>(word[s][i], ring.stage() + start[i], lanes[i], offset);
+            fetch_slice<T, ROW>(word[s][i], ring.stage() + start[i], lanes[i], offset, 0);
           }
         }
       }
@@ -414,6 +424,7 @@ __device__ __forceinline__ void multiply_tiles(const FetchedWeightParams& p,
     apart[i] = lanes_of<ROW>(p, at, i);
   }
   const RowWords words(p, at, fetched_cell<ROW>(p, 0));
+  const uint32_t order = order_of_numbers(p);
   const uint64_t layout = swizzled_layout(kKRow, 8 * kKRow);
   for (int k = at.begin; k < at.end; ++k, ring.advance()) {
     barrier_wait(ring.full(), ring.parity);
@@ -445,7 +456,7 @@ __device__ __forceinline__ void multiply_tiles(const FetchedWeightParams& p,
           find_slice<T>(offset, table_of(ring), first + s);
 #pragma unroll
           for (int i = 0; i < tile.instructions; ++i) {
-            fetch_slice<T, ROW>(word[s][i], from[i], lanes[i], offset);
+            fetch_slice<T, ROW>(word[s][i], from[i], lanes[i], offset, order);
             // The copy engine rounds on its way, threads that bring do not.
             if constexpr (sizeof(T) == 4 && (!tile.channels_last || tile.pairs)) {
               if (p.brought) {
@@ -493,6 +504,7 @@ __device__ __forceinline__ void multiply_planes(const FetchedWeightParams& p,
   const FetchedCell first_cell = fetched_cell<ROW>(p, 0);
   const uint32_t leads = leads_at<ROW>(p, first_cell);
   const RowWords words(p, at, first_cell);
+  const uint32_t order = order_of_numbers(p);
   int left = p.image_tiles - at.begin % p.image_tiles;  // tiles of the image
   const uint64_t layout = swizzled_layout(kKRow, 8 * kKRow);
   uint32_t listed = 0, lead = 0, second = 0;
@@ -518,7 +530,7 @@ __device__ __forceinline__ void multiply_planes(const FetchedWeightParams& p,
 #pragma unroll
         for (int i = 0; i < tile.instructions; ++i)
           fetch_by_tap<T, ROW>(word[s][i], lead + start[i], second + apart[i].second,
-                               {listed + tables[i][0], listed + tables[i][1]}, slice + s);
+                               {listed + tables[i][0], listed + tables[i][1]}, slice + s, order);
       }
     }
     const uint64_t x = operand(layout, ring.stage());
@@ -586,7 +598,8 @@ __device__ __forceinline__ void multiply_tiles_with_care(const FetchedWeightPara
       int h, w;
       begin.pixel(p, pixel, h, w);
       if (h >= p.x_h || w >= p.x_w) continue;
-      const uint32_t of_pixel = by_planes(tile) ? 0 : load_shared_4(table_of(ring) + pixel * 4);
+      const uint32_t of_pixel =
+          by_planes(tile) ? 0 : load_shared_4(table_of(ring) + place_in_table(p, pixel) * 4);
 #pragma unroll
       for (int each = 0; each < tile.instructions * kTaps; ++each) {
         const int i = each / kTaps, first = each % kTaps, end = first + 2 / kTaps;  // rows
@@ -666,8 +679,50 @@ __device__ __forceinline__ void store_sums(const FetchedWeightParams& p,
   }
 }
 
+// The same from shared memory, as store_together() lays them there: a warp takes an input channel of a tap. Little code, and
+// whole lines.
+template <int ROW, int NUMBERS>
+__device__ __forceinline__ void store_piece(const FetchedWeightParams& p,
+                                            const FetchedWeightScope& at, uint32_t shared) {
+  constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
+  constexpr int kWarps = consumers(tile) / 32;
+  const int first_column = at.column_block * block_columns(p, tile);
+  const int columns = min(block_columns(p, tile), p.columns - first_column);
+  const int first_row = at.row_block * tile.width, rows = min(tile.width, p.rows - first_row);
+  const int row_bytes = together_row(p, tile) * 4, of_tap = together_tap(p, tile) * 4;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32 * NUMBERS;
+  const int step = kWarps * p.columns, from_step = kWarps * row_bytes;
+#pragma unroll 1
+  for (int tap = 0; tap < p.unit_h * p.unit_w; ++tap) {
+    const int tap_h = tap / p.unit_w, tap_w = tap - tap_h * p.unit_w;
+    if (!cell_exists<ROW>(p, at, {tap_h, tap_w, 0})) continue;
+    const int64_t channel =
+        int64_t{(at.kernel_h + tap_h) * p.kernel_w + at.kernel_w + tap_w} * p.groups * p.rows +
+        at.group * p.rows + first_row + warp;
+    float* const to_tap =
+        p.partials + int64_t{at.piece} * p.piece_floats + channel * p.columns + first_column;
+    const uint32_t from_tap = shared + tap * of_tap + warp * row_bytes;
+#pragma unroll 1
+    for (int column = lane; column < columns; column += 32 * NUMBERS) {
+      float* to = to_tap + column;
+      uint32_t from = from_tap + column * 4;
+#pragma unroll 4
+      for (int i = warp; i < rows; i += kWarps, to += step, from += from_step) {
+        if constexpr (NUMBERS == 2) {
+          uint32_t two[2];
+          load_shared_8(from, two);
+          *reinterpret_cast<float2*>(to) = {__uint_as_float(two[0]), __uint_as_float(two[1])};
+        } else {
+          *to = load_shared<float>(from);
+        }
+      }
+    }
+  }
+}
+
 // To dW in one piece, a block's taps of which lie side by side: by way of shared memory, so that neighbouring lanes store
-// neighbouring numbers, and a sector is written once by a block, not once a tap. All who multiply.
+// neighbouring numbers, and a sector is written once by a block, not once a tap. Or 16-bit dW's partial sums. All who
+// multiply.
 constexpr int kFetchedStore = 2;  // named barrier
 template <class T, int ROW>
 __device__ __forceinline__ void store_together(const FetchedWeightParams& p,
@@ -676,7 +731,7 @@ __device__ __forceinline__ void store_together(const FetchedWeightParams& p,
   constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
   constexpr int kWarps = consumers(tile) / 32;
   const int row = together_row(p, tile), of_tap = together_tap(p, tile);
-  const int first_column = at.column_block * p.y_blocks * kPlaneChannels;
+  const int first_column = at.column_block * block_columns(p, tile);
   barrier_among(kFetchedStore, consumers(tile));  // all have read the stages
 #pragma unroll
   for (int i = 0; i < tile.instructions; ++i) {
@@ -695,8 +750,13 @@ __device__ __forceinline__ void store_together(const FetchedWeightParams& p,
     }
   }
   barrier_among(kFetchedStore, consumers(tile));
+  if constexpr (sizeof(T) == 2) {
+    if (p.partials)
+      return !tile.pairs && p.columns % 2 == 0 ? store_piece<ROW, 2>(p, at, shared)
+                                               : store_piece<ROW, 1>(p, at, shared);
+  }
   const int taps = p.unit_h * p.unit_w, warp = threadIdx.x / 32;
-  const int columns = min(p.y_blocks * kPlaneChannels, p.columns - first_column);
+  const int columns = min(block_columns(p, tile), p.columns - first_column);
   const int first_row = at.row_block * tile.width, rows = min(tile.width, p.rows - first_row);
   const int32_t* const stride = p.weight_stride;
   for (int number = threadIdx.x % 32; number < columns * taps; number += 32) {
@@ -738,6 +798,10 @@ __global__ void __launch_bounds__(threads(kFetchedWeightTiles[ROW]), 1)
                  32 + (p.brought || brings_x(p, tile) ? kHelpers : 0));
     barrier_init(ring.barriers + threadIdx.x * 16 + 8, consumers(tile) / 32);
     barrier_init(ring.barriers + kHelpedAt + threadIdx.x * 8, kHelpers / 32);
+  }
+  if constexpr (sizeof(T) == 2) {
+    if (threadIdx.x == consumers(tile)) prefetch_map(&maps.x);
+    if (threadIdx.x == consumers(tile) + 1 && !p.brought) prefetch_map(&maps.y);
   }
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();

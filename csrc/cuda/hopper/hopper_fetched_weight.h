@@ -96,7 +96,8 @@ constexpr FetchedWeightTile kFetchedWeightTiles[] = {
     {128, 2, false, false, 2, false, false, false, Planes::words},
     {64, 3, false, false, 3, false, false, false, Planes::words},
     {128, 2, false, false, 2, false, false, false, Planes::numbers},
-    {64, 1, false, false, 3, true, false, false, Planes::numbers},
+    {128, 1, false, false, 3, true, false, false, Planes::numbers},
+    {64, 5, false, false, 2, false, false, false, Planes::words},  // kernel rows of five taps
     {256, 1},
     {128, 2},
     {64, 4},
@@ -129,7 +130,7 @@ constexpr FetchedWeightTile kFetchedWeightTiles[] = {
     {32, 2, false, true, 3, true, true, true},
 };
 // How many they are, in this order; the first are for 16 bits alone, others for TF32.
-constexpr int kHalfPlaneTiles = 7, kPlaneTiles = 8, kWordPlaneTiles = 1, kStrictPlaneTiles = 5,
+constexpr int kHalfPlaneTiles = 8, kPlaneTiles = 8, kWordPlaneTiles = 1, kStrictPlaneTiles = 5,
               kChannelsLastTiles = 8, kTurnedWeightTiles = 8;
 constexpr int kFetchedWeightTileCount =
     sizeof(kFetchedWeightTiles) / sizeof(kFetchedWeightTiles[0]);
@@ -219,7 +220,8 @@ struct FetchedWeightParams {
   float* partials;  // else [pieces][kh][kw][ci][co]
   int32_t piece_floats;
   int32_t weight_stride[4];
-  int32_t together;  // taps lie side by side in dW, and it is in one piece: see store_together()
+  int32_t
+      together;  // by way of shared memory: dW in one piece, where taps lie side by side; 16-bit dW's partial sums
   int32_t batch, groups, rows, columns;  // channels of one group: of x, of dY
   int32_t x_h, x_w, y_h, y_w;            // extents
   int32_t stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
@@ -263,6 +265,7 @@ struct FetchedWeightParams {
   int32_t whole_squares;  // channels-last: one copy brings all blocks of channels
   int32_t chunk_shift;    // linear: log2 of a chunk, in numbers
   int32_t taps_inside;    // pairs: tap by tap of a channel, not channel by channel of a tap
+  int32_t swaps;          // a bit of a pixel's number, or none: see swapped()
   int32_t stages, split;
 };
 
@@ -271,9 +274,21 @@ struct FetchedWeightMaps {
   CUtensorMap x, y;
 };
 
+// Output channels of a block, of planes or of pairs.
+CONVT2D_HOST_DEVICE int block_columns(const FetchedWeightParams& p, FetchedWeightTile tile) {
+  return tile.pairs ? p.columns : p.y_blocks * kPlaneChannels;
+}
 // Places of pixels in a tile.
 CONVT2D_HOST_DEVICE int tile_pixels(const FetchedWeightParams& p) {
   return kKRow / p.element_bytes;
+}
+// A lane fetches two neighbouring pixels. Where strides are even, the first ones of a warp's lanes meet half of the banks,
+// and the second ones the others; so in every second lane, or every second two, they change places. NCHW, 16-bit numbers.
+CONVT2D_HOST_DEVICE int swapped(const FetchedWeightParams& p, int pixel) {
+  return (pixel & p.swaps) != 0;
+}
+CONVT2D_HOST_DEVICE int place_in_table(const FetchedWeightParams& p, int pixel) {
+  return pixel ^ swapped(p, pixel);
 }
 // Where patches of dY are rows of numbers: those of a pixel.
 CONVT2D_HOST_DEVICE int pixel_numbers(const FetchedWeightParams& p, FetchedWeightTile tile) {

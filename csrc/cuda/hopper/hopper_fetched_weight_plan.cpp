@@ -20,18 +20,20 @@ namespace {
 // Fitted to 4964 times on the H200 (kernel_bench sweep of bench/layers.json, NCHW in fp16, tf32 and strict fp32, NHWC in
 // tf32; 2026-11-23): chosen plans are 1.1 % slower than the best that was tried. What is `counted` was not fitted: tiles
 // with it took 1.0 to 1.4 times what comes out.
-constexpr double kClock = 1700;        // cycles a microsecond
-constexpr double kLaunch = 5.5;        // us
-constexpr double kBlock = 13800;       // cycles, of a block beside its K tiles
-constexpr double kStored = 39.6;       // a sum of each thread, on its way out
-constexpr double kFetchedHalf = 61;    // a slice of the first operand, 16-bit numbers
-constexpr double kFetchedWord = 39.5;  // or words
-constexpr double kFetchedPixel = 12;   // the same of channels-last
-constexpr double kBringPiece = 20;     // 32 pieces of x that threads bring
-constexpr double kFetchedOctets = 26;  // octets (counted)
-constexpr double kLeastCycles = 24;    // of the tensor core, for a slice of few columns (counted)
-constexpr double kTapTable = 45;       // more, where every tap has a table
-constexpr double kTapWords = 15;       // the same of words (counted)
+constexpr double kClock = 1700;         // cycles a microsecond
+constexpr double kLaunch = 5.5;         // us
+constexpr double kBlock = 13800;        // cycles, of a block beside its K tiles
+constexpr double kStored = 39.6;        // a sum of each thread, on its way out
+constexpr double kStoredPiece = 28;     // to 16-bit dW's partial sums, from shared memory (counted)
+constexpr double kFetchedHalf = 61;     // a slice of the first operand, 16-bit numbers
+constexpr double kFetchedSwapped = 40;  // 16-bit numbers whose lanes meet no bank twice (counted)
+constexpr double kFetchedWord = 39.5;   // or words
+constexpr double kFetchedPixel = 12;    // the same of channels-last
+constexpr double kBringPiece = 20;      // 32 pieces of x that threads bring
+constexpr double kFetchedOctets = 26;   // octets (counted)
+constexpr double kLeastCycles = 24;     // of the tensor core, for a slice of few columns (counted)
+constexpr double kTapTable = 45;        // more, where every tap has a table
+constexpr double kTapWords = 15;        // the same of words (counted)
 constexpr double kFetchedRowWord =
     21;  // a word of a kernel row, of a slice, times the stride (counted)
 constexpr double kRowWord =
@@ -61,6 +63,8 @@ constexpr int64_t kMostPlaneLine = 4 * kMostSpan;  // bytes
 constexpr int64_t kLongRow = 64;                   // words of dY that rows bring as well as planes
 constexpr int64_t kMostKept = 24 << 10;            // bytes of tables
 constexpr int64_t kMostBrought = 1 << 20;          // bytes of a K tile, more than any block has
+
+constexpr int kManyPairs = 8;  // output channels, of which a warp's rows of the sum are of few taps
 
 constexpr int kUndecided = -1;
 struct Choice {
@@ -156,8 +160,8 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   p.units_h = static_cast<int32_t>(ceil_div(h.kernel, choice.unit_h));
   p.units_w = static_cast<int32_t>(ceil_div(w.kernel, choice.unit_w));
   p.row_blocks = static_cast<int32_t>(ceil_div(p.rows, tile.width));
-  p.column_blocks =
-      static_cast<int32_t>(ceil_div(p.columns, choice.y_blocks * cell_channels(tile)));
+  p.column_blocks = static_cast<int32_t>(
+      tile.pairs ? 1 : ceil_div(p.columns, choice.y_blocks * cell_channels(tile)));
   p.stages = choice.stages;
   p.split = choice.split;
   p.runs = choice.runs;
@@ -281,6 +285,9 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
     p.taps_inside = 1;
     if (conflicts(p, tile) >= tap_by_tap) p.taps_inside = 0;
   }
+  if (size == 2 && !tile.channels_last && !by_words(tile) &&
+      (!tile.pairs || p.columns >= kManyPairs))
+    p.swaps = w.stride % 4 == 2 ? 4 : w.stride % 8 == 4 ? 2 : 0;
   if (by_words(tile)) {
     if ((choice.runs && w.in % 2 != 0) || w.out % 2 != 0) return "rows are not whole words";
     if (w.stride > 2 || w.dilation > 1) return "a word does not hold two taps";
@@ -305,9 +312,9 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
     p.channel_bytes = static_cast<int32_t>((vectors + 1 | 1) * 16);
     if (p.channel_bytes > kMostPlaneLine) return "a tile is too long for the copy engine";
     p.patch_lines = 1;
-    p.tables_bytes =
-        choice.unit_h * choice.unit_w *
-        (tile.planes == Planes::words ? table_of_words(tile) / tile.instructions : kTableOfTap);
+    p.tables_bytes = tile.planes == Planes::words
+                         ? choice.unit_h * choice.unit_w / tile.instructions * table_of_words(tile)
+                         : choice.unit_h * choice.unit_w * kTableOfTap;
     p.tables_stay = int64_t{p.image_tiles} * p.tables_bytes <= kMostKept;
     p.y_block_bytes = static_cast<int32_t>(channels * p.channel_bytes);
     p.y_bytes = choice.y_blocks * p.y_block_bytes;
@@ -351,12 +358,13 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
   const double by_tap = by_planes(tile) ? (half ? kTapTable : kTapWords) * taps_of_thread(tile) : 0;
   const double row_words_dealt = (kRowWord * row_words(tile) + kRowTap * tile.instructions) *
                                  (1 + kRowStep * (p.stride_w - 1));
+  const double numbers = p.swaps ? kFetchedSwapped : kFetchedHalf;
   const double fetch = tile.in_words ? slices * tile.groups * row_words_dealt
                        : by_words(tile)
                            ? slices * tile.groups * kFetchedRowWord * p.stride_w * row_words(tile)
                            : instructions * (tile.octets ? std::max(kFetchedOctets, trips)
                                              : pixels    ? kFetchedPixel
-                                             : half      ? std::max(kFetchedHalf, trips) + by_tap
+                                             : half      ? std::max(numbers, trips) + by_tap
                                                          : std::max(kFetchedWord, trips) + by_tap);
   const double l2 =
       (copied_bytes(p, tile) + (p.brought ? p.y_bytes : 0) + (p.x_piece > 0 ? x_bytes(tile) : 0)) /
@@ -383,7 +391,8 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
                                                                            : 1);
   const double blocks = double(combinations(p)) * p.split;
   const double tiles = std::ceil(double(k_tiles(p)) / p.split);
-  const double stored = kStored * tile.width / 2 * tile.instructions;
+  const bool laid = half && !tile.channels_last && p.split > 1;
+  const double stored = (laid ? kStoredPiece : kStored) * tile.width / 2 * tile.instructions;
   const double busy_us =
       std::ceil(blocks / device.sm_count) * (kBlock + stored + tiles * cycles) / kClock;
   const double partial = static_cast<double>(partial_bytes(problem, p.split));
@@ -398,6 +407,17 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
       (read_bytes(problem) + partial) / (kMemoryRate * device.copy_bytes_per_us);
   return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us) +
          (kPartialRate * partial + kScatteredRate * scattered) / device.copy_bytes_per_us;
+}
+
+// From so many output channels of a group on there are no pairs. In 16-bit NCHW, where all of dW is fewer cells of 64 than
+// other tiles have, a block of pairs may be all channels.
+int64_t most_pair_channels(const Problem& problem, FetchedWeightTile tile) {
+  constexpr int kFewestCells = 4;
+  const int64_t all =
+      ceil_div(problem.group_out(), kPlaneChannels) * problem.h.kernel * problem.w.kernel;
+  const bool half_planes = element_size(problem.dtype) == 2 && !tile.channels_last;
+  return half_planes && all < kFewestCells ? int64_t{cells(tile)} * cell_channels(tile) + 1
+                                           : kPlaneChannels;
 }
 
 // Blocks of dY x taps that come to `most` cells at most, each as even as their number allows.
@@ -436,7 +456,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
         tile.channels_last != (problem.x_layout == Layout::nhwc) ||
         tile.turned != (tile.channels_last && element_size(problem.dtype) == 2) ||
         tile.octets != (tile.turned && problem.group_out() % 8 == 0) ||
-        (tile.pairs && problem.group_out() >= kPlaneChannels))
+        (tile.pairs && problem.group_out() >= most_pair_channels(problem, tile)))
       continue;
     const bool odd =
         (!tile.channels_last || tile.pairs) &&
@@ -455,6 +475,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
            ++way) {
         Choice choice{
             row, y_blocks, unit_h, unit_w, way % 2 != 0, odd && way >= 2, sparse && way >= 2, 2, 1};
+        if (tile.pairs && choice.brought && problem.group_out() >= kPlaneChannels) continue;
         if (by_planes(tile))
           choice.runs = true, choice.brought = false, choice.whole_rows = way == 2;
         FetchedWeightParams p;
@@ -541,7 +562,8 @@ FetchedWeightParams fetched_weight_params(const Problem& problem, const Plan& pl
   p.weight = args.w.data;
   p.y = args.y.data;
   p.x = args.x.data;
-  p.together = p.split == 1 && problem.w_layout == Layout::nchw &&
+  const bool half = element_size(problem.dtype) == 2;
+  p.together = (p.split > 1 ? half : problem.w_layout == Layout::nchw) &&
                !kFetchedWeightTiles[plan.row].channels_last;
   p.partials = p.split > 1 ? static_cast<float*>(args.workspace) : nullptr;
   for (int i = 0; i < 4; ++i) p.weight_stride[i] = static_cast<int32_t>(args.w.stride[i]);

@@ -183,7 +183,7 @@ __device__ __forceinline__ void list_numbers(const FetchedWeightParams& p,
   for (int i = threadIdx.x % 32; i < tile_pixels(p); i += 32) {
     int h, w;
     start.pixel(p, i, h, w);
-    uint32_t to = tables + number_place(i, p.element_bytes);
+    uint32_t to = tables + number_place(place_in_table(p, i), p.element_bytes);
 #pragma unroll 1
     for (int tap_h = 0; tap_h < p.unit_h; ++tap_h) {
       const int row = h * p.stride_h - p.pad_h + (at.kernel_h + tap_h) * p.dilation_h;
@@ -257,7 +257,7 @@ template <int ROW>
 __device__ __forceinline__ void clear_ends(const FetchedWeightParams& p, uint32_t stage,
                                            int helper) {
   constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
-  const int channels = tile.pairs ? p.columns : p.y_blocks * kPlaneChannels;
+  const int channels = block_columns(p, tile);
   for (int i = helper; i < channels; i += kHelpers)
     store_shared_16(stage + y_at(tile) + i * p.channel_bytes + p.zeros_at, {0, 0, 0, 0});
 }
@@ -298,7 +298,7 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
                                                        inside * p.pixel_bytes +
                                                        lead * p.element_bytes) +
                                  brought};
-      store_shared<1>(table_of(ring) + i * 4, where);
+      store_shared<1>(table_of(ring) + place_in_table(p, i) * 4, where);
     }
     if (p.odd_rows && lane < p.patch_lines * p.residues) {
       const int l = lane >> p.residue_shift, residue = lane & (p.residues - 1);
