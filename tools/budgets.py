@@ -49,7 +49,7 @@ KERNELS = {
     "narrow": 28,  # four of four types; three ribbons of three, two of strict fp32
     "spread": 20,  # four of three types, two of three for grad_input
     "fan": 10,
-    "loom": 25,  # six of three types, five of strict fp32
+    "loom": 30,  # eight of three types, five of strict fp32
     "igemm": 64,
     "rows": 8,
     "comb": 16,  # four of two types, three of TF32, two of strict fp32

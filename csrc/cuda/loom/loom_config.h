@@ -72,10 +72,10 @@ constexpr int kMostSteps = 56;    // what there is room for; of two phases some 
 constexpr int kMostRuns = 8;      // of steps: phases of rows times parts
 constexpr int kMostWeights = 40;  // stages of weights
 constexpr int kMostLaid = 200 * 1024;  // bytes of laid weights
-constexpr int kMostRing = 8;      // stages of patches
-constexpr int kMostSlices = 4;    // of a chunk
-constexpr int kBatch = 4;         // runs of 32 pixels that a warp brings together
-constexpr int kBatches = 3;       // batches of which it has room: all but one are on their way
+constexpr int kMostRing = 8;           // stages of patches
+constexpr int kMostSlices = 4;         // of a chunk
+constexpr int kBatch = 4;              // runs of 32 pixels that a warp brings together
+constexpr int kBatches = 3;            // batches of which it has room: all but one are on their way
 constexpr int kBatchBytes = kBatch * 32 * kSliceBytes;
 // Outputs of a channel that a warp lays out at once, where rows of the result start anywhere; bytes, of eight channels.
 constexpr int kLine = 64, kLineBytes = kEight * kLine * 4;
@@ -86,11 +86,19 @@ struct Tile {
   bool strict = false;  // fp32 as it is, not TF32
   bool laid = false;    // weights are, and nobody fetches them
 };
-constexpr Tile kTiles[] = {{1, 1},       {2, 1},       {1, 3},
-                           {2, 3},       {1, 4},       {2, 4},
-                           {1, 1, false, true}, {2, 1, false, true},
-                           {1, 1, true}, {1, 3, true}, {2, 3, true},
-                           {1, 4, true}, {2, 4, true}};
+constexpr Tile kTiles[] = {{1, 1},
+                           {2, 1},
+                           {1, 3},
+                           {2, 3},
+                           {1, 4},
+                           {2, 4},
+                           {1, 1, false, true},
+                           {2, 1, false, true},
+                           {1, 1, true},
+                           {1, 3, true},
+                           {2, 3, true},
+                           {1, 4, true},
+                           {2, 4, true}};
 constexpr int kMostFetched = 4;
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]), kFirstStrict = 8;
 static_assert(kTiles[kFirstStrict].strict && !kTiles[kFirstStrict - 1].strict);

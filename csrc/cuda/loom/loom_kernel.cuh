@@ -1,8 +1,7 @@
 // The loom kernel; loom_config.h draws the tiling.
 //
 // Rings of stages with two barriers each: `full` ends a phase when a stage has arrived, `empty` when all who read it have
-// left it. Warpgroups that multiply the same patches take no turns; those that have tiles of their own do, and barriers say
-// whose turn it is: from its last chunk on a tile is followed by the other warpgroup's.
+// left it. Warpgroups that multiply the same patches take no turns; those that have tiles of their own do (loom_laid.cuh).
 #pragma once
 
 #include <type_traits>
@@ -146,7 +145,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         p.first_step[(at.group_h + 1) * p.row_phases * p.parts]) {
       // Phases that no tap reaches.
     } else if (threadIdx.x >= kConsumers + 32) {
-      if constexpr (sizeof(T) == 2)
+      if constexpr (sizeof(T) == 2 || kTiles[TILE].laid)
         turn<T, false>(p, at, shared, rings);
       else if (p.brought)
         bring_and_turn<T, kTiles[TILE].strict>(p, at, shared, rings.turned);

@@ -4,6 +4,9 @@
 //   weights   [set or phase of rows][step][slice][half][row][16 B]: of each step and slice a matrix of 64 rows x 32 bytes of
 //             K, plain (device/wgmma.cuh). 16 bytes more from step to step, so that lanes that lay taps of neighbouring
 //             channels meet few banks twice
+//
+// Warpgroups that have tiles of their own take turns: barriers say whose turn it is, and from the middle of its last chunk on
+// a tile is followed by the other warpgroup's.
 #pragma once
 
 #include "cuda/device/barrier.cuh"
@@ -59,7 +62,8 @@ __device__ __forceinline__ void lay_weights(const GatherParams& p, const Scope& 
                                             uint32_t shared) {
   constexpr int kNumbers = 4 / sizeof(T), kLaid = 8 * kNumbers, kSlice = slice_of(sizeof(T));
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, word_in_half = lane / 8;
-  const int halves = 2 * p.slices * p.chunks, left = (p.columns - at.column_tile * p.tile_channels) * p.taps;
+  const int halves = 2 * p.slices * p.chunks,
+            left = (p.columns - at.column_tile * p.tile_channels) * p.taps;
   const uint32_t laid = shared + p.weights_at;
   if (p.halved) {
     // Rows that a step has no tap for.
@@ -126,6 +130,7 @@ __device__ __forceinline__ void lay_weights(const GatherParams& p, const Scope& 
     }
   }
   fence_for_wgmma();
+  __syncwarp();
   barrier_among(kLayersMeet, kConsumers);
 }
 
@@ -138,8 +143,8 @@ struct LaidOperands {
 template <class T, int TILE, int SLICES, int PHASE>
 __device__ __forceinline__ void multiply_step(const GatherParams& p, Sums<TILE>& sum,
                                               const LaidOperands& from, int step, int number) {
-  const uint32_t a = from.weights + (number * p.laid_step >> 4), b = from.pixels + p.step[step].pixel,
-                 next = p.turned_slice >> 4;
+  const uint32_t a = from.weights + (number * p.laid_step >> 4),
+                 b = from.pixels + p.step[step].pixel, next = p.turned_slice >> 4;
   wgmma_fence();
 #pragma unroll
   for (int slice = 0; slice < SLICES; ++slice)
@@ -177,8 +182,9 @@ __device__ __forceinline__ void consume_laid(const GatherParams& p, const Scope&
                  x_layout = operand_layout(p.half_bytes, p.column_pitch);
   // Of a group's first step, and of its first position.
   const uint32_t weights = uint32_t(operand(
-                     w_layout, shared + p.weights_at + (p.tile_channels > kRows ? group * p.laid_set : 0) +
-                                   (p.first_step[row] - p.first_step[first_run(p, at)]) * p.laid_step)),
+                     w_layout,
+                     shared + p.weights_at + (p.tile_channels > kRows ? group * p.laid_set : 0) +
+                         (p.first_step[row] - p.first_step[first_run(p, at)]) * p.laid_step)),
                  pixels = uint32_t(operand(x_layout, shared + p.turned_at)) +
                           (same_positions(p) ? 0 : group * p.beside >> 4);
   const int tiles = p.tiles_n * p.tiles_h * p.tiles_w, walkers = p.walkers[at.group_h],

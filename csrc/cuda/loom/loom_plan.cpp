@@ -104,8 +104,22 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
             const int own_tiles = owns_tiles(tile, sets, row_phases);
             if ((!parted || may_part(problem)) && (!own_tiles || layout != kBeside))
               add_tiles(problem, device, tile,
-                        {row, 1, 1, 1, sets, layout, 0, row_phases, 1, 1, 2, tile.laid ? 0 : 2, 0,
-                         parted, own_tiles, {}},
+                        {row,
+                         1,
+                         1,
+                         1,
+                         sets,
+                         layout,
+                         0,
+                         row_phases,
+                         1,
+                         1,
+                         2,
+                         tile.laid ? 0 : 2,
+                         0,
+                         parted,
+                         own_tiles,
+                         {}},
                         tiles);
           }
     for (Choice choice : tiles)

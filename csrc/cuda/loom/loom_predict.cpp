@@ -112,7 +112,7 @@ constexpr Forward kForward[] = {
      1.67,
      1.104,
      1.054,
-     350,
+     500,
      {6000, 5000},
      {1600, 4200},
      {3000, 2500},
@@ -147,7 +147,8 @@ constexpr double kOddRows = 0.76;
 // Laid weights, counted (2026-11-24): of the tensor core's rate and of shared memory's; cycles of a chunk; of a warpgroup that
 // stores a tile, by lanes and by lines; bytes that are laid in a cycle; of the copy rate; of what tiles that meet in a row cost.
 constexpr double kLaidTensor = .85, kLaidBanks = 128 * .9, kLaidChunk = 100, kLaidStore = 2000,
-                 kLaidLines = 3000, kLaidBytes = 25, kLaidMemory = .8, kLaidTorn = .25;
+                 kLaidLines = 3000, kLaidBytes = 25, kLaidMemory = .8, kLaidTorn = .25,
+                 kLaidTwo = 1.03;
 
 const Forward& forward_of(const GatherParams& p) {
   return kForward[p.element_bytes == 2 ? 0 : p.strict ? 2 : 1];
@@ -160,8 +161,8 @@ double strict_rate(const GatherParams& p, Tile tile) {
 
 // A tile of laid weights, or of one warpgroup, in steady state: while one multiplies the other stores. `patch`: of a slice,
 // from L2; `turned`: by warps that wait for what they load.
-double laid_cycles(const GatherParams& p, Tile tile, int group, double x_bytes,
-                   double turned_bytes, double patch, double turned) {
+double laid_cycles(const GatherParams& p, Tile tile, int group, double x_bytes, double turned_bytes,
+                   double patch, double turned) {
   const int first = group * p.row_phases;
   double all = 0, most = 0;
   for (int run = first; run < first + (p.halved ? 1 : p.row_phases); ++run) {
@@ -171,11 +172,14 @@ double laid_cycles(const GatherParams& p, Tile tile, int group, double x_bytes,
   }
   if (p.row_phases == 1 && !p.own_tiles) all *= kGroups;  // sets
   const double width = positions(tile);
+  // A stage is asked for again when it was turned.
+  const double waits = p.brought ? 0 : (kUnderWay / p.slices + patch + turned) / p.x_stages;
   const auto products = [&](double steps) {
     const double tensor = steps * width / 2 / kLaidTensor,
                  banks = (steps * (width * kSliceBytes + kMatrix) + x_bytes + 2 * turned_bytes) /
                          kLaidBanks;
-    return p.chunks * (p.slices * std::max({tensor, banks, patch, turned}) + kLaidChunk);
+    return p.chunks * (p.slices * std::max({tensor, banks, patch, turned, waits}) + kLaidChunk) *
+           (p.turned_stages == 2 ? kLaidTwo : 1);
   };
   const double store = p.lined ? kLaidLines : kLaidStore;
   if (p.own_tiles) return std::max(products(all), (products(all) + store) / kGroups);
@@ -261,11 +265,10 @@ double tile_cycles(const GatherParams& p, Tile tile, int group) {
     // A stage of weights is asked for when its last ones were multiplied.
     const double in_turn =
         p.resident ? 0 : (fit.asked / p.slices + fit.held * work) / p.weight_stages;
-    const double longest =
-        std::max({work, (patch * kL2Bytes + weights) / fit.l2_bytes, alone * fit.alone, asked,
-                  in_turn}) *
-        (p.x_stages == 1 && !p.brought ? fit.one_stage : 1) *
-        (p.turned_stages == 2 ? fit.two_turned : 1);
+    const double longest = std::max({work, (patch * kL2Bytes + weights) / fit.l2_bytes,
+                                     alone * fit.alone, asked, in_turn}) *
+                           (p.x_stages == 1 && !p.brought ? fit.one_stage : 1) *
+                           (p.turned_stages == 2 ? fit.two_turned : 1);
     const double shown = anywhere ? 1 : 1 - kHidden;
     const double stored = p.lined ? shown * pairs * 2 * tile.phases * kLineWord / kInstructions +
                                         p.tile_n * p.tile_h * fit.line
@@ -358,7 +361,8 @@ double predict(const Problem& problem, const Device& device, Tile tile, GatherPa
   us *= over_of(p);
   // The same for all plans.
   const bool odd = p.w.destination_extent % (2 * tile.phases) != 0;
-  if (p.forward && odd && tile.phases == 2 && p.element_bytes == 4 && !p.strict && !p.laid) us *= kOddRows;
+  if (p.forward && odd && tile.phases == 2 && p.element_bytes == 4 && !p.strict && !p.laid)
+    us *= kOddRows;
   return us;
 }
 

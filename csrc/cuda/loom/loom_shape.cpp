@@ -163,12 +163,13 @@ std::string set_laid(Tile tile, GatherParams& p) {
     Step* const second = std::stable_partition(first, end, [&](Step s) { return !phase(s); });
     if (first == end) continue;
     if (second == first) return "a first phase has no taps";
-    p.middle[row] = static_cast<int16_t>(
-        (tile.phases > 1 ? second : first + (end - first + 1) / 2) - p.step);
+    p.middle[row] =
+        static_cast<int16_t>((tile.phases > 1 ? second : first + (end - first + 1) / 2) - p.step);
   }
   for (int g = 0; g < p.h.groups; ++g) {
     const int first = g * p.row_phases;
-    most = std::max(most, p.first_step[first + (p.halved ? 1 : p.row_phases)] - p.first_step[first]);
+    most =
+        std::max(most, p.first_step[first + (p.halved ? 1 : p.row_phases)] - p.first_step[first]);
   }
   p.laid_set = p.tile_channels > kRows ? most * p.laid_step : 0;
   p.all_weights = most * p.laid_step + p.laid_set;
@@ -385,6 +386,7 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
     p.brought = odd && !unlike.empty();
     if (!odd && !unlike.empty()) return unlike;
     if (p.brought) p.lines = 0, p.row_sets = 1;
+    if (p.brought && p.laid) return "with laid weights the copy engine brings patches";
   }
   if (halves && odd) p.lines = planes_of_line(p);
   // What all places where a tile may start have in common, in 16 bytes. Rows of words do not start alike.
@@ -456,7 +458,8 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.weights_at = places.take(p.all_weights, 128);
   p.x_at = places.take(int64_t{p.x_stages} * p.x_bytes, 128);
   p.laid_at = places.take(p.laid ? int64_t{p.taps} * 8 : 0, 16);
-  p.zeros = p.halved && !p.laid ? (p.far_row + p.far_number + 4 * p.number_pitch) / 4 + kMostFetched : 0;
+  p.zeros =
+      p.halved && !p.laid ? (p.far_row + p.far_number + 4 * p.number_pitch) / 4 + kMostFetched : 0;
   p.zeros_at = places.take(int64_t{p.zeros} * 4, 16);
   p.lines_at = places.take(p.lined ? kConsumers / 32 * kLineBytes : 0, 128);
   p.turned_at = places.take(int64_t{p.turned_stages} * p.turned_bytes, 128);
