@@ -50,7 +50,7 @@ KERNELS = {
     "spread": 20,  # four of three types, two of three for grad_input
     "plait": 2,  # two types; kernel rows are branches of one
     "fan": 10,
-    "loom": 25,  # six of three types, five of strict fp32
+    "loom": 30,  # eight of three types, five of strict fp32
     "igemm": 64,
     "rows": 8,
     "comb": 16,  # four of two types, three of TF32, two of strict fp32

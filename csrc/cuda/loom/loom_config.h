@@ -34,8 +34,11 @@
 // to 32 channels the rows of an instruction are those of two phases of rows (`halved`), each in two warps of a group; where
 // only one of them has a tap the others multiply zeros. Where there is one phase of rows, as in grad_input, these are every
 // other row of the result.
-// Or each warpgroup has tiles of its own (`own_tiles`), which follow each other in the rings: one multiplies a tile, then the
-// other the next one, and what it has to store goes to memory meanwhile.
+// Or weights that stay are laid out once as the tensor core reads them (`laid`, loom_laid.cuh), a matrix of 64 rows for each
+// step  [step][slice][half][row][16 B], so that nobody fetches: an instruction costs its warps a few additions, and one
+// warpgroup alone keeps the tensor core busy. Then each warpgroup has tiles of its own (`own_tiles`), which follow each other
+// in the rings: one multiplies a tile, then the other the next one, and what it has to store goes to memory meanwhile; or
+// each has a phase of rows of the same tile, and is as far ahead as the rings are long.
 // Of four other warps one asks the copy engine for both operands, three turn patches, and bring them where it cannot.
 //
 // Columns of an instruction are eights of neighbouring pixels, equally far apart. In runs they follow each other, from row
@@ -68,10 +71,11 @@ constexpr int kMostGroups = 4;    // of phases, by their rows; and such phases
 constexpr int kMostSteps = 56;    // what there is room for; of two phases some taps are the same
 constexpr int kMostRuns = 8;      // of steps: phases of rows times parts
 constexpr int kMostWeights = 40;  // stages of weights
-constexpr int kMostRing = 8;      // stages of patches
-constexpr int kMostSlices = 4;    // of a chunk
-constexpr int kBatch = 4;         // runs of 32 pixels that a warp brings together
-constexpr int kBatches = 3;       // batches of which it has room: all but one are on their way
+constexpr int kMostLaid = 200 * 1024;  // bytes of laid weights
+constexpr int kMostRing = 8;           // stages of patches
+constexpr int kMostSlices = 4;         // of a chunk
+constexpr int kBatch = 4;              // runs of 32 pixels that a warp brings together
+constexpr int kBatches = 3;            // batches of which it has room: all but one are on their way
 constexpr int kBatchBytes = kBatch * 32 * kSliceBytes;
 // Outputs of a channel that a warp lays out at once, where rows of the result start anywhere; bytes, of eight channels.
 constexpr int kLine = 64, kLineBytes = kEight * kLine * 4;
@@ -80,12 +84,23 @@ constexpr int kLine = 64, kLineBytes = kEight * kLine * 4;
 struct Tile {
   int phases, taps;
   bool strict = false;  // fp32 as it is, not TF32
+  bool laid = false;    // weights are, and nobody fetches them
 };
-constexpr Tile kTiles[] = {{1, 1},       {2, 1},       {1, 3},       {2, 3},
-                           {1, 4},       {2, 4},       {1, 1, true}, {1, 3, true},
-                           {2, 3, true}, {1, 4, true}, {2, 4, true}};
+constexpr Tile kTiles[] = {{1, 1},
+                           {2, 1},
+                           {1, 3},
+                           {2, 3},
+                           {1, 4},
+                           {2, 4},
+                           {1, 1, false, true},
+                           {2, 1, false, true},
+                           {1, 1, true},
+                           {1, 3, true},
+                           {2, 3, true},
+                           {1, 4, true},
+                           {2, 4, true}};
 constexpr int kMostFetched = 4;
-constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]), kFirstStrict = 6;
+constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]), kFirstStrict = 8;
 static_assert(kTiles[kFirstStrict].strict && !kTiles[kFirstStrict - 1].strict);
 
 CONVT2D_HOST_DEVICE constexpr int slice_of(int element_bytes) {
@@ -102,8 +117,11 @@ CONVT2D_HOST_DEVICE constexpr int batch_steps(Tile tile) {
 // Fetches ahead of the one that is multiplied: two, where registers allow it, since one may take longer than its products. (Of two
 // phases they do not: kernelbench_2_2 took 1147 us for 922, while 1_65 of one phase took 1230 for 1341.)
 CONVT2D_HOST_DEVICE constexpr int fetched_ahead(Tile tile) {
-  return tile.strict || tile.taps == 4 || tile.phases == 2 ? 1 : 2;
+  return tile.strict || tile.laid || tile.taps == 4 || tile.phases == 2 ? 1 : 2;
 }
+
+// Laid weights: a slice of a step is a matrix, whose halves of K lie behind each other.
+constexpr int kHalfMatrix = kRows * 16, kMatrix = 2 * kHalfMatrix;
 
 // Where the columns of a group are: see above.
 enum Columns : int32_t { kRuns, kStacked, kBeside };
@@ -181,6 +199,10 @@ struct GatherParams {
   int32_t walkers_first;  // blocks of a combination are neighbours: there are more than run at once
   int32_t parts;          // of a patch
   int32_t own_tiles;      // of a warpgroup
+  // Laid weights: from step to step, and from set to set of 64 channels, bytes; where it says to which step a tap belongs;
+  // of a phase of rows, the first step of the second phase, or of the second half.
+  int32_t laid, laid_step, laid_set, laid_at;
+  int16_t middle[kMostGroups];
 };
 
 // What the copy engine is told.

@@ -27,7 +27,7 @@ struct Fetcher {
   uint32_t lane;            // in a stage of weights
   uint32_t operand;         // of the group's first position, if the ring began at 0: the lower half
   uint32_t pixel, weights;  // of the slice: units, and an address
-  int step, slice, chunk;
+  int step, slice;
   Ring turned_ring, weight_ring;
   // Of a part that was left, but is maybe being read, its stages: one more than the turned one, and of weights, which are 0
   // where other parts still want them.
@@ -36,18 +36,6 @@ struct Fetcher {
   };
   Left left;
 
-  // Strict fp32 has no such tiles: then this is known when it is compiled.
-  __device__ __forceinline__ bool own_tiles() const { return !kTiles[TILE].strict && p.own_tiles; }
-  // A tile: of a warpgroup that has its own, when the other one is done with what comes before; and past that one's.
-  __device__ __forceinline__ void begin(int group, uint32_t turn) {
-    if (own_tiles()) barrier_wait(shared + kTurns + group * 8, turn);
-    chunk = 0;
-    enter();
-  }
-  __device__ __forceinline__ void skip_tile() {
-    turned_ring.skip(p.chunks, p.turned_stages);
-    if (!p.resident) weight_ring.skip(p.chunks, p.weight_stages);
-  }
   __device__ __forceinline__ void enter() {
     barrier_wait(shared + kTurnedBarriers + turned_ring.stage * 16, turned_ring.parity);
     barrier_wait(shared + kWeightBarriers + weight_ring.stage * p.weight_barrier,
@@ -58,9 +46,6 @@ struct Fetcher {
     weights = shared + p.weights_at + weight_ring.stage * p.weight_bytes + lane;
     step = first;
     slice = 0;
-    // From here on nobody waits for a stage of another turn.
-    if (own_tiles() && ++chunk == p.chunks && threadIdx.x % 32 == 0)
-      barrier_arrive(shared + kTurns + (threadIdx.x / 128 ^ 1) * 8);
   }
   __device__ __forceinline__ void leave() {
     left = {turned_ring.stage + 1, 0};

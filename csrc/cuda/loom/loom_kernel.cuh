@@ -1,12 +1,12 @@
 // The loom kernel; loom_config.h draws the tiling.
 //
 // Rings of stages with two barriers each: `full` ends a phase when a stage has arrived, `empty` when all who read it have
-// left it. Warpgroups that multiply the same patches take no turns; those that have tiles of their own do, and barriers say
-// whose turn it is: from its last chunk on a tile is followed by the other warpgroup's.
+// left it. Warpgroups that multiply the same patches take no turns; those that have tiles of their own do (loom_laid.cuh).
 #pragma once
 
 #include <type_traits>
 
+#include "cuda/loom/loom_laid.cuh"
 #include "cuda/loom/loom_stage.cuh"
 #include "cuda/loom/loom_store.cuh"
 #include "cuda/loom/loom_strict.cuh"
@@ -90,22 +90,17 @@ __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at, 
   fetcher.part = 0;
   fetcher.left = {};
   const int tiles = p.tiles_n * p.tiles_h * p.tiles_w, walkers = p.walkers[at.group_h];
-  if (fetcher.own_tiles() && group > 0) fetcher.skip_tile();
-  uint32_t turn = group ^ 1;
-  for (int tile = at.walker + (fetcher.own_tiles() ? group * walkers : 0); tile < tiles;
-       tile += fetcher.own_tiles() ? kGroups * walkers : walkers) {
+  for (int tile = at.walker; tile < tiles; tile += walkers) {
     Sums<TILE> sum;
     clear(sum);
     if (steps_of_row(p, row) > 0) {
-      fetcher.begin(group, turn);
-      turn ^= 1;
+      fetcher.enter();
       if constexpr (kTiles[TILE].strict)
         multiply_tile_strict(p, fetcher, sum, layout_high);
       else
         multiply_tile<T>(p, fetcher, sum, layout_high);
       fetcher.leave();
       fetcher.give_back(fetcher.take_left());
-      if (fetcher.own_tiles()) fetcher.skip_tile();
     }
     if (p.lined)
       store_lines<T, TILE>(p, shared, tile, sum);
@@ -129,6 +124,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     build_items(p, shared);
   else
     build_octets(p, at, shared);
+  if constexpr (kTiles[TILE].laid) build_laid(p, at, shared);
   for (int i = threadIdx.x; i < p.zeros; i += kThreads)
     store_shared_4(shared + p.zeros_at + i * 4, 0);
   const auto init = [](const StageRing& ring, int full, int empty) {
@@ -149,18 +145,21 @@ __global__ void __launch_bounds__(kThreads, 1)
         p.first_step[(at.group_h + 1) * p.row_phases * p.parts]) {
       // Phases that no tap reaches.
     } else if (threadIdx.x >= kConsumers + 32) {
-      if constexpr (sizeof(T) == 2)
+      if constexpr (sizeof(T) == 2 || kTiles[TILE].laid)
         turn<T, false>(p, at, shared, rings);
       else if (p.brought)
         bring_and_turn<T, kTiles[TILE].strict>(p, at, shared, rings.turned);
       else
         turn<T, kTiles[TILE].strict>(p, at, shared, rings);
     } else if (threadIdx.x == kConsumers) {
-      copy<T>(p, at, maps, rings);
+      copy<T, kTiles[TILE].laid>(p, at, maps, rings);
     }
   } else {
     more_registers<kConsumerRegisters>();
-    consume<T, TILE>(p, at, shared);
+    if constexpr (kTiles[TILE].laid)
+      consume_laid<T, TILE>(p, at, shared);
+    else
+      consume<T, TILE>(p, at, shared);
   }
 #endif
 }

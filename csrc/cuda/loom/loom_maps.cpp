@@ -46,6 +46,7 @@ TensorMaps maps_of(const GatherParams& p) {
                 false,
                 rounded});
   }
+  if (p.laid) return maps;
   if (p.own_rows)
     maps.weight = encode({p.weight,
                           4,

@@ -18,10 +18,9 @@ bool may_part(const Problem& problem) {
   return problem.direction != Direction::fwd && element_size(problem.dtype) == 4;
 }
 
-// Where the warpgroups would have other positions of one tile; in 16 bits it took 2.1 times what is counted.
-bool may_own_tiles(const Problem& problem, Tile tile, int sets, int row_phases, int layout) {
-  return problem.direction == Direction::fwd && !tile.strict && element_size(problem.dtype) == 4 &&
-         layout != kBeside && (sets == 0 || (sets == 1 && row_phases == 1));
+// Where the warpgroups would have other positions of one tile, and weights are laid.
+bool owns_tiles(Tile tile, int sets, int row_phases) {
+  return tile.laid && (sets == 0 || (sets == 1 && row_phases == 1));
 }
 
 bool chunks_in_groups(const Problem& problem, int slices) {
@@ -36,7 +35,8 @@ void add_tiles(const Problem& problem, const Device& device, Tile tile, Choice c
   choice.tile_n = 1;
   choice.tile_h = choice.tile_w = kEight;
   if (!shape(problem, choice, p).empty()) {
-    choice.turned_stages = choice.weight_stages = 3;
+    choice.turned_stages = 3;
+    if (!tile.laid) choice.weight_stages = 3;
     if (!shape(problem, choice, p).empty()) return;
   }
   if (choice.parted && p.parts == 1) return;
@@ -86,10 +86,13 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
   const int slice = slice_of(element_size(problem.dtype));
   const int64_t columns =
       problem.direction == Direction::fwd ? problem.group_out() : problem.group_in();
-  // Those that fetch most taps at once first: others have more to do for the same.
-  for (int row = kTileCount; row-- > 0 && found.empty();) {
+  // Those that fetch most taps at once first: others have more to do for the same. And, whatever these are, laid weights.
+  bool fetched = false;
+  for (int row = kTileCount; row-- > 0;) {
     const Tile tile = kTiles[row];
     if (tile.phases != phases_w || tile.strict != is_strict(problem)) continue;
+    if (tile.laid ? problem.direction != Direction::fwd : fetched) continue;
+    const size_t before = found.size();
     std::vector<Choice> tiles;
     for (const auto& [sets, row_phases] : {std::pair{1, 1}, {2, 1}, {1, 2}, {0, 2}})
       for (const int layout : {kRuns, kStacked, kBeside})
@@ -97,13 +100,28 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                 ? (columns + kRows / 2 - 1) / (kRows / 2) % 2 == 1
                 : columns * 2 > kRows && (sets * row_phases == 1 ||
                                           ((sets == 1 || columns > kRows) && layout != kBeside)))
-          for (const auto& [parted, own_tiles] : {std::pair{0, 0}, {1, 0}, {0, 1}})
-            if ((!parted || may_part(problem)) &&
-                (!own_tiles || may_own_tiles(problem, tile, sets, row_phases, layout)))
-              add_tiles(
-                  problem, device, tile,
-                  {row, 1, 1, 1, sets, layout, 0, row_phases, 1, 1, 2, 2, 0, parted, own_tiles, {}},
-                  tiles);
+          for (const int parted : {0, 1}) {
+            const int own_tiles = owns_tiles(tile, sets, row_phases);
+            if ((!parted || may_part(problem)) && (!own_tiles || layout != kBeside))
+              add_tiles(problem, device, tile,
+                        {row,
+                         1,
+                         1,
+                         1,
+                         sets,
+                         layout,
+                         0,
+                         row_phases,
+                         1,
+                         1,
+                         2,
+                         tile.laid ? 0 : 2,
+                         0,
+                         parted,
+                         own_tiles,
+                         {}},
+                        tiles);
+          }
     for (Choice choice : tiles)
       for (const int slices : {1, 2, kMostSlices}) {
         if (!chunks_in_groups(problem, slices)) continue;
@@ -112,9 +130,11 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                 (problem.direction == Direction::fwd ? problem.group_in() : problem.group_out()))
           continue;
         choice.slices = slices;
-        for (const auto& [weights, turned] : {std::pair{0, 2}, {0, 3}, {2, 2}, {3, 2}, {3, 3}})
+        for (const auto& [weights, turned] :
+             {std::pair{0, 2}, {0, 3}, {0, 5}, {2, 2}, {3, 2}, {3, 3}})
           for (const int own_rows : {0, 1}) {
             if (own_rows && tile.taps != 4) continue;
+            if (tile.laid ? weights > 0 : turned > 3) continue;
             choice.own_rows = own_rows;
             choice.weight_stages = weights;
             choice.turned_stages = turned;
@@ -146,6 +166,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
             }
           }
       }
+    fetched |= !tile.laid && found.size() > before;
   }
   return found;
 }
@@ -177,7 +198,9 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
               layouts[c.layout] + ", K " + std::to_string(slice_of(p.element_bytes) * c.slices) +
               " x " + std::to_string(c.x_stages) + " and " + std::to_string(c.turned_stages) +
               " stages, weights " +
-              (c.weight_stages ? std::to_string(c.weight_stages) + " stages" : "resident") +
+              (c.weight_stages      ? std::to_string(c.weight_stages) + " stages"
+               : kTiles[c.row].laid ? "laid"
+                                    : "resident") +
               (c.own_rows ? " of own rows, " : ", ") + std::to_string(blocks_of(p)) + " blocks" +
               (p.lined ? ", lines" : "") + (p.own_tiles ? ", tiles of each group" : "") +
               (p.parts > 1 ? ", parts" : "") + (p.brought ? ", brought" : "");

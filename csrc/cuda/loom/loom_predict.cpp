@@ -112,7 +112,7 @@ constexpr Forward kForward[] = {
      1.67,
      1.104,
      1.054,
-     350,
+     500,
      {6000, 5000},
      {1600, 4200},
      {3000, 2500},
@@ -144,9 +144,11 @@ constexpr Forward kForward[] = {
 // TF32, two phases, rows that start anywhere: over that, so that hopper, which predicts too little, does not come first
 // (2026-11-24: kernelbench_2_5 1728 to 2146 us by loom; hopper, slower, predicts 1760).
 constexpr double kOddRows = 0.76;
-// A warpgroup that multiplies alone, over two; bytes that it gets from L2, a cycle: htdemucs_f0, lama_up1 and stylegan2_mid, which
-// wait for these, have 20.
-constexpr double kOneGroup = 1.1, kL2OfOne = 22;
+// Laid weights, counted (2026-11-24): of the tensor core's rate and of shared memory's; cycles of a chunk; of a warpgroup that
+// stores a tile, by lanes and by lines; bytes that are laid in a cycle; of the copy rate; of what tiles that meet in a row cost.
+constexpr double kLaidTensor = .85, kLaidBanks = 128 * .9, kLaidChunk = 100, kLaidStore = 2000,
+                 kLaidLines = 3000, kLaidBytes = 25, kLaidMemory = .8, kLaidTorn = .25,
+                 kLaidTwo = 1.03;
 
 const Forward& forward_of(const GatherParams& p) {
   return kForward[p.element_bytes == 2 ? 0 : p.strict ? 2 : 1];
@@ -157,11 +159,37 @@ double strict_rate(const GatherParams& p, Tile tile) {
   return p.brought ? kStrictBrought : tile.taps == 1 ? kStrictTaps : kStrictStepped;
 }
 
+// A tile of laid weights, or of one warpgroup, in steady state: while one multiplies the other stores. `patch`: of a slice,
+// from L2; `turned`: by warps that wait for what they load.
+double laid_cycles(const GatherParams& p, Tile tile, int group, double x_bytes, double turned_bytes,
+                   double patch, double turned) {
+  const int first = group * p.row_phases;
+  double all = 0, most = 0;
+  for (int run = first; run < first + (p.halved ? 1 : p.row_phases); ++run) {
+    const double steps = p.first_step[run + 1] - p.first_step[run];
+    all += steps;
+    most = std::max(most, steps);
+  }
+  if (p.row_phases == 1 && !p.own_tiles) all *= kGroups;  // sets
+  const double width = positions(tile);
+  // A stage is asked for again when it was turned.
+  const double waits = p.brought ? 0 : (kUnderWay / p.slices + patch + turned) / p.x_stages;
+  const auto products = [&](double steps) {
+    const double tensor = steps * width / 2 / kLaidTensor,
+                 banks = (steps * (width * kSliceBytes + kMatrix) + x_bytes + 2 * turned_bytes) /
+                         kLaidBanks;
+    return p.chunks * (p.slices * std::max({tensor, banks, patch, turned, waits}) + kLaidChunk) *
+           (p.turned_stages == 2 ? kLaidTwo : 1);
+  };
+  const double store = p.lined ? kLaidLines : kLaidStore;
+  if (p.own_tiles) return std::max(products(all), (products(all) + store) / kGroups);
+  return std::max(products(all), products(most) + store);
+}
+
 // A tile whose phases are those of a group.
 double tile_cycles(const GatherParams& p, Tile tile, int group) {
   // Steps of both warpgroups.
-  const int runs = p.row_phases * p.parts, first = group * runs,
-            warpgroups = p.own_tiles ? 1 : kGroups;
+  const int runs = p.row_phases * p.parts, first = group * runs, warpgroups = kGroups;
   const double steps = double(warpgroups) / p.row_phases *
                        (p.first_step[first + runs] - p.first_step[first]),
                taps = steps * tile.taps, width = positions(tile);
@@ -207,6 +235,9 @@ double tile_cycles(const GatherParams& p, Tile tile, int group) {
                high =
                    std::min<double>(p.parts * p.load_h, p.h.source_extent) / (p.parts * p.load_h);
   const double patch = x_bytes * wide * high / kL2Bytes;
+  if (tile.laid)
+    return laid_cycles(p, tile, group, x_bytes, turned_bytes,
+                       patch * kL2Bytes / forward_of(p).l2_bytes, turned);
   const double brought = patch + weight_bytes * (p.own_rows ? kShort : 1) / kL2Bytes;
   // Where a patch is turned before the next one is asked for; of many stages, where one is before it is used again.
   const double alone =
@@ -228,29 +259,24 @@ double tile_cycles(const GatherParams& p, Tile tile, int group) {
   if (p.forward) {
     const Forward& fit = forward_of(p);
     const int phases = tile.phases - 1;
-    const double work = computed * (tile.taps > 1 ? fit.taps : fit.single)[phases] *
-                        (p.own_tiles ? kOneGroup : 1),
+    const double work = computed * (tile.taps > 1 ? fit.taps : fit.single)[phases],
                  weights = weight_bytes * (p.own_rows ? kShort : 1) *
                            (tile.taps == 1 && tile.phases == 2 ? fit.long_rows : 1);
     // A stage of weights is asked for when its last ones were multiplied.
     const double in_turn =
         p.resident ? 0 : (fit.asked / p.slices + fit.held * work) / p.weight_stages;
-    const double longest =
-        std::max({work, (patch * kL2Bytes + weights) / (p.own_tiles ? kL2OfOne : fit.l2_bytes),
-                  alone * fit.alone, asked, in_turn}) *
-        (p.x_stages == 1 && !p.brought ? fit.one_stage : 1) *
-        (p.turned_stages == 2 ? fit.two_turned : 1);
-    const double shown = anywhere || p.own_tiles ? 1 : 1 - kHidden;
+    const double longest = std::max({work, (patch * kL2Bytes + weights) / fit.l2_bytes,
+                                     alone * fit.alone, asked, in_turn}) *
+                           (p.x_stages == 1 && !p.brought ? fit.one_stage : 1) *
+                           (p.turned_stages == 2 ? fit.two_turned : 1);
+    const double shown = anywhere ? 1 : 1 - kHidden;
     const double stored = p.lined ? shown * pairs * 2 * tile.phases * kLineWord / kInstructions +
                                         p.tile_n * p.tile_h * fit.line
                                   : shown * pairs * kStored / kInstructions;
-    const double store = stored + (anywhere  ? fit.anywhere
-                                   : p.lined ? fit.lined
-                                             : fit.tile)[phases];
-    if (!p.own_tiles) return p.chunks * (p.slices * longest + fit.chunk) + store;
-    // A tile's products, or those and what is stored of the other warpgroup's.
-    const double products = p.chunks * (p.slices * longest + fit.chunk / kGroups);
-    return std::max(products, (products + store) / kGroups);
+    return p.chunks * (p.slices * longest + fit.chunk) + stored +
+           (anywhere  ? fit.anywhere
+            : p.lined ? fit.lined
+                      : fit.tile)[phases];
   }
   const double store = (anywhere ? 2 : 1) * (1 - kHidden) * pairs * kStored / kInstructions;
   const double more = tile.strict ? kStrictTileInput : halves ? kTileOfHalves : 0;
@@ -260,15 +286,14 @@ double tile_cycles(const GatherParams& p, Tile tile, int group) {
 // Weights that stream come from L2 again for each tile, unless those of all blocks that run are more than it holds: then every
 // combination gets more blocks, and those of few combinations run at once (ncu, stylegan2_mid: 1.4 GB from memory for 0.1).
 void share_weights(const Device& device, double cycles, GatherParams& p) {
-  const int64_t combos = combinations(p), tiles = tiles_of(p),
-                most = p.own_tiles ? std::max<int64_t>(1, tiles / kGroups) : tiles;
+  const int64_t combos = combinations(p), tiles = tiles_of(p);
   p.walkers_first = 0;
   const double bytes = double(p.reduce) * p.tile_channels * p.taps * p.element_bytes;
   if (p.resident || p.h.groups > 1 || bytes * std::min<double>(combos, device.sm_count) <= kHeld)
     return;
   double best = 0;
-  for (int64_t walkers = 1; walkers <= most; ++walkers) {
-    if (bytes * ceil_div(device.sm_count, walkers) > kHeldShared && walkers < most) continue;
+  for (int64_t walkers = 1; walkers <= tiles; ++walkers) {
+    if (bytes * ceil_div(device.sm_count, walkers) > kHeldShared && walkers < tiles) continue;
     const double took = ceil_div(combos * walkers, device.sm_count) *
                         (kBlockOfMany + ceil_div(tiles, walkers) * cycles);
     if (best > 0 && took >= best) continue;
@@ -278,13 +303,9 @@ void share_weights(const Device& device, double cycles, GatherParams& p) {
   }
 }
 
-// What plans took over what is counted (H200, 2026-11-24): grad_input of 32-bit words, by the taps of a part (60 layers and modes);
-// forward with tiles of each warpgroup, by phases, the rows of a tile, and whether weights stay (17 layers).
-double over_of(const GatherParams& p, Tile tile) {
-  if (p.own_tiles) {
-    if (tile.phases == 1) return p.resident ? 1.3 : 1.4;
-    return p.layout == kRuns ? 1.2 + 0.6 / p.tile_h : 1.5;
-  }
+// What plans took over what is counted (H200, 2026-11-24): grad_input of 32-bit words, by the taps of a part (60 layers and modes).
+double over_of(const GatherParams& p) {
+  if (p.laid) return 1;
   if (p.forward && p.strict && p.lines) return 1.3;
   if (p.forward || p.element_bytes == 2) return 1;
   if (p.parts == 1) {
@@ -308,7 +329,9 @@ double predict(const Problem& problem, const Device& device, Tile tile, GatherPa
   double longest = 0, all = 0;
   for (int g = 0; g < p.h.groups; ++g) {
     const double once =
-        kStart + (p.resident ? double(p.all_weights) / (p.forward ? fit.l2_bytes : kL2Bytes) : 0);
+        kStart + (!p.resident ? 0
+                  : p.laid    ? p.all_weights / kLaidBytes
+                              : double(p.all_weights) / (p.forward ? fit.l2_bytes : kL2Bytes));
     const double block = once + ceil_div(tiles_of(p), p.walkers[g]) * cycles[g];
     longest = std::max(longest, block);
     all += block * p.walkers[g] * combos;
@@ -320,6 +343,10 @@ double predict(const Problem& problem, const Device& device, Tile tile, GatherPa
                                      : anywhere      ? fit.lines_by_phases
                                                      : fit.by_phases);
   double memory_us = tensor_bytes(problem) / (rate * device.copy_bytes_per_us);
+  if (p.laid)  // of x, blocks of other phases find a part in L2
+    memory_us = (tensor_bytes(problem) + (p.h.groups - 1) * .5 * p.element_bytes * problem.batch *
+                                             problem.in_channels * problem.h.in * problem.w.in) /
+                (kLaidMemory * device.copy_bytes_per_us);
   const double rows = double(problem.batch) * p.columns * p.groups * p.h.destination_extent;
   const int sector = 32 / p.element_bytes;
   const bool whole = p.w.destination_extent % sector == 0 &&
@@ -328,13 +355,14 @@ double predict(const Problem& problem, const Device& device, Tile tile, GatherPa
   double torn_us = torn * rows * p.tiles_w / device.copy_bytes_per_us;
   // Three products leave time for those bytes as well.
   if (tile.strict) memory_us += std::exchange(torn_us, 0);
-  if (p.own_tiles) memory_us += std::exchange(torn_us, 0) / 2;
+  if (p.laid) memory_us += std::exchange(torn_us, 0) * kLaidTorn;
   double us =
       kLaunch + std::max(busy_us, memory_us) + kLesser * std::min(busy_us, memory_us) + torn_us;
-  us *= over_of(p, tile);
+  us *= over_of(p);
   // The same for all plans.
   const bool odd = p.w.destination_extent % (2 * tile.phases) != 0;
-  if (p.forward && odd && tile.phases == 2 && p.element_bytes == 4 && !p.strict) us *= kOddRows;
+  if (p.forward && odd && tile.phases == 2 && p.element_bytes == 4 && !p.strict && !p.laid)
+    us *= kOddRows;
   return us;
 }
 

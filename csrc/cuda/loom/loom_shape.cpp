@@ -70,6 +70,11 @@ RowsOfWeights rows_of_weights(Tile tile, const GatherParams& p, int apart) {
 std::string set_weights(Tile tile, GatherParams& p) {
   const int sets = p.tile_channels / kRows;
   p.weight_barrier = 16;
+  if (tile.laid) {
+    p.weight_barrier = 0;
+    p.laid_step = p.slices * p.chunks * kMatrix + 16;
+    return {};
+  }
   if (p.own_rows) {
     int rows = 0;
     for (int g = 0; g < p.h.groups; ++g) rows = std::max<int>(rows, p.h.group[g].taps[0]);
@@ -149,6 +154,30 @@ std::vector<Place> places_of_row(const Problem& problem, const GatherParams& p) 
   return places;
 }
 
+// Laid weights are multiplied phase by phase, so steps are sorted by that; what they take.
+std::string set_laid(Tile tile, GatherParams& p) {
+  const auto phase = [](const Step& step) { return step.weights >> kPhaseShift & 1; };
+  int most = 0;
+  for (int row = 0; row < p.h.groups * p.row_phases; ++row) {
+    Step *const first = p.step + p.first_step[row], *const end = p.step + p.first_step[row + 1];
+    Step* const second = std::stable_partition(first, end, [&](Step s) { return !phase(s); });
+    if (first == end) continue;
+    if (second == first) return "a first phase has no taps";
+    p.middle[row] =
+        static_cast<int16_t>((tile.phases > 1 ? second : first + (end - first + 1) / 2) - p.step);
+  }
+  for (int g = 0; g < p.h.groups; ++g) {
+    const int first = g * p.row_phases;
+    most =
+        std::max(most, p.first_step[first + (p.halved ? 1 : p.row_phases)] - p.first_step[first]);
+  }
+  p.laid_set = p.tile_channels > kRows ? most * p.laid_step : 0;
+  p.all_weights = most * p.laid_step + p.laid_set;
+  if (p.all_weights > kMostLaid)
+    return "laid weights of " + std::to_string(p.all_weights) + " bytes leave no room for patches";
+  return {};
+}
+
 // Steps of all groups of phases, or why there are none.
 std::string set_steps(const Problem& problem, Tile tile, GatherParams& p) {
   const std::vector<Place> places = places_of_row(problem, p);
@@ -193,6 +222,7 @@ std::string set_steps(const Problem& problem, Tile tile, GatherParams& p) {
     }
   }
   p.first_step[runs] = static_cast<int16_t>(steps);
+  if (std::string reason = tile.laid ? set_laid(tile, p) : ""; !reason.empty()) return reason;
   for (int run = 0; p.parts > 1 && run < runs; ++run)
     if (p.first_step[run] == p.first_step[run + 1]) return "a part of a patch has no taps";
   for (int row = 0; p.row_phases > 1 && row < p.h.groups * p.row_phases; ++row)
@@ -307,6 +337,7 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p = {};
   p.forward = problem.direction == Direction::fwd;
   p.strict = tile.strict;
+  p.laid = tile.laid;
   set_extents(problem, p);
   p.element_bytes = static_cast<int32_t>(element_size(problem.dtype));
   p.row_phases = choice.row_phases;
@@ -346,12 +377,16 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   const bool odd = p.w.source_extent % vector != 0;
   if (p.parts > 1 && (halves || p.own_tiles))
     return "16 bits, and tiles of a group, are of one part";
+  if (p.own_tiles && !p.laid) return "tiles of a group want weights that are laid";
+  if (p.laid && (!p.forward || choice.weight_stages != 0 || choice.own_rows))
+    return "laid weights are those of forward, and stay";
   p.row_sets = 1;
   if (!halves) {
     const std::string unlike = set_rows_of_words(p);
     p.brought = odd && !unlike.empty();
     if (!odd && !unlike.empty()) return unlike;
     if (p.brought) p.lines = 0, p.row_sets = 1;
+    if (p.brought && p.laid) return "with laid weights the copy engine brings patches";
   }
   if (halves && odd) p.lines = planes_of_line(p);
   // What all places where a tile may start have in common, in 16 bytes. Rows of words do not start alike.
@@ -422,7 +457,9 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
       int64_t{halves ? p.tables * p.table_items : p.row_sets * p.items} * (p.lines ? 8 : 4), 16);
   p.weights_at = places.take(p.all_weights, 128);
   p.x_at = places.take(int64_t{p.x_stages} * p.x_bytes, 128);
-  p.zeros = p.halved ? (p.far_row + p.far_number + 4 * p.number_pitch) / 4 + kMostFetched : 0;
+  p.laid_at = places.take(p.laid ? int64_t{p.taps} * 8 : 0, 16);
+  p.zeros =
+      p.halved && !p.laid ? (p.far_row + p.far_number + 4 * p.number_pitch) / 4 + kMostFetched : 0;
   p.zeros_at = places.take(int64_t{p.zeros} * 4, 16);
   p.lines_at = places.take(p.lined ? kConsumers / 32 * kLineBytes : 0, 128);
   p.turned_at = places.take(int64_t{p.turned_stages} * p.turned_bytes, 128);

@@ -107,7 +107,7 @@ __device__ __forceinline__ void copy_set(const GatherParams& p, const Scope& at,
              row >> p.period_shift, channel, origin.n);
 }
 
-template <class T>
+template <class T, bool LAID>
 __device__ __forceinline__ void copy(const GatherParams& p, const Scope& at, const TensorMaps& maps,
                                      Rings& rings) {
   bool weights = true;
@@ -127,7 +127,7 @@ __device__ __forceinline__ void copy(const GatherParams& p, const Scope& at, con
                      at.group * p.reduce + chunk * p.slices * slice_of(2), origin.n);
           rings.x.advance();
         }
-        if (part > 0 || !weights || (p.weight_barrier == 0 && chunk > 0)) continue;
+        if (LAID || part > 0 || !weights || (p.weight_barrier == 0 && chunk > 0)) continue;
         barrier_wait(rings.weights.empty(), rings.weights.parity ^ 1);
         copy_weights<T>(p, at, &maps.weight, rings.weights, chunk);
         rings.weights.advance();
