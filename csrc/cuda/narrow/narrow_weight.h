@@ -1,0 +1,85 @@
+// narrow's grad_weight: a GEMM on `mma.sync` that leaves x as it lies, each number of it fetched once, by the thread that
+// multiplies it.
+//
+//   dW[ci, co, tap] = sum over pixels of x[ci, pixel] * dY[co, pixel * stride - near_pad + tap * d]
+//
+// Rows M = input channels, columns N = (kh, co, kw), or (kh, kw, co) in channels-last, K = pixels. Nearly all bytes are x's,
+// so a warp has 32 input channels and all columns, and its lanes copy (cp.async) x to a ring that each lane has for itself:
+// nobody waits for another. Which pixels are neighbours along K, and which channels are rows, is free as long as operands
+// agree, so a lane's 64 bytes of a step are operands as they are:
+//
+//   NCHW  4 or 8 pixels, 16 bytes, of channels g, g + 8, g + 16 and g + 24 of the warp's
+//   NHWC  channels 4 g to 4 g + 3 of 4 or 8 pixels, 8 or 16 bytes each; in 16 bits two pixels become a word
+//
+// A block goes through bands, some rows of an image each. What its pixels meet of dY lies in shared memory as in memory,
+// with zeros around it: [row][output channel] lines of pixels, channels-last [row] lines. While a band is multiplied, the
+// next one's comes (cp.async, by words). Warps of a block differ in input channels (`channel_warps`) and in steps
+// (`pixel_warps`); the sums of the latter are added up in the end.
+//
+// Blocks that share dW, but not pixels, write partial sums; a second pass adds them in a fixed order (weight_sum.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/args.h"
+#include "core/plan.h"
+#include "core/problem.h"
+#include "cuda/device/index.cuh"
+
+namespace convt2d::cuda::narrow {
+
+// Columns of a warp, in eights.
+constexpr int kWeightTiles[] = {6, 11};
+constexpr int kWeightTileCount = sizeof(kWeightTiles) / sizeof(kWeightTiles[0]);
+constexpr int kMostWeightColumns = kWeightTiles[kWeightTileCount - 1] * 8;
+
+constexpr int kWeightWarps = 8, kWeightThreads = kWeightWarps * 32;
+constexpr int kWeightChannels = 32;                           // input channels of a warp
+constexpr int kLaneBytes = 64, kStepBytes = kLaneBytes * 32;  // of x in a step
+constexpr int kWeightStages = 5;
+constexpr int kRingBytes = kWeightWarps * kWeightStages * kStepBytes;
+constexpr int kWeightHeader = 128;  // barriers
+
+// Of a step: pixels of a lane, and of the four that share a row of the GEMM.
+CONVT2D_HOST_DEVICE constexpr int lane_pixels(int number_bytes) { return 16 / number_bytes; }
+CONVT2D_HOST_DEVICE constexpr int step_pixels(int number_bytes) {
+  return 4 * lane_pixels(number_bytes);
+}
+
+// Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.
+struct WeightParams {
+  const void *x, *y;
+  void* weight;     // written when there is one piece
+  float* partials;  // else [pieces][kh][kw][ci][co]
+  int32_t piece_floats;
+  int32_t input_stride;  // of dW or of a piece: from an input channel to the next
+  int32_t batch, groups, rows, columns;  // of a group: input, output channels
+  int32_t x_h, x_w, x_plane, y_h, y_w;
+  int32_t stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, kernel_h, kernel_w;
+  int32_t band_rows, bands;          // of an image
+  int32_t items, split;              // bands of all images, and pieces of these
+  int32_t channel_warps, pixel_warps, channel_blocks;
+  int32_t y_lines, line_words;       // of a band; words of a line
+  int32_t lead;                      // numbers of a line before a row's first
+  int32_t row_lines;                 // lines of a row of dY: its channels, or one
+  int32_t line_bytes, y_bytes;       // in shared memory: from line to line, all of a band's
+  int32_t row_step, pixel_step;      // in bytes there: what a row, a pixel of x makes
+  int32_t y_image, y_row, y_channel, y_row_numbers;  // in numbers of dY: strides of lines, and a row's length
+  int32_t shared_bytes;
+  FastDivide by_w, by_bands, by_words, by_row_lines, by_split, by_channel_blocks, by_channel_warps;
+  int32_t column_at[kMostWeightColumns];  // bytes from a pixel's place to what a column reads
+  int32_t column_to[kMostWeightColumns];  // numbers of dW, or of a piece; negative: there is no such column
+};
+
+std::vector<Plan> weight_plans(const Problem& problem, const Device& device, std::string& reason);
+Decision weight_plan(const Problem& problem, const Device& device);
+WeightParams weight_params_of(const Problem& problem, const Plan& plan, const Args& args);
+int64_t weight_blocks(const WeightParams& params);
+
+// narrow_weight_halves.cu, narrow_weight_words.cu
+void launch_weight_halves(const Problem& problem, int row, const WeightParams& params, void* stream);
+void launch_weight_words(const Problem& problem, int row, const WeightParams& params, void* stream);
+
+}  // namespace convt2d::cuda::narrow
