@@ -78,20 +78,19 @@ bool check_weight(const Case& one, Precision precision, int most) {
     trial.begin(plan.split);
     trial.args.workspace = trial.partials.data();
     const narrow::WeightParams params = narrow::weight_params_of(p, plan, trial.args);
-    visit_row<narrow::kWeightTileCount>(plan.row, [&](auto row) {
-      constexpr int kTiles = narrow::kWeightTiles[decltype(row)::value];
+    constexpr int kFirst = M::kSplit ? narrow::kFirstStrictWeight : 0;
+    visit_row<2>(plan.row - kFirst, [&](auto index) {
+      constexpr int kRow = kFirst + decltype(index)::value;
       const auto run = [&](auto channels_last) {
         emulate::run_grid(narrow::weight_blocks(params), narrow::kWeightThreads,
                           params.shared_bytes, [&] {
                             narrow::convt2d_narrow_grad_weight_kernel<
-                                M, kTiles, decltype(channels_last)::value>(params);
+                                M, kRow, decltype(channels_last)::value>(params);
                           });
       };
-      if (p.x_layout == Layout::nhwc) {
-        run(std::true_type());
-      } else {
-        run(std::false_type());
-      }
+      if constexpr (!M::kSplit)
+        if (p.x_layout == Layout::nhwc) return run(std::true_type());
+      run(std::false_type());
     });
     return params.partials ? plan.split : 0;
   });

@@ -6,6 +6,7 @@
 
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/barrier.cuh"
+#include "cuda/device/memory.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/numeric.cuh"
 #include "cuda/device/successor.cuh"
@@ -17,11 +18,11 @@ namespace convt2d::cuda::narrow {
 // What a block works on: bands [begin, end).
 struct WeightScope {
   int group, input, piece, begin, end;  // `input`: its first channel, in the group
-  __device__ __forceinline__ explicit WeightScope(const WeightParams& p) {
+  __device__ __forceinline__ WeightScope(const WeightParams& p, WeightTile tile) {
     const int combination = p.by_split.quotient(blockIdx.x);
     piece = blockIdx.x - combination * p.split;
     group = p.by_channel_blocks.quotient(combination);
-    input = (combination - group * p.channel_blocks) * p.channel_warps * kWeightChannels;
+    input = (combination - group * p.channel_blocks) * p.channel_warps * warp_inputs(tile);
     const int each = p.items / p.split, more = p.items - each * p.split;
     begin = piece * each + min(piece, more);
     end = begin + each + (piece < more);
@@ -51,26 +52,29 @@ struct StepWalk {
   }
 };
 
-// A lane's 64 bytes of a step.
-template <class T, bool CHANNELS_LAST>
+// A lane's pieces of a step, 16 bytes each. NHWC: pixel by pixel.
+template <class T, int ROW, bool CHANNELS_LAST>
 __device__ __forceinline__ void ask_x(const WeightParams& p, const WeightScope& at, int channel,
                                       const StepWalk& walk, uint32_t to) {
-  constexpr int kSize = sizeof(T);
+  constexpr int kSize = sizeof(T), kPieces = lane_pieces(kWeightTiles[ROW]);
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const Band band(p, walk.item);
   const int pixel = walk.step * step_pixels(kSize) + t * lane_pixels(kSize);
   const T* const x = static_cast<const T*>(p.x);
   const int plane_pixel = band.row * p.x_w + pixel;
+  to += lane * 16;
   if constexpr (CHANNELS_LAST) {
-    constexpr int kBytes = 4 * kSize;
-    channel += g * 4;
+    constexpr int kOfPixel = kPieces / lane_pixels(kSize), kVector = 16 / kSize;
+    channel += g * kOfPixel * kVector;
     const int pitch = p.groups * p.rows;
     const T* from = x + (band.n * p.x_plane + plane_pixel) * pitch + at.group * p.rows + channel;
-    const bool inside = channel < p.rows;
 #pragma unroll
-    for (int i = 0; i < kLaneBytes / kBytes; ++i) {
-      const bool valid = inside && pixel + i < band.pixels;
-      copy_async<kBytes>(to + (i * 32 + lane) * kBytes, valid ? from : x, valid);
+    for (int i = 0; i < lane_pixels(kSize); ++i) {
+#pragma unroll
+      for (int k = 0; k < kOfPixel; ++k) {
+        const bool valid = pixel + i < band.pixels && channel + k * kVector < p.rows;
+        copy_async<16>(to + (i * kOfPixel + k) * 512, valid ? from + k * kVector : x, valid);
+      }
       from += pitch;
     }
   } else {
@@ -79,9 +83,9 @@ __device__ __forceinline__ void ask_x(const WeightParams& p, const WeightScope& 
         x + ((band.n * p.groups + at.group) * p.rows + channel) * p.x_plane + plane_pixel;
     const bool inside = pixel < band.pixels;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < kPieces; ++i) {
       const bool valid = inside && channel + i * 8 < p.rows;
-      copy_async<16>(to + (i * 32 + lane) * 16, valid ? from : x, valid);
+      copy_async<16>(to + i * 512, valid ? from : x, valid);
       from += 8 * p.x_plane;
     }
   }
@@ -107,36 +111,39 @@ __device__ __forceinline__ void ask_y(const WeightParams& p, const WeightScope& 
   }
 }
 
-// A lane's part of x as operands: [half of the step][16 channels].
-template <class T, bool CHANNELS_LAST>
-__device__ __forceinline__ void fetch_x(uint32_t from, uint32_t (&a)[2][2][4]) {
-  const int lane = threadIdx.x % 32;
+// A lane's part of x as operands of one half of the step, [16 channels].
+template <class T, int ROW, bool CHANNELS_LAST>
+__device__ __forceinline__ void fetch_x(uint32_t from, int half,
+                                        uint32_t (&a)[kWeightTiles[ROW].inputs][4]) {
+  constexpr int kInputs = kWeightTiles[ROW].inputs;
+  from += threadIdx.x % 32 * 16;
   if constexpr (!CHANNELS_LAST) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      uint32_t word[4];
-      load_shared_16(from + (i * 32 + lane) * 16, word);
-#pragma unroll
-      for (int w = 0; w < 4; ++w) a[w / 2][i / 2][w % 2 * 2 + i % 2] = word[w];
+    for (int i = 0; i < kInputs * 2; ++i) {
+      uint32_t word[2];
+      load_shared_8(from + i * 512 + half * 8, word);
+      a[i / 2][i % 2] = word[0], a[i / 2][2 + i % 2] = word[1];
     }
   } else if constexpr (sizeof(T) == 4) {
+    constexpr int kOfPixel = kInputs / 2;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < kInputs; ++i) {
       uint32_t word[4];
-      load_shared_16(from + (i * 32 + lane) * 16, word);
-#pragma unroll
-      for (int w = 0; w < 4; ++w) a[i / 2][w / 2][i % 2 * 2 + w % 2] = word[w];
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      uint32_t one[2], next[2];
-      load_shared_8(from + (i * 64 + lane) * 8, one);
-      load_shared_8(from + (i * 64 + 32 + lane) * 8, next);
+      load_shared_16(from + (half * kInputs + i) * 512, word);
 #pragma unroll
       for (int w = 0; w < 4; ++w)
-        a[i / 2][w / 2][i % 2 * 2 + w % 2] =
-            __byte_perm(one[w / 2], next[w / 2], w % 2 ? 0x7632 : 0x5410);
+        a[i % kOfPixel * 2 + w / 2][i / kOfPixel * 2 + w % 2] = word[w];
+    }
+  } else {
+    static_assert(kInputs == 4);  // 16 bytes of a pixel
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      uint32_t one[4], next[4];
+      load_shared_16(from + (half * 4 + i * 2) * 512, one);
+      load_shared_16(from + (half * 4 + i * 2 + 1) * 512, next);
+#pragma unroll
+      for (int w = 0; w < 8; ++w)
+        a[w / 2][i * 2 + w % 2] = __byte_perm(one[w / 2], next[w / 2], w % 2 ? 0x7632 : 0x5410);
     }
   }
 }
@@ -153,68 +160,74 @@ __device__ __forceinline__ uint32_t fetch_y(uint32_t from, int pixel_step) {
 }
 
 // [16 input channels][8 columns][channel g or g + 8, column 2 t or the next]
-template <int TILES>
-using WeightSums = float[2][TILES][4];
+template <int ROW>
+using WeightSums = float[kWeightTiles[ROW].inputs][kWeightTiles[ROW].columns][4];
 
-template <class M, int TILES, bool CHANNELS_LAST>
+template <class M, int ROW, bool CHANNELS_LAST>
 __device__ __forceinline__ void multiply_step(const WeightParams& p, uint32_t from_x, uint32_t y,
-                                              int step, int pixels, const int (&column)[TILES],
-                                              WeightSums<TILES>& sum) {
+                                              int step, int pixels,
+                                              uint32_t (&places)[weight_places(kWeightTiles[ROW])],
+                                              WeightSums<ROW>& sum) {
   using T = typename M::Element;
+  constexpr WeightTile tile = kWeightTiles[ROW];
   constexpr int kSize = sizeof(T), kPixels = 4 / kSize;  // of a word
-  const int lane = threadIdx.x % 32, t = lane % 4;
+  const int t = threadIdx.x % 4;
   // Where the lane's words of pixels stand; what is behind the band is multiplied by zeros.
   int pixel = step * step_pixels(kSize) + t * lane_pixels(kSize);
   const int row = p.by_w.quotient(pixel);
   int w = pixel - row * p.x_w;
-  uint32_t place = y + row * p.row_step + w * p.pixel_step, base[4];
+  uint32_t place = y + row * p.row_step + w * p.pixel_step;
+#pragma unroll 1
+  for (int half = 0; half < 2; ++half) {
+    uint32_t base[2];
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    base[i] = pixel < pixels ? place : y;
-    pixel += kPixels, w += kPixels, place += kPixels * p.pixel_step;
-    if (w >= p.x_w) w -= p.x_w, place += p.row_step - p.x_w * p.pixel_step;
-  }
-  uint32_t a[2][2][4], low[M::kSplit ? 2 : 1][2][4];
-  fetch_x<T, CHANNELS_LAST>(from_x, a);
-#pragma unroll
-  for (int i = 0; i < 16; ++i) {
-    uint32_t& word = a[i / 8][i / 4 % 2][i % 4];
-    if constexpr (M::kSplit) {
-      M::split(word, word, low[i / 8][i / 4 % 2][i % 4]);
-    } else {
-      word = M::round(word);
+    for (int i = 0; i < 2; ++i) {
+      base[i] = pixel < pixels ? place : y;
+      pixel += kPixels, w += kPixels, place += kPixels * p.pixel_step;
+      if (w >= p.x_w) w -= p.x_w, place += p.row_step - p.x_w * p.pixel_step;
     }
-  }
+    uint32_t a[tile.inputs][4], low[M::kSplit ? tile.inputs : 1][4];
+    fetch_x<T, ROW, CHANNELS_LAST>(from_x, half, a);
 #pragma unroll
-  for (int j = 0; j < TILES; ++j) {
-    uint32_t b[4];
+    for (int m = 0; m < tile.inputs; ++m)
 #pragma unroll
-    for (int i = 0; i < 4; ++i) b[i] = M::round(fetch_y<T>(base[i] + column[j], p.pixel_step));
-    if constexpr (M::kSplit) {
-      uint32_t low_b[4];
+      for (int i = 0; i < 4; ++i) {
+        if constexpr (M::kSplit) {
+          M::split(a[m][i], a[m][i], low[m][i]);
+        } else {
+          a[m][i] = M::round(a[m][i]);
+        }
+      }
 #pragma unroll
-      for (int i = 0; i < 4; ++i) M::split(b[i], b[i], low_b[i]);
-      // The lesser products come first, while there is little to cut digits off from.
-      float part[2][4] = {};
+    for (int j = 0; j < tile.columns; ++j) {
+      // Or they would be taken apart ahead of all steps, and kept so.
+      if (pairs_places(tile) && j % 2 == 0) keep_in_register(places[j / 2]);
+      const uint32_t column = !pairs_places(tile) ? places[j]
+                              : j % 2 == 0        ? places[j / 2] & 0xffff
+                                                  : places[j / 2] >> 16;
+      uint32_t b[2];
 #pragma unroll
-      for (int product = 0; product < 3; ++product)
+      for (int i = 0; i < 2; ++i) b[i] = M::round(fetch_y<T>(base[i] + column, p.pixel_step));
+      if constexpr (M::kSplit) {
+        uint32_t low_b[2];
 #pragma unroll
-        for (int half = 0; half < 2; ++half)
+        for (int i = 0; i < 2; ++i) M::split(b[i], b[i], low_b[i]);
+        // The lesser products come first, while there is little to cut digits off from.
+        float part[tile.inputs][4] = {};
 #pragma unroll
-          for (int m = 0; m < 2; ++m)
-            M::mma(part[m], product == 0 ? low[half][m] : a[half][m],
-                   product == 1 ? low_b[half * 2] : b[half * 2],
-                   product == 1 ? low_b[half * 2 + 1] : b[half * 2 + 1]);
+        for (int product = 0; product < 3; ++product)
 #pragma unroll
-      for (int m = 0; m < 2; ++m)
+          for (int m = 0; m < tile.inputs; ++m)
+            M::mma(part[m], product == 0 ? low[m] : a[m], product == 1 ? low_b[0] : b[0],
+                   product == 1 ? low_b[1] : b[1]);
 #pragma unroll
-        for (int e = 0; e < 4; ++e) sum[m][j][e] += part[m][e];
-    } else {
+        for (int m = 0; m < tile.inputs; ++m)
 #pragma unroll
-      for (int half = 0; half < 2; ++half)
+          for (int e = 0; e < 4; ++e) sum[m][j][e] += part[m][e];
+      } else {
 #pragma unroll
-        for (int m = 0; m < 2; ++m)
-          M::mma(sum[m][j], a[half][m], b[half * 2], b[half * 2 + 1]);
+        for (int m = 0; m < tile.inputs; ++m) M::mma(sum[m][j], a[m], b[0], b[1]);
+      }
     }
   }
 }
@@ -253,17 +266,19 @@ __device__ __noinline__ float weight_with_care(const WeightParams& p, const Weig
 
 // Sums of the block from shared memory, [warp][number][lane], to dW or to partial sums, those of warps that differ in
 // pixels alone added in their order. By all threads.
-template <class M, int TILES, bool CHANNELS_LAST, class To>
+template <class M, int ROW, bool CHANNELS_LAST, class To>
 __device__ __forceinline__ void store_weights(const WeightParams& p, const WeightScope& at,
                                               uint32_t shared, To* to) {
-  constexpr int kSums = 8 * TILES;
+  constexpr WeightTile tile = kWeightTiles[ROW];
+  constexpr int kSums = weight_sums(tile);
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
 #pragma unroll 1
   for (int i = threadIdx.x / 32; i < p.channel_warps * kSums; i += kWeightWarps) {
     const int warp = i / kSums, number = i - warp * kSums;
-    const int e = number % 4, j = number / 4 % TILES, m = number / 4 / TILES;
-    const int input = at.input + warp * kWeightChannels +
-                      (CHANNELS_LAST ? g * 4 + m * 2 + e / 2 : m * 16 + e / 2 * 8 + g);
+    const int e = number % 4, j = number / 4 % tile.columns, m = number / 4 / tile.columns;
+    const int input =
+        at.input + warp * warp_inputs(tile) +
+        (CHANNELS_LAST ? g * tile.inputs * 2 + m * 2 + e / 2 : m * 16 + e / 2 * 8 + g);
     const int column = j * 8 + t * 2 + e % 2, place = p.column_to[column];
     if (place < 0 || input >= p.rows) continue;
     float sum = 0;
@@ -282,80 +297,87 @@ __device__ __forceinline__ void store_weights(const WeightParams& p, const Weigh
   }
 }
 
-template <class M, int TILES, bool CHANNELS_LAST>
+template <class M, int ROW, bool CHANNELS_LAST>
 __global__ void __launch_bounds__(kWeightThreads, 1)
     convt2d_narrow_grad_weight_kernel(const __grid_constant__ WeightParams p) {
 #ifdef CONVT2D_HAS_WGMMA  // other chips: declined by the planner
   using T = typename M::Element;
+  constexpr WeightTile tile = kWeightTiles[ROW];
+  constexpr int kStages = weight_stages(tile), kStepBytes = step_bytes(tile);
   extern __shared__ __align__(128) unsigned char smem[];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const uint32_t start = shared_address(smem), ring = start + kWeightHeader,
-                 mine = ring + warp * kWeightStages * kStepBytes, y = ring + kRingBytes;
-  const WeightScope at(p);
+                 mine = ring + warp * kStages * kStepBytes, y = ring + ring_bytes(tile);
+  const WeightScope at(p, tile);
   const int part = p.by_channel_warps.quotient(warp);
   // Warps beyond the last part have no steps.
   const int first = part < p.pixel_warps ? part : INT32_MAX / 2;
-  const int channel = at.input + (warp - part * p.channel_warps) * kWeightChannels;
+  const int channel = at.input + (warp - part * p.channel_warps) * warp_inputs(tile);
   let_successor_start();  // the sum of the pieces; there is no place for it until a block ends
 
   StepWalk asked{at.begin - 1, 0, 0};
-  int to = 0;
-  const auto ask = [&] {
+  const auto ask = [&](int to) {
     asked.settle<T>(p, at.end, first);
     if (asked.item < at.end) {
-      ask_x<T, CHANNELS_LAST>(p, at, channel, asked, mine + to * kStepBytes);
+      ask_x<T, ROW, CHANNELS_LAST>(p, at, channel, asked, mine + to * kStepBytes);
       asked.step += p.pixel_warps;
     }
     copy_async_commit();
-    to = to + 1 == kWeightStages ? 0 : to + 1;
   };
-#pragma unroll 1
-  for (int i = 0; i < kWeightStages - 1; ++i) ask();
 
   if (threadIdx.x < 2) barrier_init(start + threadIdx.x * 8, kWeightThreads);
-  int column[TILES];
+  uint32_t places[weight_places(tile)] = {};
 #pragma unroll
-  for (int j = 0; j < TILES; ++j) column[j] = p.column_at[j * 8 + lane / 4];
-  WeightSums<TILES> sum = {};
-  __syncthreads();
-  ask_y<T>(p, at, at.begin, y);
-  copy_async_arrive(start);
-
-  int stage = 0;
+  for (int j = 0; j < tile.columns; ++j) {
+    const uint32_t column = p.column_at[j * 8 + lane / 4];
+    if constexpr (pairs_places(tile)) {
+      places[j / 2] |= column << j % 2 * 16;
+    } else {
+      places[j] = column;
+    }
+  }
+  WeightSums<ROW> sum = {};
+  // Ahead of the first band, all is asked for that shall be under way: the stage behind the one that is asked for.
+  int stage = 1;
 #pragma unroll 1
-  for (int item = at.begin; item < at.end; ++item) {
+  for (int item = at.begin - 1; item < at.end; ++item) {
+    const bool real = item >= at.begin;
     const int turn = item - at.begin, half = turn & 1;
     __syncthreads();  // all have done with the band before
     if (item + 1 < at.end) {
       ask_y<T>(p, at, item + 1, y + (half ^ 1) * p.y_bytes);
       copy_async_arrive(start + (half ^ 1) * 8);
     }
-    barrier_wait(start + half * 8, turn >> 1 & 1);
-    const int pixels = Band(p, item).pixels;
-    const int steps = (pixels + step_pixels(sizeof(T)) - 1) / step_pixels(sizeof(T));
+    int pixels = 0, steps = kStages - 1;
+    if (real) {
+      barrier_wait(start + half * 8, turn >> 1 & 1);
+      pixels = Band(p, item).pixels;
+      steps = (pixels + step_pixels(sizeof(T)) - 1) / step_pixels(sizeof(T));
+    }
 #pragma unroll 1
-    for (int step = first; step < steps; step += p.pixel_warps) {
-      copy_async_wait_for<kWeightStages - 2>();
+    for (int step = real ? first : 0; step < steps; step += real ? p.pixel_warps : 1) {
+      if (real) copy_async_wait_for<kStages - 2>();
       // To where the step before came from, whose operands have been multiplied.
-      ask();
-      multiply_step<M, TILES, CHANNELS_LAST>(p, mine + stage * kStepBytes, y + half * p.y_bytes,
-                                             step, pixels, column, sum);
-      stage = stage + 1 == kWeightStages ? 0 : stage + 1;
+      ask(stage == 0 ? kStages - 1 : stage - 1);
+      if (real)
+        multiply_step<M, ROW, CHANNELS_LAST>(p, mine + stage * kStepBytes, y + half * p.y_bytes,
+                                               step, pixels, places, sum);
+      stage = stage + 1 == kStages ? 0 : stage + 1;
     }
   }
 
   copy_async_wait_for<0>();
   __syncthreads();  // all have read what sums are written to
 #pragma unroll
-  for (int i = 0; i < 8 * TILES; ++i)
-    store_shared_sum(ring + ((warp * 8 * TILES + i) * 32 + lane) * 4,
-                     sum[i / 4 / TILES][i / 4 % TILES][i % 4]);
+  for (int i = 0; i < weight_sums(tile); ++i)
+    store_shared_sum(ring + ((warp * weight_sums(tile) + i) * 32 + lane) * 4,
+                     sum[i / 4 / tile.columns][i / 4 % tile.columns][i % 4]);
   __syncthreads();
   if (p.partials) {
-    store_weights<M, TILES, CHANNELS_LAST>(p, at, ring,
+    store_weights<M, ROW, CHANNELS_LAST>(p, at, ring,
                                            p.partials + int64_t{at.piece} * p.piece_floats);
   } else {
-    store_weights<M, TILES, CHANNELS_LAST>(p, at, ring, static_cast<T*>(p.weight));
+    store_weights<M, ROW, CHANNELS_LAST>(p, at, ring, static_cast<T*>(p.weight));
   }
 #endif
 }

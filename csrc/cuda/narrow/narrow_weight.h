@@ -4,12 +4,13 @@
 //   dW[ci, co, tap] = sum over pixels of x[ci, pixel] * dY[co, pixel * stride - near_pad + tap * d]
 //
 // Rows M = input channels, columns N = (kh, co, kw), or (kh, kw, co) in channels-last, K = pixels. Nearly all bytes are x's,
-// so a warp has 32 input channels and all columns, and its lanes copy (cp.async) x to a ring that each lane has for itself:
+// so a warp has 64 input channels (strict fp32 of many columns: 32) and all columns, and its lanes copy (cp.async) x to a ring that each lane has for itself:
 // nobody waits for another. Which pixels are neighbours along K, and which channels are rows, is free as long as operands
-// agree, so a lane's 64 bytes of a step are operands as they are:
+// agree, so what a lane (g, t) has of a step, 16 bytes for each 8 channels, are operands as they are:
 //
-//   NCHW  4 or 8 pixels, 16 bytes, of channels g, g + 8, g + 16 and g + 24 of the warp's
-//   NHWC  channels 4 g to 4 g + 3 of 4 or 8 pixels, 8 or 16 bytes each; in 16 bits two pixels become a word
+//   NCHW  the t-th 4 or 8 pixels, 16 bytes, of channels g, g + 8, g + 16 ... of the warp's
+//   NHWC  as many channels, from the first one behind those of lanes before, of the same pixels; in 16 bits two pixels
+//         become a word
 //
 // A block goes through bands, some rows of an image each. What its pixels meet of dY lies in shared memory as in memory,
 // with zeros around it: [row][output channel] lines of pixels, channels-last [row] lines. While a band is multiplied, the
@@ -30,17 +31,34 @@
 
 namespace convt2d::cuda::narrow {
 
-// Columns of a warp, in eights.
-constexpr int kWeightTiles[] = {6, 11};
+// Of a warp: columns, in eights, and input channels, in sixteens.
+struct WeightTile {
+  int columns, inputs;
+  bool strict = false;
+};
+constexpr WeightTile kWeightTiles[] = {{6, 4}, {11, 4}, {6, 4, true}, {11, 2, true}};
 constexpr int kWeightTileCount = sizeof(kWeightTiles) / sizeof(kWeightTiles[0]);
-constexpr int kMostWeightColumns = kWeightTiles[kWeightTileCount - 1] * 8;
+constexpr int kFirstStrictWeight = 2;
+constexpr int kMostWeightColumns = kWeightTiles[kFirstStrictWeight - 1].columns * 8;
 
 constexpr int kWeightWarps = 8, kWeightThreads = kWeightWarps * 32;
-constexpr int kWeightChannels = 32;                           // input channels of a warp
-constexpr int kLaneBytes = 64, kStepBytes = kLaneBytes * 32;  // of x in a step
-constexpr int kWeightStages = 5;
-constexpr int kRingBytes = kWeightWarps * kWeightStages * kStepBytes;
 constexpr int kWeightHeader = 128;  // barriers
+CONVT2D_HOST_DEVICE constexpr int warp_inputs(WeightTile tile) { return tile.inputs * 16; }
+CONVT2D_HOST_DEVICE constexpr int weight_sums(WeightTile tile) {
+  return tile.columns * tile.inputs * 4;
+}
+// Where registers are few, two columns' places share one.
+CONVT2D_HOST_DEVICE constexpr bool pairs_places(WeightTile tile) { return weight_sums(tile) > 128; }
+CONVT2D_HOST_DEVICE constexpr int weight_places(WeightTile tile) {
+  return pairs_places(tile) ? (tile.columns + 1) / 2 : tile.columns;
+}
+CONVT2D_HOST_DEVICE constexpr int weight_stages(WeightTile tile) { return tile.inputs > 2 ? 4 : 5; }
+// Of x, of a lane and of a warp in a step; of all stages.
+CONVT2D_HOST_DEVICE constexpr int lane_pieces(WeightTile tile) { return tile.inputs * 2; }
+CONVT2D_HOST_DEVICE constexpr int step_bytes(WeightTile tile) { return lane_pieces(tile) * 512; }
+CONVT2D_HOST_DEVICE constexpr int ring_bytes(WeightTile tile) {
+  return kWeightWarps * weight_stages(tile) * step_bytes(tile);
+}
 
 // Of a step: pixels of a lane, and of the four that share a row of the GEMM.
 CONVT2D_HOST_DEVICE constexpr int lane_pixels(int number_bytes) { return 16 / number_bytes; }

@@ -6,10 +6,10 @@ void launch_weight_halves(const Problem& problem, int row, const WeightParams& p
                           void* stream) {
   const bool channels_last = problem.x_layout == Layout::nhwc;
   const auto run = problem.dtype == DType::f16
-                       ? channels_last ? launch_weight_rows<MmaF16, true>
-                                       : launch_weight_rows<MmaF16, false>
-                   : channels_last ? launch_weight_rows<MmaBF16, true>
-                                   : launch_weight_rows<MmaBF16, false>;
+                       ? channels_last ? launch_weight_rows<MmaF16, 0, kFirstStrictWeight, true>
+                                       : launch_weight_rows<MmaF16, 0, kFirstStrictWeight, false>
+                   : channels_last ? launch_weight_rows<MmaBF16, 0, kFirstStrictWeight, true>
+                                   : launch_weight_rows<MmaBF16, 0, kFirstStrictWeight, false>;
   run(row, params, stream);
 }
 

@@ -8,11 +8,12 @@
 
 namespace convt2d::cuda::narrow {
 
-template <class M, bool CHANNELS_LAST>
+// `row` is one from FIRST to END.
+template <class M, int FIRST, int END, bool CHANNELS_LAST>
 void launch_weight_rows(int row, const WeightParams& params, void* stream) {
-  visit_row<kWeightTileCount>(row, [&](auto index) {
-    constexpr int kTiles = kWeightTiles[decltype(index)::value];
-    constexpr auto kernel = convt2d_narrow_grad_weight_kernel<M, kTiles, CHANNELS_LAST>;
+  visit_row<END - FIRST>(row - FIRST, [&](auto index) {
+    constexpr int kRow = FIRST + decltype(index)::value;
+    constexpr auto kernel = convt2d_narrow_grad_weight_kernel<M, kRow, CHANNELS_LAST>;
     allow_shared_memory<kernel>(params.shared_bytes);
     kernel<<<static_cast<unsigned>(weight_blocks(params)), kWeightThreads, params.shared_bytes,
              static_cast<cudaStream_t>(stream)>>>(params);

@@ -18,7 +18,7 @@ constexpr double kClock = 1700;       // cycles a microsecond
 constexpr double kLaunch = 5;         // us, the way in and out
 constexpr double kStart = 2600;       // cycles of a block: until the first bytes are there,
 constexpr double kEnd = 1200;         // from the last product to sums that are stored,
-constexpr double kStored = 16;        // and for each sum of a thread
+constexpr double kStored = 12;        // and for each sum of a thread
 constexpr double kBand = 300;         // of a band: two barriers, and warps that wait for the slowest
 constexpr double kMma = 1.9;          // an instruction of the tensor core,
 constexpr double kIssued = 1.25;      // of a scheduler, one of a warp
@@ -26,7 +26,7 @@ constexpr double kWarp = 2.2;         // cycles of a warp for an instruction, if
 constexpr double kWarpStep = 250;     // and for a step beside
 constexpr double kCopied = 22;        // instructions for a word of dY of each lane
 constexpr double kL2Bytes = 30;       // a cycle
-constexpr double kRest = 0.25;        // of what is less busy that is not hidden
+constexpr double kRest = 0.15;        // of what is less busy that is not hidden
 constexpr double kMemoryRate = 0.88;  // of the copy rate
 constexpr double kBeside = 0.1;       // of the lesser of work and bytes
 constexpr double kSum = 2.3;          // us, the second pass,
@@ -93,6 +93,7 @@ void shape(const Problem& problem, const Choice& choice, WeightParams& p) {
   const Axis &h = problem.h, &w = problem.w;
   const int size = static_cast<int>(element_size(problem.dtype)), numbers = 4 / size;
   const bool channels_last = problem.x_layout == Layout::nhwc;
+  const WeightTile tile = kWeightTiles[choice.row];
   p = {};
   p.piece_floats = static_cast<int32_t>(weight_bytes(problem) / 4);
   p.batch = static_cast<int32_t>(problem.batch);
@@ -110,7 +111,7 @@ void shape(const Problem& problem, const Choice& choice, WeightParams& p) {
   p.channel_warps = choice.channel_warps;
   p.pixel_warps = kWeightWarps / choice.channel_warps;
   p.channel_blocks =
-      static_cast<int32_t>(ceil_div(p.rows, int64_t{choice.channel_warps} * kWeightChannels));
+      static_cast<int32_t>(ceil_div(p.rows, int64_t{choice.channel_warps} * warp_inputs(tile)));
 
   const int inner = channels_last ? p.columns : 1;
   p.row_lines = channels_last ? 1 : p.columns;
@@ -134,9 +135,9 @@ void shape(const Problem& problem, const Choice& choice, WeightParams& p) {
     if (more == 0 || trips < least - 1e-9) least = trips, best = more;
   }
   set_lines(problem, channels_last, (p.line_words + best) * 4, p);
-  const int64_t sums = int64_t{kWeightWarps} * 8 * kWeightTiles[choice.row] * 128;
+  const int64_t sums = int64_t{kWeightWarps} * weight_sums(tile) * 128;
   p.shared_bytes = static_cast<int32_t>(
-      kWeightHeader + std::max<int64_t>(kRingBytes + int64_t{2} * p.y_bytes, sums));
+      kWeightHeader + std::max<int64_t>(ring_bytes(tile) + int64_t{2} * p.y_bytes, sums));
   p.by_w = FastDivide(p.x_w);
   p.by_bands = FastDivide(p.bands);
   p.by_words = FastDivide(p.line_words);
@@ -149,13 +150,14 @@ void shape(const Problem& problem, const Choice& choice, WeightParams& p) {
 double predict(const Problem& problem, const Device& device, const WeightParams& p, int row) {
   const int size = static_cast<int>(element_size(problem.dtype));
   const bool strict = is_strict(problem), halves = size == 2;
-  const double tiles = kWeightTiles[row];
+  const WeightTile tile = kWeightTiles[row];
+  const double tiles = tile.columns;
   // Of a step of a warp.
-  const double mmas = tiles * 4 * (strict ? 3 : 1);
+  const double mmas = tiles * 2 * tile.inputs * (strict ? 3 : 1);
   const double loads = tiles * 4 * (halves ? 2 : 1);
   const double instructions =
-      mmas + tiles * (halves ? 20 : strict ? 36 : 16) + (strict ? 200 : 110);
-  const double shared = 32 + loads * conflicts(p, size);
+      mmas + tiles * (halves ? 20 : strict ? 44 : 16) + (strict ? 200 : 150);
+  const double shared = tile.inputs * 20 + loads * conflicts(p, size);
   const double band_pixels = double(p.band_rows) * p.x_w;
   const double steps =
       std::ceil(std::ceil(band_pixels / step_pixels(size)) / p.pixel_warps);  // of a warp
@@ -163,7 +165,7 @@ double predict(const Problem& problem, const Device& device, const WeightParams&
   // Of a band.
   const double words = double(p.y_lines) * p.line_words;
   const double channels =
-      std::min<double>(p.rows, double(p.channel_warps) * kWeightChannels);
+      std::min<double>(p.rows, double(p.channel_warps) * warp_inputs(tile));
   const double of_mma = steps * warps * mmas * kMma;
   const double of_shared = steps * warps * shared + words / 32 * 1.5;
   const double of_issue =
@@ -177,7 +179,9 @@ double predict(const Problem& problem, const Device& device, const WeightParams&
   const double turns = std::ceil(blocks / device.sm_count);
   const double bands = std::ceil(double(p.items) / p.split);
   const double busy_us = turns * bands * band / kClock;
-  const double beside_us = turns * (kStart + kEnd + kStored * 8 * tiles) / kClock;
+  // A block's first band comes before anything is multiplied.
+  const double first = words * (4 / kL2Bytes + kIssued * kCopied / 32 / 4);
+  const double beside_us = turns * (kStart + first + kEnd + kStored * weight_sums(tile)) / kClock;
   const double partial = static_cast<double>(partial_bytes(problem, p.split));
   const double memory_us =
       (tensor_bytes(problem) + partial) / (kMemoryRate * device.copy_bytes_per_us);
@@ -190,8 +194,8 @@ double predict(const Problem& problem, const Device& device, const WeightParams&
 std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
                                           std::string& reason) {
   std::vector<Candidate<Choice>> found;
-  int row = 0;
-  while (kWeightTiles[row] * 8 < columns_of_weight(problem)) ++row;
+  int row = is_strict(problem) ? kFirstStrictWeight : 0;
+  while (kWeightTiles[row].columns * 8 < columns_of_weight(problem)) ++row;
   const int64_t size = static_cast<int64_t>(element_size(problem.dtype));
   // In NCHW a band starts at whole 16 bytes.
   const int64_t vector = 16 / size,
@@ -204,7 +208,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
   reason = "a band has no room";
   for (const int rows : heights)
     for (const int channel_warps : {1, 2, 3, 4, 6, 8}) {
-      if ((channel_warps - 1) * kWeightChannels >= problem.group_in()) continue;
+      if ((channel_warps - 1) * warp_inputs(kWeightTiles[row]) >= problem.group_in()) continue;
       Choice choice{row, rows, channel_warps, 1};
       WeightParams p;
       shape(problem, choice, p);
@@ -230,7 +234,8 @@ Plan plan_of(const Problem& problem, const Device& device, const Choice& choice)
   const int detail[] = {choice.band_rows, choice.channel_warps};
   std::copy(std::begin(detail), std::end(detail), plan.detail);
   const auto number = [](int64_t value) { return std::to_string(value); };
-  plan.note = number(kWeightTiles[choice.row] * 8) + " columns, warps of 32 channels, " +
+  plan.note = number(kWeightTiles[choice.row].columns * 8) + " columns, warps of " +
+              number(warp_inputs(kWeightTiles[choice.row])) + " channels, " +
               number(p.channel_warps) + " x " + number(p.pixel_warps) + ", bands of " +
               number(p.band_rows) + " rows, split " + number(p.split) + ", " +
               number(weight_blocks(p)) + " blocks of " + number(p.shared_bytes) + " bytes";
@@ -252,8 +257,8 @@ std::string refusal(const Problem& problem, const Device& device) {
     return number(h.kernel * w.kernel) + " taps of " + number(problem.group_out()) +
            " output channels are more than " + number(kMostWeightColumns) + " columns";
   const int64_t size = static_cast<int64_t>(element_size(problem.dtype)), vector = 16 / size;
-  if (channels_last && problem.in_channels % 4 != 0)
-    return number(problem.in_channels) + " input channels are no whole fours";
+  if (channels_last && problem.in_channels % vector != 0)
+    return number(problem.in_channels) + " input channels are no whole 16 bytes";
   if (!channels_last && h.in * w.in % vector != 0)
     return "planes of " + number(h.in * w.in) + " pixels are no whole 16 bytes";
   if (size == 2 && w.in % 2 != 0) return "rows of x, " + number(w.in) + ", are no whole words";
