@@ -81,16 +81,8 @@ bool check_weight(const Case& one, Precision precision, int most) {
     constexpr int kFirst = M::kSplit ? narrow::kFirstStrictWeight : 0;
     visit_row<2>(plan.row - kFirst, [&](auto index) {
       constexpr int kRow = kFirst + decltype(index)::value;
-      const auto run = [&](auto channels_last) {
-        emulate::run_grid(narrow::weight_blocks(params), narrow::kWeightThreads,
-                          params.shared_bytes, [&] {
-                            narrow::convt2d_narrow_grad_weight_kernel<
-                                M, kRow, decltype(channels_last)::value>(params);
-                          });
-      };
-      if constexpr (!M::kSplit)
-        if (p.x_layout == Layout::nhwc) return run(std::true_type());
-      run(std::false_type());
+      emulate::run_grid(narrow::weight_blocks(params), narrow::kWeightThreads, params.shared_bytes,
+                        [&] { narrow::convt2d_narrow_grad_weight_kernel<M, kRow>(params); });
     });
     return params.partials ? plan.split : 0;
   });

@@ -53,7 +53,7 @@ struct StepWalk {
 };
 
 // A lane's pieces of a step, 16 bytes each. NHWC: pixel by pixel.
-template <class T, int ROW, bool CHANNELS_LAST>
+template <class T, int ROW>
 __device__ __forceinline__ void ask_x(const WeightParams& p, const WeightScope& at, int channel,
                                       const StepWalk& walk, uint32_t to) {
   constexpr int kSize = sizeof(T), kPieces = lane_pieces(kWeightTiles[ROW]);
@@ -63,7 +63,7 @@ __device__ __forceinline__ void ask_x(const WeightParams& p, const WeightScope& 
   const T* const x = static_cast<const T*>(p.x);
   const int plane_pixel = band.row * p.x_w + pixel;
   to += lane * 16;
-  if constexpr (CHANNELS_LAST) {
+  if (p.channels_last) {
     constexpr int kOfPixel = kPieces / lane_pixels(kSize), kVector = 16 / kSize;
     channel += g * kOfPixel * kVector;
     const int pitch = p.groups * p.rows;
@@ -100,24 +100,31 @@ __device__ __forceinline__ void ask_y(const WeightParams& p, const WeightScope& 
   const int first = band.row * p.stride_h - p.pad_h;
   const T* const y = static_cast<const T*>(p.y);
   const T* const image = y + band.n * p.y_image + at.group * p.columns * p.y_channel;
-#pragma unroll 4
-  for (int i = threadIdx.x; i < p.y_lines * p.line_words; i += kWeightThreads) {
-    const int line = p.by_words.quotient(i), word = i - line * p.line_words;
-    const int row = p.by_row_lines.quotient(line), channel = line - row * p.row_lines;
-    const int h = first + row, number = word * kNumbers - p.lead;
-    const bool valid = unsigned(h) < unsigned(p.y_h) && unsigned(number) < unsigned(p.y_row_numbers);
-    copy_async<4>(to + line * p.line_bytes + word * 4,
-                  valid ? image + h * p.y_row + channel * p.y_channel + number : y, valid);
+  const int words = p.y_lines * p.line_words;
+  constexpr int kTogether = 2;
+#pragma unroll 1
+  for (int begin = threadIdx.x; begin < words; begin += kTogether * kWeightThreads) {
+#pragma unroll
+    for (int k = 0; k < kTogether; ++k) {
+      const int i = begin + k * kWeightThreads;
+      const int line = p.by_words.quotient(i), word = i - line * p.line_words;
+      const int row = p.by_row_lines.quotient(line), channel = line - row * p.row_lines;
+      const int h = first + row, number = word * kNumbers - p.lead;
+      const bool valid =
+          unsigned(h) < unsigned(p.y_h) && unsigned(number) < unsigned(p.y_row_numbers);
+      const T* const from = valid ? image + h * p.y_row + channel * p.y_channel + number : y;
+      if (i < words) copy_async<4>(to + line * p.line_bytes + word * 4, from, valid);
+    }
   }
 }
 
 // A lane's part of x as operands of one half of the step, [16 channels].
-template <class T, int ROW, bool CHANNELS_LAST>
-__device__ __forceinline__ void fetch_x(uint32_t from, int half,
+template <class T, int ROW>
+__device__ __forceinline__ void fetch_x(bool channels_last, uint32_t from, int half,
                                         uint32_t (&a)[kWeightTiles[ROW].inputs][4]) {
   constexpr int kInputs = kWeightTiles[ROW].inputs;
   from += threadIdx.x % 32 * 16;
-  if constexpr (!CHANNELS_LAST) {
+  if (!channels_last) {
 #pragma unroll
     for (int i = 0; i < kInputs * 2; ++i) {
       uint32_t word[2];
@@ -131,8 +138,7 @@ __device__ __forceinline__ void fetch_x(uint32_t from, int half,
       uint32_t word[4];
       load_shared_16(from + (half * kInputs + i) * 512, word);
 #pragma unroll
-      for (int w = 0; w < 4; ++w)
-        a[i % kOfPixel * 2 + w / 2][i / kOfPixel * 2 + w % 2] = word[w];
+      for (int w = 0; w < 4; ++w) a[i % kOfPixel * 2 + w / 2][i / kOfPixel * 2 + w % 2] = word[w];
     }
   } else {
     static_assert(kInputs == 4);  // 16 bytes of a pixel
@@ -163,7 +169,7 @@ __device__ __forceinline__ uint32_t fetch_y(uint32_t from, int pixel_step) {
 template <int ROW>
 using WeightSums = float[kWeightTiles[ROW].inputs][kWeightTiles[ROW].columns][4];
 
-template <class M, int ROW, bool CHANNELS_LAST>
+template <class M, int ROW>
 __device__ __forceinline__ void multiply_step(const WeightParams& p, uint32_t from_x, uint32_t y,
                                               int step, int pixels,
                                               uint32_t (&places)[weight_places(kWeightTiles[ROW])],
@@ -187,7 +193,7 @@ __device__ __forceinline__ void multiply_step(const WeightParams& p, uint32_t fr
       if (w >= p.x_w) w -= p.x_w, place += p.row_step - p.x_w * p.pixel_step;
     }
     uint32_t a[tile.inputs][4], low[M::kSplit ? tile.inputs : 1][4];
-    fetch_x<T, ROW, CHANNELS_LAST>(from_x, half, a);
+    fetch_x<T, ROW>(p.channels_last, from_x, half, a);
 #pragma unroll
     for (int m = 0; m < tile.inputs; ++m)
 #pragma unroll
@@ -233,7 +239,7 @@ __device__ __forceinline__ void multiply_step(const WeightParams& p, uint32_t fr
 }
 
 // One sum of the block, of the products that exist. Slow, and rare: somewhere is a NaN or an infinity.
-template <class M, bool CHANNELS_LAST>
+template <class M>
 __device__ __noinline__ float weight_with_care(const WeightParams& p, const WeightScope& at,
                                                int input, int output, int tap_h, int tap_w) {
   using T = typename M::Element;
@@ -242,12 +248,14 @@ __device__ __noinline__ float weight_with_care(const WeightParams& p, const Weig
     if constexpr (!M::kRounds) return value;
     return __uint_as_float(M::round(__float_as_uint(value)) & 0xffffe000u);
   };
-  const int x_channel = CHANNELS_LAST ? 1 : p.x_plane;
-  const int x_pixel = CHANNELS_LAST ? p.groups * p.rows : 1;
-  const int y_pixel = CHANNELS_LAST ? p.groups * p.columns : 1;
+  const int x_channel = p.channels_last ? 1 : p.x_plane;
+  const int x_pixel = p.channels_last ? p.groups * p.rows : 1;
+  const int y_pixel = p.channels_last ? p.groups * p.columns : 1;
   float sum = 0;
+#pragma unroll 1
   for (int item = at.begin; item < at.end; ++item) {
     const Band band(p, item);
+#pragma unroll 1
     for (int pixel = 0; pixel < band.pixels; ++pixel) {
       const int row = p.by_w.quotient(pixel), column = pixel - row * p.x_w;
       const int h = (band.row + row) * p.stride_h - p.pad_h + tap_h * p.dilation_h;
@@ -266,9 +274,9 @@ __device__ __noinline__ float weight_with_care(const WeightParams& p, const Weig
 
 // Sums of the block from shared memory, [warp][number][lane], to dW or to partial sums, those of warps that differ in
 // pixels alone added in their order. By all threads.
-template <class M, int ROW, bool CHANNELS_LAST, class To>
+template <class M, int ROW>
 __device__ __forceinline__ void store_weights(const WeightParams& p, const WeightScope& at,
-                                              uint32_t shared, To* to) {
+                                              uint32_t shared) {
   constexpr WeightTile tile = kWeightTiles[ROW];
   constexpr int kSums = weight_sums(tile);
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
@@ -278,26 +286,32 @@ __device__ __forceinline__ void store_weights(const WeightParams& p, const Weigh
     const int e = number % 4, j = number / 4 % tile.columns, m = number / 4 / tile.columns;
     const int input =
         at.input + warp * warp_inputs(tile) +
-        (CHANNELS_LAST ? g * tile.inputs * 2 + m * 2 + e / 2 : m * 16 + e / 2 * 8 + g);
+        (p.channels_last ? g * tile.inputs * 2 + m * 2 + e / 2 : m * 16 + e / 2 * 8 + g);
     const int column = j * 8 + t * 2 + e % 2, place = p.column_to[column];
     if (place < 0 || input >= p.rows) continue;
     float sum = 0;
-    for (int part = 0; part < p.pixel_warps; ++part)
-      sum += load_shared<float>(shared +
-                                (((part * p.channel_warps + warp) * kSums + number) * 32 + lane) * 4);
+#pragma unroll
+    for (int part = 0; part < kWeightWarps; ++part)
+      if (part < p.pixel_warps)
+        sum += load_shared<float>(
+            shared + (((part * p.channel_warps + warp) * kSums + number) * 32 + lane) * 4);
     if (sum != sum) {
-      const int outer = column / (CHANNELS_LAST ? p.columns : p.kernel_w),
-                inner = column - outer * (CHANNELS_LAST ? p.columns : p.kernel_w);
-      const int middle = CHANNELS_LAST ? p.kernel_w : p.columns, row = outer / middle;
-      sum = weight_with_care<M, CHANNELS_LAST>(
-          p, at, input, CHANNELS_LAST ? inner : outer - row * middle, row,
-          CHANNELS_LAST ? outer - row * middle : inner);
+      const int outer = column / (p.channels_last ? p.columns : p.kernel_w),
+                inner = column - outer * (p.channels_last ? p.columns : p.kernel_w);
+      const int middle = p.channels_last ? p.kernel_w : p.columns, row = outer / middle;
+      sum = weight_with_care<M>(p, at, input, p.channels_last ? inner : outer - row * middle, row,
+                                p.channels_last ? outer - row * middle : inner);
     }
-    store(to + (at.group * p.rows + input) * p.input_stride + place, sum);
+    const int to = (at.group * p.rows + input) * p.input_stride + place;
+    if (p.partials) {
+      p.partials[int64_t{at.piece} * p.piece_floats + to] = sum;
+    } else {
+      store(static_cast<typename M::Element*>(p.weight) + to, sum);
+    }
   }
 }
 
-template <class M, int ROW, bool CHANNELS_LAST>
+template <class M, int ROW>
 __global__ void __launch_bounds__(kWeightThreads, 1)
     convt2d_narrow_grad_weight_kernel(const __grid_constant__ WeightParams p) {
 #ifdef CONVT2D_HAS_WGMMA  // other chips: declined by the planner
@@ -319,13 +333,16 @@ __global__ void __launch_bounds__(kWeightThreads, 1)
   const auto ask = [&](int to) {
     asked.settle<T>(p, at.end, first);
     if (asked.item < at.end) {
-      ask_x<T, ROW, CHANNELS_LAST>(p, at, channel, asked, mine + to * kStepBytes);
+      ask_x<T, ROW>(p, at, channel, asked, mine + to * kStepBytes);
       asked.step += p.pixel_warps;
     }
     copy_async_commit();
   };
 
-  if (threadIdx.x < 2) barrier_init(start + threadIdx.x * 8, kWeightThreads);
+  if (threadIdx.x == 0) {
+    barrier_init(start, kWeightThreads);
+    barrier_init(start + 8, kWeightThreads);
+  }
   uint32_t places[weight_places(tile)] = {};
 #pragma unroll
   for (int j = 0; j < tile.columns; ++j) {
@@ -360,8 +377,8 @@ __global__ void __launch_bounds__(kWeightThreads, 1)
       // To where the step before came from, whose operands have been multiplied.
       ask(stage == 0 ? kStages - 1 : stage - 1);
       if (real)
-        multiply_step<M, ROW, CHANNELS_LAST>(p, mine + stage * kStepBytes, y + half * p.y_bytes,
-                                               step, pixels, places, sum);
+        multiply_step<M, ROW>(p, mine + stage * kStepBytes, y + half * p.y_bytes, step, pixels,
+                              places, sum);
       stage = stage + 1 == kStages ? 0 : stage + 1;
     }
   }
@@ -373,12 +390,7 @@ __global__ void __launch_bounds__(kWeightThreads, 1)
     store_shared_sum(ring + ((warp * weight_sums(tile) + i) * 32 + lane) * 4,
                      sum[i / 4 / tile.columns][i / 4 % tile.columns][i % 4]);
   __syncthreads();
-  if (p.partials) {
-    store_weights<M, ROW, CHANNELS_LAST>(p, at, ring,
-                                           p.partials + int64_t{at.piece} * p.piece_floats);
-  } else {
-    store_weights<M, ROW, CHANNELS_LAST>(p, at, ring, static_cast<T*>(p.weight));
-  }
+  store_weights<M, ROW>(p, at, ring);
 #endif
 }
 

@@ -73,22 +73,25 @@ struct WeightParams {
   float* partials;  // else [pieces][kh][kw][ci][co]
   int32_t piece_floats;
   int32_t input_stride;  // of dW or of a piece: from an input channel to the next
+  int32_t channels_last;
   int32_t batch, groups, rows, columns;  // of a group: input, output channels
   int32_t x_h, x_w, x_plane, y_h, y_w;
   int32_t stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, kernel_h, kernel_w;
-  int32_t band_rows, bands;          // of an image
-  int32_t items, split;              // bands of all images, and pieces of these
+  int32_t band_rows, bands;  // of an image
+  int32_t items, split;      // bands of all images, and pieces of these
   int32_t channel_warps, pixel_warps, channel_blocks;
-  int32_t y_lines, line_words;       // of a band; words of a line
-  int32_t lead;                      // numbers of a line before a row's first
-  int32_t row_lines;                 // lines of a row of dY: its channels, or one
-  int32_t line_bytes, y_bytes;       // in shared memory: from line to line, all of a band's
-  int32_t row_step, pixel_step;      // in bytes there: what a row, a pixel of x makes
-  int32_t y_image, y_row, y_channel, y_row_numbers;  // in numbers of dY: strides of lines, and a row's length
+  int32_t y_lines, line_words;   // of a band; words of a line
+  int32_t lead;                  // numbers of a line before a row's first
+  int32_t row_lines;             // lines of a row of dY: its channels, or one
+  int32_t line_bytes, y_bytes;   // in shared memory: from line to line, all of a band's
+  int32_t row_step, pixel_step;  // in bytes there: what a row, a pixel of x makes
+  int32_t y_image, y_row, y_channel,
+      y_row_numbers;  // in numbers of dY: strides of lines, and a row's length
   int32_t shared_bytes;
   FastDivide by_w, by_bands, by_words, by_row_lines, by_split, by_channel_blocks, by_channel_warps;
   int32_t column_at[kMostWeightColumns];  // bytes from a pixel's place to what a column reads
-  int32_t column_to[kMostWeightColumns];  // numbers of dW, or of a piece; negative: there is no such column
+  int32_t column_to
+      [kMostWeightColumns];  // numbers of dW, or of a piece; negative: there is no such column
 };
 
 std::vector<Plan> weight_plans(const Problem& problem, const Device& device, std::string& reason);
@@ -97,7 +100,8 @@ WeightParams weight_params_of(const Problem& problem, const Plan& plan, const Ar
 int64_t weight_blocks(const WeightParams& params);
 
 // narrow_weight_halves.cu, narrow_weight_words.cu
-void launch_weight_halves(const Problem& problem, int row, const WeightParams& params, void* stream);
+void launch_weight_halves(const Problem& problem, int row, const WeightParams& params,
+                          void* stream);
 void launch_weight_words(const Problem& problem, int row, const WeightParams& params, void* stream);
 
 }  // namespace convt2d::cuda::narrow

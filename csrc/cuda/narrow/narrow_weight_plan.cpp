@@ -14,19 +14,19 @@ namespace convt2d::cuda::narrow {
 namespace {
 
 // Counted (2026-11-24).
-constexpr double kClock = 1700;       // cycles a microsecond
-constexpr double kLaunch = 5;         // us, the way in and out
-constexpr double kStart = 2600;       // cycles of a block: until the first bytes are there,
-constexpr double kEnd = 1200;         // from the last product to sums that are stored,
-constexpr double kStored = 12;        // and for each sum of a thread
-constexpr double kBand = 300;         // of a band: two barriers, and warps that wait for the slowest
-constexpr double kMma = 1.9;          // an instruction of the tensor core,
-constexpr double kIssued = 1.25;      // of a scheduler, one of a warp
-constexpr double kWarp = 2.2;         // cycles of a warp for an instruction, if it is alone,
-constexpr double kWarpStep = 250;     // and for a step beside
-constexpr double kCopied = 22;        // instructions for a word of dY of each lane
-constexpr double kL2Bytes = 30;       // a cycle
-constexpr double kRest = 0.15;        // of what is less busy that is not hidden
+constexpr double kClock = 1700;    // cycles a microsecond
+constexpr double kLaunch = 5;      // us, the way in and out
+constexpr double kStart = 2600;    // cycles of a block: until the first bytes are there,
+constexpr double kEnd = 1200;      // from the last product to sums that are stored,
+constexpr double kStored = 12;     // and for each sum of a thread
+constexpr double kBand = 300;      // of a band: two barriers, and warps that wait for the slowest
+constexpr double kMma = 1.9;       // an instruction of the tensor core,
+constexpr double kIssued = 1.25;   // of a scheduler, one of a warp
+constexpr double kWarp = 2.2;      // cycles of a warp for an instruction, if it is alone,
+constexpr double kWarpStep = 250;  // and for a step beside
+constexpr double kCopied = 22;     // instructions for a word of dY of each lane
+constexpr double kL2Bytes = 30;    // a cycle
+constexpr double kRest = 0.15;     // of what is less busy that is not hidden
 constexpr double kMemoryRate = 0.88;  // of the copy rate
 constexpr double kBeside = 0.1;       // of the lesser of work and bytes
 constexpr double kSum = 2.3;          // us, the second pass,
@@ -37,6 +37,7 @@ constexpr int64_t kMostBand = 8192;  // pixels
 struct Choice {
   int row;  // of kWeightTiles
   int band_rows, channel_warps, split;
+  int more;  // words between lines
 };
 
 int64_t combinations(const WeightParams& p) { return int64_t{p.groups} * p.channel_blocks; }
@@ -66,26 +67,30 @@ double conflicts(const WeightParams& p, int number_bytes) {
   return double(trips) / tiles;
 }
 
-// Lines of dY as far apart, and each column's place in them.
-void set_lines(const Problem& problem, bool channels_last, int line_bytes, WeightParams& p) {
-  const int size = static_cast<int>(element_size(problem.dtype));
-  const int inner = channels_last ? p.columns : 1;
+// visit(number, kh, co, kw) of all columns, in their order.
+template <class Visit>
+void for_columns(const WeightParams& p, Visit&& visit) {
+  int number = 0;
+  for (int kh = 0; kh < p.kernel_h; ++kh)
+    for (int outer = 0; outer < (p.channels_last ? p.kernel_w : p.columns); ++outer)
+      for (int inner = 0; inner < (p.channels_last ? p.columns : p.kernel_w); ++inner)
+        visit(number++, kh, p.channels_last ? inner : outer, p.channels_last ? outer : inner);
+}
+
+// Lines of dY so far apart, and each column's place in them; those beyond read what the first one does.
+void set_lines(int size, int line_bytes, WeightParams& p) {
+  const int numbers = p.channels_last ? p.columns : 1;  // of a pixel in a line
   p.line_bytes = line_bytes;
   p.row_step = p.stride_h * p.row_lines * line_bytes;
-  p.pixel_step = p.stride_w * inner * size;
+  p.pixel_step = p.stride_w * numbers * size;
   p.y_bytes = static_cast<int32_t>(round_up(int64_t{p.y_lines} * line_bytes, 16));
-  const int spare = (p.lead - p.pad_w * inner) * size;
-  const int columns = p.kernel_h * p.kernel_w * p.columns;
-  for (int i = 0; i < kMostWeightColumns; ++i) {
-    // Those beyond read what another one does.
-    const int column = i < columns ? i : 0;
-    const int last = channels_last ? p.columns : p.kernel_w;
-    const int middle = channels_last ? p.kernel_w : p.columns;
-    const int kh = column / (last * middle), b = column / last % middle, c = column % last;
-    const int kw = channels_last ? b : c, co = channels_last ? c : b;
-    p.column_at[i] = spare + kh * p.dilation_h * p.row_lines * line_bytes +
-                     co * (channels_last ? size : line_bytes) + kw * p.dilation_w * inner * size;
-  }
+  const int first = (p.lead - p.pad_w * numbers) * size;
+  std::fill(std::begin(p.column_at), std::end(p.column_at), first);
+  for_columns(p, [&](int number, int kh, int co, int kw) {
+    p.column_at[number] = first + kh * p.dilation_h * p.row_lines * line_bytes +
+                          co * (p.channels_last ? size : line_bytes) +
+                          kw * p.dilation_w * numbers * size;
+  });
 }
 
 // Everything that follows from the problem and the choice, pointers aside. The refusal has seen to limits.
@@ -96,6 +101,7 @@ void shape(const Problem& problem, const Choice& choice, WeightParams& p) {
   const WeightTile tile = kWeightTiles[choice.row];
   p = {};
   p.piece_floats = static_cast<int32_t>(weight_bytes(problem) / 4);
+  p.channels_last = channels_last;
   p.batch = static_cast<int32_t>(problem.batch);
   p.groups = static_cast<int32_t>(problem.groups);
   p.rows = static_cast<int32_t>(problem.group_in());
@@ -115,8 +121,8 @@ void shape(const Problem& problem, const Choice& choice, WeightParams& p) {
 
   const int inner = channels_last ? p.columns : 1;
   p.row_lines = channels_last ? 1 : p.columns;
-  p.y_lines = ((choice.band_rows - 1) * p.stride_h + (p.kernel_h - 1) * p.dilation_h + 1) *
-              p.row_lines;
+  p.y_lines =
+      ((choice.band_rows - 1) * p.stride_h + (p.kernel_h - 1) * p.dilation_h + 1) * p.row_lines;
   p.lead = static_cast<int32_t>(round_up(int64_t{p.pad_w} * inner, numbers));
   const int span = (p.x_w - 1) * p.stride_w + (p.kernel_w - 1) * p.dilation_w + 1;
   p.line_words =
@@ -126,15 +132,7 @@ void shape(const Problem& problem, const Choice& choice, WeightParams& p) {
   p.y_channel = channels_last ? 1 : y_plane;
   p.y_row = p.y_row_numbers;
   p.y_image = y_plane * p.columns * p.groups;
-  // Lines as far apart as lets lanes meet in as few banks as there are.
-  double least = 0;
-  int best = 0;
-  for (int more = 0; more < 8; ++more) {
-    set_lines(problem, channels_last, (p.line_words + more) * 4, p);
-    const double trips = conflicts(p, size);
-    if (more == 0 || trips < least - 1e-9) least = trips, best = more;
-  }
-  set_lines(problem, channels_last, (p.line_words + best) * 4, p);
+  set_lines(size, (p.line_words + choice.more) * 4, p);
   const int64_t sums = int64_t{kWeightWarps} * weight_sums(tile) * 128;
   p.shared_bytes = static_cast<int32_t>(
       kWeightHeader + std::max<int64_t>(ring_bytes(tile) + int64_t{2} * p.y_bytes, sums));
@@ -147,7 +145,24 @@ void shape(const Problem& problem, const Choice& choice, WeightParams& p) {
   p.by_channel_warps = FastDivide(p.channel_warps);
 }
 
-double predict(const Problem& problem, const Device& device, const WeightParams& p, int row) {
+// Words between lines that let lanes meet in as few banks as there are: the same for all bands.
+int spare_words(const Problem& problem, int row) {
+  const int size = static_cast<int>(element_size(problem.dtype));
+  WeightParams p;
+  shape(problem, {row, 1, 1, 1, 0}, p);
+  double least = 0;
+  int best = 0;
+  for (int more = 0; more < 8; ++more) {
+    set_lines(size, (p.line_words + more) * 4, p);
+    const double trips = conflicts(p, size);
+    if (more == 0 || trips < least - 1e-9) least = trips, best = more;
+  }
+  return best;
+}
+
+// `trips`: see conflicts().
+double predict(const Problem& problem, const Device& device, const WeightParams& p, int row,
+               double trips) {
   const int size = static_cast<int>(element_size(problem.dtype));
   const bool strict = is_strict(problem), halves = size == 2;
   const WeightTile tile = kWeightTiles[row];
@@ -155,21 +170,22 @@ double predict(const Problem& problem, const Device& device, const WeightParams&
   // Of a step of a warp.
   const double mmas = tiles * 2 * tile.inputs * (strict ? 3 : 1);
   const double loads = tiles * 4 * (halves ? 2 : 1);
-  const double instructions =
-      mmas + tiles * (halves ? 20 : strict ? 44 : 16) + (strict ? 200 : 150);
-  const double shared = tile.inputs * 20 + loads * conflicts(p, size);
+  const double instructions = mmas +
+                              tiles * (halves   ? 20
+                                       : strict ? 44
+                                                : 16) +
+                              (strict ? 200 : 150);
+  const double shared = tile.inputs * 20 + loads * trips;
   const double band_pixels = double(p.band_rows) * p.x_w;
   const double steps =
       std::ceil(std::ceil(band_pixels / step_pixels(size)) / p.pixel_warps);  // of a warp
   const double warps = double(p.channel_warps) * p.pixel_warps;
   // Of a band.
   const double words = double(p.y_lines) * p.line_words;
-  const double channels =
-      std::min<double>(p.rows, double(p.channel_warps) * warp_inputs(tile));
+  const double channels = std::min<double>(p.rows, double(p.channel_warps) * warp_inputs(tile));
   const double of_mma = steps * warps * mmas * kMma;
   const double of_shared = steps * warps * shared + words / 32 * 1.5;
-  const double of_issue =
-      kIssued * (steps * warps * instructions + words / 32 * kCopied) / 4;
+  const double of_issue = kIssued * (steps * warps * instructions + words / 32 * kCopied) / 4;
   const double of_l2 = (band_pixels * channels * size + words * 4) / kL2Bytes;
   const double of_warp = steps * (kWarpStep + kWarp * instructions);
   const double busiest = std::max({of_mma, of_shared, of_issue, of_l2, of_warp});
@@ -206,10 +222,12 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
     if (rows == 1 || rows * problem.w.in <= kMostBand) add_once(heights, rows);
   }
   reason = "a band has no room";
+  const int more = spare_words(problem, row);
+  double trips = 0;
   for (const int rows : heights)
     for (const int channel_warps : {1, 2, 3, 4, 6, 8}) {
       if ((channel_warps - 1) * warp_inputs(kWeightTiles[row]) >= problem.group_in()) continue;
-      Choice choice{row, rows, channel_warps, 1};
+      Choice choice{row, rows, channel_warps, 1, more};
       WeightParams p;
       shape(problem, choice, p);
       if (p.shared_bytes > device.smem_optin) {
@@ -217,10 +235,11 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                  std::to_string(p.shared_bytes) + " bytes of shared memory";
         continue;
       }
-      for (int split : splits_worth_trying(problem, combinations(p), p.items,
-                                           int64_t{rows} * problem.w.in)) {
+      if (trips == 0) trips = conflicts(p, static_cast<int>(size));
+      for (int split :
+           splits_worth_trying(problem, combinations(p), p.items, int64_t{rows} * problem.w.in)) {
         p.split = choice.split = split;
-        found.push_back({choice, predict(problem, device, p, row)});
+        found.push_back({choice, predict(problem, device, p, row, trips)});
       }
     }
   return found;
@@ -229,9 +248,10 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
 Plan plan_of(const Problem& problem, const Device& device, const Choice& choice) {
   WeightParams p;
   shape(problem, choice, p);
+  const double trips = conflicts(p, static_cast<int>(element_size(problem.dtype)));
   Plan plan = weight_sum_plan(problem, device, choice.row, choice.split,
-                              predict(problem, device, p, choice.row), kLaunch);
-  const int detail[] = {choice.band_rows, choice.channel_warps};
+                              predict(problem, device, p, choice.row, trips), kLaunch);
+  const int detail[] = {choice.band_rows, choice.channel_warps, choice.more};
   std::copy(std::begin(detail), std::end(detail), plan.detail);
   const auto number = [](int64_t value) { return std::to_string(value); };
   plan.note = number(kWeightTiles[choice.row].columns * 8) + " columns, warps of " +
@@ -250,7 +270,6 @@ std::string refusal(const Problem& problem, const Device& device) {
   if (problem.x_layout == Layout::strided || problem.y_layout != problem.x_layout)
     return "narrow is for NCHW and NHWC";
   const bool channels_last = problem.x_layout == Layout::nhwc;
-  if (channels_last && is_strict(problem)) return "narrow takes no strict fp32 in NHWC";
   if (channels_last && problem.groups > 1)
     return "narrow takes one group in NHWC, not " + number(problem.groups);
   if (columns_of_weight(problem) > kMostWeightColumns)
@@ -291,7 +310,7 @@ Decision weight_plan(const Problem& problem, const Device& device) {
 
 WeightParams weight_params_of(const Problem& problem, const Plan& plan, const Args& args) {
   WeightParams p;
-  shape(problem, {plan.row, plan.detail[0], plan.detail[1], plan.split}, p);
+  shape(problem, {plan.row, plan.detail[0], plan.detail[1], plan.split, plan.detail[2]}, p);
   p.x = args.x.data;
   p.y = args.y.data;
   p.weight = args.w.data;
@@ -302,15 +321,10 @@ WeightParams weight_params_of(const Problem& problem, const Plan& plan, const Ar
   for (int i = 0; i < 4; ++i)
     stride[i] = p.partials ? of_piece[i] : static_cast<int32_t>(args.w.stride[i]);
   p.input_stride = stride[0];
-  const bool channels_last = problem.x_layout == Layout::nhwc;
-  const int last = channels_last ? p.columns : p.kernel_w,
-            middle = channels_last ? p.kernel_w : p.columns;
-  for (int i = 0; i < kMostWeightColumns; ++i) {
-    const int kh = i / (last * middle), b = i / last % middle, c = i % last;
-    p.column_to[i] = kh >= p.kernel_h ? -1
-                                      : kh * stride[2] + (channels_last ? b : c) * stride[3] +
-                                            (channels_last ? c : b) * stride[1];
-  }
+  std::fill(std::begin(p.column_to), std::end(p.column_to), -1);
+  for_columns(p, [&](int number, int kh, int co, int kw) {
+    p.column_to[number] = co * stride[1] + kh * stride[2] + kw * stride[3];
+  });
   return p;
 }
 
