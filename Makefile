@@ -181,6 +181,9 @@ emulators:
 	benchmarks/kernels/emulate_narrow.sh fp16 nchw 1 1 narrow_k9; \
 	build/kernels/emulate_narrow benchmarks/kernels/cases.txt tf32 nhwc 1 1 narrow_; \
 	build/kernels/emulate_narrow benchmarks/kernels/cases.txt fp32 nchw 1 1 narrow_k4; \
+	build/kernels/emulate_narrow benchmarks/kernels/cases.txt weight:fp16 nchw 1 1 narrow_run; \
+	build/kernels/emulate_narrow benchmarks/kernels/cases.txt weight:tf32 nhwc 1 1 narrow_k; \
+	build/kernels/emulate_narrow benchmarks/kernels/cases.txt weight:fp32 nchw 1 1 narrow_run; \
 	RIBBONS=1 build/kernels/emulate_narrow benchmarks/kernels/cases.txt bf16 nhwc 1 1 ribbon_; \
 	RIBBONS=1 build/kernels/emulate_narrow benchmarks/kernels/cases.txt tf32 nchw 1 1 ribbon_; \
 	RIBBONS=1 build/kernels/emulate_narrow benchmarks/kernels/cases.txt fp32 nchw 1 1 ribbon_; \

@@ -44,7 +44,8 @@ CUDA_ROOMS = {
     "cuda/reed": "reed_plan.cpp reed_launch.cpp reed_f16.cu reed_bf16.cu reed_tf32.cu "
     "reed_f32x3.cu",
     "cuda/narrow": "narrow_plan.cpp narrow_launch.cpp narrow_kernel.cu narrow_kernel_words.cu "
-    "narrow_ribbon_plan.cpp narrow_ribbon.cu",
+    "narrow_ribbon_plan.cpp narrow_ribbon.cu narrow_weight_plan.cpp narrow_weight_halves.cu "
+    "narrow_weight_words.cu",
     "cuda/spread": "spread_plan.cpp spread_input_plan.cpp spread_launch.cpp spread_kernel.cu "
     "spread_kernel_words.cu spread_input.cu",
     "cuda/fan": "fan_plan.cpp fan_launch.cpp fan_kernel.cu",

@@ -50,6 +50,7 @@
 #include "cuda/narrow/narrow_plan.h"
 #include "cuda/plain/plain_plan.h"
 #include "cuda/plait/plait_plan.h"
+#include "cuda/narrow/narrow_weight.h"
 #include "cuda/quilt/quilt_plan.h"
 #include "cuda/reed/reed_plan.h"
 #include "cuda/rows/rows_plan.h"
@@ -173,7 +174,9 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
   } else if (name == "slide") {
     plans = cuda::slide::plans(problem, device, reason);
   } else if (name == "narrow") {
-    plans = cuda::narrow::plans(problem, device, reason);
+    plans = problem.direction == Direction::grad_weight
+                ? cuda::narrow::weight_plans(problem, device, reason)
+                : cuda::narrow::plans(problem, device, reason);
   } else if (name == "spread") {
     plans = cuda::spread::plans(problem, device, reason);
   } else if (name == "comb") {

@@ -29,7 +29,7 @@ FamilyList families() {
       plain_family,  // sm_90a: 16-bit NCHW, kernels of one tap: planes are rows of a matrix, in all three passes
       fold_family,  // sm_90a: 16-bit NCHW forward, operands as they lie, taps added up afterwards
       slide_family,  // sm_90a: 16-bit NCHW with short kernel rows, whose columns are added up afterwards
-      narrow_family,  // sm_90a: forward to at most four output channels; kernel columns likewise
+      narrow_family,  // sm_90a: forward to at most four output channels; kernel columns likewise; their grad_weight
       spread_family,  // sm_90a: forward, all taps of a pixel side by side, whatever the channels; NHWC grad_input
       fan_family,  // sm_90a: TF32 NCHW forward, a pixel fetched once for all phases that read it
       loom_family,  // sm_90a: NCHW forward and grad_input, weights fetched, pixels turned once for all taps

@@ -1,6 +1,6 @@
 // The narrow kernel on a CPU, to the bit, in random schedules.
 //
-//   emulate_narrow CASES TYPE LAYOUT SEED PLANS [NAME]     TYPE: fp16, bf16, tf32, fp32; LAYOUT: nchw, nhwc
+//   emulate_narrow CASES TYPE LAYOUT SEED PLANS [NAME]     TYPE: fp16, bf16, tf32, fp32, weight:fp16 and so on; LAYOUT: nchw, nhwc
 //
 // As emulate.cpp does for hopper: PLANS plans of each case at random, on integers.
 #include <algorithm>
@@ -15,9 +15,11 @@ alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
 #include "cuda/narrow/narrow_kernel.cuh"
 #include "cuda/narrow/narrow_plan.h"
 #include "cuda/narrow/narrow_ribbon.cuh"
+#include "cuda/narrow/narrow_weight.cuh"
 #include "cuda/visit_row.h"
 #include "fibers.h"
 #include "gather_trial.h"
+#include "weight_trial.h"
 
 namespace {
 
@@ -63,6 +65,29 @@ bool check(const Case& one, Precision precision, int most) {
   });
 }
 
+// grad_weight, and with an infinity or a NaN in places every other time.
+template <class M>
+bool check_weight(const Case& one, Precision precision, int most) {
+  using T = typename M::Element;
+  WeightTrial<T> trial(one, precision);
+  const Problem& p = trial.problem;
+  std::string reason;
+  const std::vector<Plan> all = narrow::weight_plans(p, invented_device("h200"), reason);
+  return trial.passes(some_of(all, most), all.size(), reason, [&](Plan plan) {
+    if (emulate::random() % 2) plan.split = std::min(plan.split, 1 + int(emulate::random() % 3));
+    trial.begin(plan.split);
+    trial.args.workspace = trial.partials.data();
+    const narrow::WeightParams params = narrow::weight_params_of(p, plan, trial.args);
+    constexpr int kFirst = M::kSplit ? narrow::kFirstStrictWeight : 0;
+    visit_row<2>(plan.row - kFirst, [&](auto index) {
+      constexpr int kRow = kFirst + decltype(index)::value;
+      emulate::run_grid(narrow::weight_blocks(params), narrow::kWeightThreads, params.shared_bytes,
+                        [&] { narrow::convt2d_narrow_grad_weight_kernel<M, kRow>(params); });
+    });
+    return params.partials ? plan.split : 0;
+  });
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -74,6 +99,10 @@ int main(int count, char** arguments) {
   const int plans = std::atoi(arguments[5]);
   return check_cases(arguments[1], layout, count > 6 ? arguments[6] : "", [&](Case one) {
     if (emulate::random() % 4 == 0) one.problem.w_layout = Layout::nhwc;
+    if (type == "weight:fp32") return check_weight<MmaF32x3>(one, Precision::ieee, plans);
+    if (type == "weight:tf32") return check_weight<MmaTF32>(one, Precision::tf32, plans);
+    if (type == "weight:fp16") return check_weight<MmaF16>(one, Precision::tf32, plans);
+    if (type == "weight:bf16") return check_weight<MmaBF16>(one, Precision::tf32, plans);
     if (type == "fp32") return check<float>(one, Precision::ieee, plans);
     if (type == "tf32") return check<float>(one, Precision::tf32, plans);
     return type == "fp16" ? check<__half>(one, Precision::ieee, plans)

@@ -1,4 +1,5 @@
-// narrow: forward to a few output channels on Hopper's tensor cores; kernel rows add up in them, columns afterwards.
+// narrow: forward to a few output channels on Hopper's tensor cores; kernel rows add up in them, columns afterwards. Their
+// grad_weight as well.
 #pragma once
 
 #include "core/plan.h"
