@@ -1,6 +1,6 @@
 // treadle on a CPU, to the bit, in random schedules.
 //
-//   emulate_treadle CASES TYPE LAYOUT SEED PLANS [NAME]     TYPE: tf32; LAYOUT: nchw, nhwc
+//   emulate_treadle CASES TYPE LAYOUT SEED PLANS [NAME]     TYPE: tf32, or fp32 in nchw
 //
 // As emulate_comb.cpp does for comb: PLANS plans of each case at random, on integers, and again with an infinity or a
 // NaN in places.
@@ -20,7 +20,7 @@ alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
 
 namespace {
 
-template <class M, bool CHANNELS_LAST>
+template <class M, int FIRST, int END, bool CHANNELS_LAST>
 bool check(const Case& one, Precision precision, int most) {
   WeightTrial<float> trial(one, precision);
   const Problem& p = trial.problem;
@@ -32,9 +32,9 @@ bool check(const Case& one, Precision precision, int most) {
     trial.args.workspace = trial.partials.data();
     tensor_boxes.clear();
     const treadle::Params params = treadle::params_of(p, plan, trial.args);
-    const CUtensorMap map = treadle::map_of(p, params);
-    visit_row<treadle::kTileCount>(plan.row, [&](auto index) {
-      constexpr int kRow = decltype(index)::value;
+    const CUtensorMap map = M::kSplit ? CUtensorMap{} : treadle::map_of(p, params);
+    visit_row<END - FIRST>(plan.row - FIRST, [&](auto index) {
+      constexpr int kRow = FIRST + decltype(index)::value;
       emulate::run_grid(treadle::blocks_of(params), treadle::kThreads,
                         treadle::shared_bytes(treadle::kTiles[kRow], CHANNELS_LAST), [&] {
                           treadle::convt2d_treadle_grad_weight_kernel<M, kRow, CHANNELS_LAST>(params,
@@ -56,7 +56,11 @@ int main(int count, char** arguments) {
   return check_cases(arguments[1], layout, count > 6 ? arguments[6] : "", [&](Case one) {
     if (emulate::random() % 4 == 0)
       one.problem.w_layout = layout == Layout::nhwc ? Layout::nchw : Layout::nhwc;
-    return layout == Layout::nhwc ? check<MmaTF32, true>(one, Precision::tf32, plans)
-                                  : check<MmaTF32, false>(one, Precision::tf32, plans);
+    using treadle::kFirstStrict, treadle::kTileCount;
+    return std::string(arguments[2]) == "fp32"
+               ? check<MmaF32x3, kFirstStrict, kTileCount, false>(one, Precision::ieee, plans)
+           : layout == Layout::nhwc
+               ? check<MmaTF32, 0, kFirstStrict, true>(one, Precision::tf32, plans)
+               : check<MmaTF32, 0, kFirstStrict, false>(one, Precision::tf32, plans);
   });
 }

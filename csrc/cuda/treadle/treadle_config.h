@@ -1,4 +1,4 @@
-// treadle: grad_weight of few channels, stride 1, TF32, NCHW or channels last.
+// treadle: grad_weight of few channels, stride 1, in TF32, NCHW or channels last, and in strict fp32, NCHW.
 //
 //   dW[ci, co, kh, kw] = sum over lines l and columns w of x[ci, l + pad_h - kh, w] * dY[co, l, w - pad_w + kw]
 //
@@ -24,6 +24,9 @@
 // Channels last, a slice of eight columns has the even ones first: four lanes then fetch pixels two apart, which the
 // swizzle puts into different banks.
 //
+// Strict fp32: behind x lies what the tensor core cuts off of it, so x comes through registers as well; a thread splits what
+// it fetches, and sums of a batch are added up apart.
+//
 // Blocks that share dW but not the pixels write partial sums, [kh][kw][ci][co].
 #pragma once
 
@@ -42,29 +45,39 @@ struct Role {
 struct Tile {
   int taps;
   Role role[2];
-  bool share;
+  bool share = false, strict = false;
 };
 constexpr Tile kTiles[] = {
     {3, {{0, 1, 1}, {0, 1, 1}}, true},
-    {7, {{0, 2, 0}, {4, 1, 1}}, false},
+    {7, {{0, 2, 0}, {4, 1, 1}}},
+    {3, {{0, 1, 0}, {2, 0, 1}}, false, true},
+    {4, {{0, 1, 0}, {2, 1, 0}}, false, true},
 };
-constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
+constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]), kFirstStrict = 2;
 
 constexpr int kChannels = 32, kRows = 3;  // of a block, input and output alike; kernel rows
 constexpr int kColumns = 64, kHalf = 32;  // of a strip, of 128 bytes
 constexpr int kSlices = 2, kSlice = 8;    // of a batch; columns
 constexpr int kBatch = kSlices * kSlice, kBatches = kColumns / kBatch;
-constexpr int kSlots = 6, kStages = 5;
+CONVT2D_HOST_DEVICE constexpr int slots(Tile tile) { return tile.strict ? 3 : 6; }
+CONVT2D_HOST_DEVICE constexpr int stages(Tile tile) { return tile.strict ? 4 : 5; }
 
 constexpr int kGroups = 2, kConsumers = 128 * kGroups, kThreads = 2 * kConsumers;
-constexpr int kConsumerRegisters = 168, kBringerRegisters = 88;
+// Of a thread; together no more than the block starts with, or it waits for ever.
+CONVT2D_HOST_DEVICE constexpr int bringer_registers(Tile tile) { return tile.strict ? 96 : 88; }
+CONVT2D_HOST_DEVICE constexpr int consumer_registers(Tile tile) {
+  return 256 - bringer_registers(tile);
+}
 
 // Of x: a row, a pair of them, all slots of 32 columns.
-constexpr int kRowBytes = kChannels * 128, kPairBytes = 2 * kRowBytes,
-              kPlaneBytes = (kSlots + 1) * kPairBytes;
+constexpr int kRowBytes = kChannels * 128, kPairBytes = 2 * kRowBytes;
+CONVT2D_HOST_DEVICE constexpr int plane_bytes(Tile tile) { return (slots(tile) + 1) * kPairBytes; }
+CONVT2D_HOST_DEVICE constexpr int x_bytes(Tile tile) {
+  return (tile.strict ? 4 : 2) * plane_bytes(tile);
+}
 // Of dY: pixels of a line, channels last; words of a channel.
 constexpr int kPixels = 72;
-CONVT2D_HOST_DEVICE constexpr int pitch_words(Tile tile) { return tile.taps == 3 ? 68 : 76; }
+CONVT2D_HOST_DEVICE constexpr int pitch_words(Tile tile) { return tile.taps < 7 ? 68 : 76; }
 CONVT2D_HOST_DEVICE constexpr int line_bytes(Tile tile, bool channels_last) {
   return channels_last ? kPixels * 128 : kChannels * pitch_words(tile) * 4;
 }
@@ -74,11 +87,11 @@ CONVT2D_HOST_DEVICE constexpr int stage_bytes(Tile tile, bool channels_last) {
 
 // Shared memory: barriers of slots and stages; x; dY. In the end the block's part of dW is there, [kernel row][tap][input
 // channel][output channel].
-constexpr int kStageBarriers = 16 * kSlots, kXAt = 1024;
-constexpr int kYAt = kXAt + 2 * kPlaneBytes;
+constexpr int kStageBarriers = 256, kXAt = 1024;
+CONVT2D_HOST_DEVICE constexpr int y_at(Tile tile) { return kXAt + x_bytes(tile); }
 constexpr int kSumPitch = kChannels + 4;
 CONVT2D_HOST_DEVICE constexpr int shared_bytes(Tile tile, bool channels_last) {
-  return kYAt + kStages * stage_bytes(tile, channels_last);
+  return y_at(tile) + stages(tile) * stage_bytes(tile, channels_last);
 }
 CONVT2D_HOST_DEVICE constexpr int block_sums(Tile tile) {
   return kRows * tile.taps * kChannels * kChannels;
@@ -88,12 +101,13 @@ constexpr bool tiles_fit() {
     for (const bool last : {false, true})
       if (shared_bytes(tile, last) > 227 * 1024 || pitch_words(tile) / 4 % 2 == 0 ||
           pitch_words(tile) < kColumns + tile.taps - 1 || kPixels < kColumns + tile.taps - 1 ||
-          block_sums(tile) / kChannels * kSumPitch * 4 > 2 * kPlaneBytes)
+          block_sums(tile) / kChannels * kSumPitch * 4 > x_bytes(tile) ||
+          16 * slots(tile) > kStageBarriers || kStageBarriers + 16 * stages(tile) > kXAt)
         return false;
   return true;
 }
-static_assert(tiles_fit() && kPixels % 8 == 0 && kStageBarriers + 16 * kStages <= kXAt);
-static_assert((kConsumerRegisters + kBringerRegisters) * kConsumers <= 65536);
+static_assert(tiles_fit() && kPixels % 8 == 0);
+static_assert(256 * kConsumers <= 65536);
 
 struct Params {
   const void *x, *y;

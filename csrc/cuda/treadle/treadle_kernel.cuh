@@ -14,7 +14,7 @@ namespace convt2d::cuda::treadle {
 template <int ROW, int GROUP>
 struct Sums {
   static constexpr Role role = kTiles[ROW].role[GROUP];
-  float full[role.full][kRows * kChannels / 2];
+  float full[role.full > 0 ? role.full : 1][kRows * kChannels / 2];
   float pair[1][(kRows + 1) * kChannels / 2];
 };
 
@@ -24,7 +24,7 @@ template <int ROW, int GROUP, bool CHANNELS_LAST>
 struct Places {
   static constexpr Role role = kTiles[ROW].role[GROUP];
   // Of an instruction, of the first and second word of four of a slice.
-  uint32_t full[role.full][2], pair[2];
+  uint32_t full[role.full > 0 ? role.full : 1][2], pair[2];
 
   __device__ __forceinline__ Places() {
     const int upper = threadIdx.x % 128 / 64;
@@ -111,8 +111,46 @@ __device__ __forceinline__ void multiply_batch(Sums<ROW, GROUP>& sum,
   wgmma_wait<0>();
 }
 
+// The same in strict fp32: of a warpgroup that has one or the other. Sums of the batch are parts, which ordinary additions
+// join.
+template <class M, int ROW, int GROUP>
+__device__ __forceinline__ void multiply_strict(Sums<ROW, GROUP>& sum,
+                                                const Places<ROW, GROUP, false>& places, uint32_t y,
+                                                uint64_t x) {
+  constexpr Role role = kTiles[ROW].role[GROUP];
+  static_assert(role.full + role.pair == 1);
+  constexpr int kLines = role.full ? 2 : 1, kCount = kSlices * kLines;
+  constexpr int kWidth = (role.full ? kRows : kRows + 1) * kChannels;
+  constexpr uint32_t kRest = 2 * plane_bytes(kTiles[ROW]) >> 4;
+  uint32_t high[kCount][4], low[kCount][4];
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    fetch<ROW, false>(high[i],
+                      y + i % kLines * line_bytes(kTiles[ROW], false) + i / kLines * kSlice * 4,
+                      role.full ? places.full[0] : places.pair);
+#pragma unroll
+    for (int w = 0; w < 4; ++w) M::split(high[i][w], high[i][w], low[i][w]);
+  }
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) computed(high[i]), computed(low[i]);
+  using Words = const uint32_t (&)[4];
+  float part[1][kWidth / 2];
+  start_strict<kWidth, kCount>(
+      part, [&](int i) -> Words { return high[i]; }, [&](int i) -> Words { return low[i]; },
+      [&](int i) {
+        return advance(x, i % kLines * (kRowBytes >> 4) + i / kLines * (kSlice * 4 >> 4));
+      },
+      kRest);
+  wgmma_wait<0>();
+  if constexpr (role.full) {
+    join_part(sum.full[0], part[0]);
+  } else {
+    join_part(sum.pair[0], part[0]);
+  }
+}
+
 // All of a block's steps.
-template <int ROW, int GROUP, bool CHANNELS_LAST>
+template <class M, int ROW, int GROUP, bool CHANNELS_LAST>
 __device__ __forceinline__ void multiply(const Params& p, const Scope& at, uint32_t shared,
                                          Sums<ROW, GROUP>& sum) {
   constexpr Tile tile = kTiles[ROW];
@@ -129,16 +167,20 @@ __device__ __forceinline__ void multiply(const Params& p, const Scope& at, uint3
       if (i == at.begin || step.pair == 0) {
         barrier_wait(slot_full(shared, slot.stage), slot.parity);
         before = slot.stage;
-        slot.advance(kSlots);
+        slot.advance(slots(tile));
       }
       barrier_wait(slot_full(shared, slot.stage), slot.parity);
       barrier_wait(stage_full(shared, stage.stage), stage.parity);
     }
-    multiply_batch<ROW, GROUP, CHANNELS_LAST>(
-        sum, places,
-        shared + kYAt + stage.stage * stage_bytes(tile, CHANNELS_LAST) + batch * kBatchBytes,
-        operand(layout, slot_at(shared, before) + batch / 2 * kPlaneBytes +
-                            batch % 2 * (kBatch * 4)));
+    const uint32_t y =
+        shared + y_at(tile) + stage.stage * stage_bytes(tile, CHANNELS_LAST) + batch * kBatchBytes;
+    const uint64_t x = operand(layout, slot_at(shared, before) + batch / 2 * plane_bytes(tile) +
+                                           batch % 2 * (kBatch * 4));
+    if constexpr (tile.strict) {
+      multiply_strict<M, ROW, GROUP>(sum, places, y, x);
+    } else {
+      multiply_batch<ROW, GROUP, CHANNELS_LAST>(sum, places, y, x);
+    }
     batch += kNext;
     if (batch < step.batches(p)) continue;
     batch = kFirst;
@@ -152,12 +194,12 @@ __device__ __forceinline__ void multiply(const Params& p, const Scope& at, uint3
       if (last) barrier_arrive(slot_full(shared, slot.stage) + 8);
     }
     before = slot.stage;
-    slot.advance(kSlots);
-    stage.advance(kStages);
+    slot.advance(slots(tile));
+    stage.advance(stages(tile));
   }
 #pragma unroll
-  for (int i = 0; i < kTiles[ROW].role[GROUP].full; ++i) finished(sum.full[i]);
-  if constexpr (kTiles[ROW].role[GROUP].pair) finished(sum.pair[0]);
+  for (int i = 0; i < tile.role[GROUP].full; ++i) finished(sum.full[i]);
+  if constexpr (tile.role[GROUP].pair) finished(sum.pair[0]);
 }
 
 // Sums of a thread to the block's, where `add` says whether some are there already.
@@ -179,14 +221,14 @@ __device__ __forceinline__ void put_sums(uint32_t to, const float (&sum)[WIDTH],
 }
 
 // A warpgroup: multiplies, and adds its sums to the block's, in a fixed order.
-template <int ROW, int GROUP, bool CHANNELS_LAST>
+template <class M, int ROW, int GROUP, bool CHANNELS_LAST>
 __device__ __forceinline__ void sum_up(const Params& p, const Scope& at, uint32_t shared) {
   constexpr Tile tile = kTiles[ROW];
   constexpr Role role = tile.role[GROUP];
   Sums<ROW, GROUP> sum;
   clear(sum.full);
   clear(sum.pair);
-  multiply<ROW, GROUP, CHANNELS_LAST>(p, at, shared, sum);
+  multiply<M, ROW, GROUP, CHANNELS_LAST>(p, at, shared, sum);
   const uint32_t to = shared + kXAt;
   const int upper = threadIdx.x % 128 / 64;
   constexpr bool kAdds = tile.share && GROUP == 1;
@@ -219,8 +261,9 @@ template <class M>
 __device__ __noinline__ float sum_with_care(const Params& p, const Scope& at, int input, int output,
                                             int tap_h, int tap_w) {
   const auto read = [](const void* from, int at) {
-    const uint32_t word = __float_as_uint(static_cast<const float*>(from)[at]);
-    return __uint_as_float(M::round(word) & 0xffffe000u);
+    const float value = static_cast<const float*>(from)[at];
+    if constexpr (!M::kRounds) return value;
+    return __uint_as_float(M::round(__float_as_uint(value)) & 0xffffe000u);
   };
   const int x_channel = (at.group * p.rows + input) * p.x_stride[1];
   const int y_channel = (at.group * p.columns + output) * p.y_stride[1];
@@ -269,26 +312,27 @@ __global__ void __launch_bounds__(kThreads, 1)
   const uint32_t shared = shared_address(smem);
   const Scope at = scope_of(p, kTiles[ROW]);
   // A barrier for what the copy engine brings counts the thread that asks, else those that bring.
-  if (threadIdx.x < kSlots) {
-    barrier_init(slot_full(shared, threadIdx.x), CHANNELS_LAST ? 128 : 1);
+  constexpr Tile tile = kTiles[ROW];
+  if (threadIdx.x < slots(tile)) {
+    barrier_init(slot_full(shared, threadIdx.x), CHANNELS_LAST || tile.strict ? 128 : 1);
     barrier_init(slot_full(shared, threadIdx.x) + 8, kConsumers / 32);
-  } else if (threadIdx.x < kSlots + kStages) {
-    barrier_init(stage_full(shared, threadIdx.x - kSlots), CHANNELS_LAST ? 1 : 128);
-    barrier_init(stage_full(shared, threadIdx.x - kSlots) + 8, kConsumers / 32);
+  } else if (threadIdx.x >= 32 && threadIdx.x < 32 + stages(tile)) {
+    barrier_init(stage_full(shared, threadIdx.x - 32), CHANNELS_LAST ? 1 : 128);
+    barrier_init(stage_full(shared, threadIdx.x - 32) + 8, kConsumers / 32);
   }
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
   let_successor_start();  // the sum of the pieces; there is no place for it until a block ends
   if (threadIdx.x >= kConsumers) {
-    fewer_registers<kBringerRegisters>();
+    fewer_registers<bringer_registers(tile)>();
     bring<M, ROW, CHANNELS_LAST>(p, at, &map, shared);
     return;
   }
-  more_registers<kConsumerRegisters>();
+  more_registers<consumer_registers(tile)>();
   if (threadIdx.x < 128) {
-    sum_up<ROW, 0, CHANNELS_LAST>(p, at, shared);
+    sum_up<M, ROW, 0, CHANNELS_LAST>(p, at, shared);
   } else {
-    sum_up<ROW, 1, CHANNELS_LAST>(p, at, shared);
+    sum_up<M, ROW, 1, CHANNELS_LAST>(p, at, shared);
   }
   float* const to = p.partials ? p.partials + int64_t{at.piece} * p.piece_floats
                                : static_cast<float*>(p.weight);

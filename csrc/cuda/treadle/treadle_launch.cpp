@@ -12,7 +12,11 @@ namespace {
 
 void launch(const Problem& problem, const Plan& plan, const Args& args) {
   const Params params = params_of(problem, plan, args);
-  launch_tf32(plan.row, channels_last(problem), params, map_of(problem, params), args.stream);
+  if (kTiles[plan.row].strict) {
+    launch_strict(plan.row, false, params, CUtensorMap{}, args.stream);
+  } else {
+    launch_tf32(plan.row, channels_last(problem), params, map_of(problem, params), args.stream);
+  }
   if (params.partials) launch_weight_sum(problem, params.split, args, true);
   if (problem.has_bias) launch_grad_bias(problem, args);
 }

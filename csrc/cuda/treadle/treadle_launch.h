@@ -9,6 +9,6 @@ namespace convt2d::cuda::treadle {
 
 using Launch = void(int row, bool channels_last, const Params& params, const CUtensorMap& map,
                     void* stream);
-Launch launch_tf32;  // treadle_tf32.cu
+Launch launch_tf32, launch_strict;  // treadle_f32.cu
 
 }  // namespace convt2d::cuda::treadle

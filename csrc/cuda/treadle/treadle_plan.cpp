@@ -21,6 +21,7 @@ constexpr double kStored = 60;        // a sum of each thread, on its way out
 constexpr double kStep = 200;         // a step: barriers, and what follows them
 constexpr double kWork = 1.2;         // of what is counted of its busiest part
 constexpr double kL2Bytes = 40;       // a cycle
+constexpr double kJoined = 0.5;       // of a thread's sums of a batch: cycles that nothing hides
 constexpr double kRest = 0.25;        // of what is less busy that is not hidden
 constexpr double kMemoryRate = 0.9;   // of the copy rate
 constexpr double kBeside = 0.05;      // of the lesser of work and bytes
@@ -73,15 +74,18 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
     columns += share * (role.full * 2 * kRows + role.pair * (kRows + 1)) * kChannels;
     operands += share * (role.full * 2 + role.pair);
   }
-  const double slices = double(kColumns) / kSlice;
-  const double x = kPairBytes * 2 * (1 + 1.0 / kSlots);
+  const double slices = double(kColumns) / kSlice, products = tile.strict ? 3 : 1;
+  columns *= products;
+  const double x = kPairBytes * 2 * (1 + 1.0 / slots(tile));
   const double y = stage_bytes(tile, channels_last(problem));
   const double mma = slices * columns / 2;
   const double shared =
-      slices * (columns * kSlice * 4 / 128 + operands * 16) + (x + y) / 128;
+      slices * (columns * kSlice * 4 / 128 + operands * 16) +
+                        ((tile.strict ? 2 : 1) * x + y) / 128;
   const double l2 = (x + y) / kL2Bytes;
   const double busiest = std::max({mma, shared, l2});
-  const double cycles = kWork * busiest + kRest * (mma + shared + l2 - busiest) + kStep;
+  const double cycles = kWork * busiest + kRest * (mma + shared + l2 - busiest) + kStep +
+                        (tile.strict ? kJoined * kBatches * kChannels * (kRows + 1) / 2 : 0);
   const double blocks = double(combinations(p)) * p.split;
   const double steps = std::ceil(double(p.steps) / p.split);
   const double busy_us = std::ceil(blocks / device.sm_count) *
@@ -98,7 +102,8 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
 std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
                                           std::string& reason) {
   std::vector<Candidate<Choice>> found;
-  for (int row = 0; row < kTileCount; ++row) {
+  const bool strict = is_strict(problem);
+  for (int row = strict ? kFirstStrict : 0; row < (strict ? kTileCount : kFirstStrict); ++row) {
     Choice choice{row, 1};
     Params p;
     shape(problem, choice, p);
@@ -133,10 +138,11 @@ std::string refusal(const Problem& problem, const Device& device) {
   const Axis &h = problem.h, &w = problem.w;
   if (!device.has_wgmma) return "treadle is for sm_90a";
   if (problem.direction != Direction::grad_weight) return "treadle is for grad_weight";
-  if (problem.dtype != DType::f32 || is_strict(problem)) return "treadle is for TF32";
+  if (problem.dtype != DType::f32) return "treadle is for fp32";
   const bool last = channels_last(problem);
   if (problem.x_layout != problem.y_layout || (!last && problem.x_layout != Layout::nchw))
     return "treadle is for NCHW or channels last";
+  if (last && is_strict(problem)) return "strict fp32, treadle is for NCHW";
   for (const Axis& axis : {h, w}) {
     if (axis.stride != 1) return "a stride of " + number(axis.stride);
     if (axis.dilation != 1 && axis.kernel > 1)
@@ -154,7 +160,7 @@ std::string refusal(const Problem& problem, const Device& device) {
     return "taps lie too far apart";
   if (problem.batch * ceil_div(w.in, kColumns) * ceil_div(h.out, 2) > INT32_MAX / 2)
     return "x has too many rows";
-  return {};
+  return sums_too_short(problem, kLeastWgmmaTerms);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "cuda/device/memory.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/stage_ring.cuh"
+#include "cuda/device/strict_product.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/treadle/treadle_config.h"
@@ -81,9 +82,11 @@ __device__ __forceinline__ uint32_t slot_at(uint32_t shared, int slot) {
 }
 
 // NCHW: a pair of rows of x, by the copy engine; one thread. What is not there becomes zeros. The first slot has its copy.
+template <int ROW>
 __device__ __forceinline__ void ask_for_rows(const Scope& at, const Params& p, const Step& step,
                                              int row, const CUtensorMap* map, uint32_t shared,
                                              int slot) {
+  constexpr int kSlots = slots(kTiles[ROW]), kPlaneBytes = plane_bytes(kTiles[ROW]);
   const uint32_t barrier = slot_full(shared, slot);
   barrier_expect(barrier, (slot == 0 ? 4 : 2) * kPairBytes);
 #pragma unroll 1
@@ -101,7 +104,7 @@ __device__ __forceinline__ void ask_for_lines(const Scope& at, const Params& p, 
   constexpr int kBytes = stage_bytes(kTiles[ROW], true);
   const uint32_t barrier = stage_full(shared, stage);
   barrier_expect(barrier, kBytes);
-  copy_box(shared + kYAt + stage * kBytes, map, barrier, at.group * p.columns + at.output,
+  copy_box(shared + y_at(kTiles[ROW]) + stage * kBytes, map, barrier, at.group * p.columns + at.output,
            first_column(p, at, step), step.line(), step.n);
 }
 
@@ -175,8 +178,9 @@ __device__ __forceinline__ void load_pixels(const Scope& at, const Params& p, co
 #pragma unroll
   for (int i = 0; i < kHalf; ++i) pixels.word[i] = load_if<4>(x + i * p.x_stride[3], i, left);
 }
-template <class M>
+template <class M, int ROW>
 __device__ __forceinline__ void put_pixels(uint32_t shared, int slot, const Pixels& pixels) {
+  constexpr int kSlots = slots(kTiles[ROW]), kPlaneBytes = plane_bytes(kTiles[ROW]);
   const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
 #pragma unroll 1
   for (int to = slot; to <= kSlots; to += kSlots) {
@@ -193,10 +197,48 @@ __device__ __forceinline__ void put_pixels(uint32_t shared, int slot, const Pixe
   }
 }
 
+// NCHW, strict fp32: a pair of rows of x, by a warpgroup: a warp has 32 columns of a row, eight lanes those of a channel.
+struct Columns {
+  uint32_t word[8][4];
+};
+__device__ __forceinline__ void load_columns(const Scope& at, const Params& p, const Step& step,
+                                             int row, Columns& columns) {
+  const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+  const int h = row + warp / 2, w = step.column() + warp % 2 * kHalf + lane % 8 * 4;
+  const int channel = lane / 8, channels = p.rows - at.input;
+  const float* const x = static_cast<const float*>(p.x) + step.n * p.x_stride[0] +
+                         (at.group * p.rows + at.input + channel) * p.x_stride[1] +
+                         h * p.x_stride[2] + w;
+  const int left = h >= 0 && h < p.x_h && w < p.x_w ? channels : 0;
+#pragma unroll
+  for (int i = 0; i < 8; ++i)
+    load_16_if(x + i * 4 * p.x_stride[1], channel + i * 4, left, columns.word[i]);
+}
+template <int ROW>
+__device__ __forceinline__ void put_columns(uint32_t shared, int slot, const Columns& columns) {
+  constexpr int kSlots = slots(kTiles[ROW]), kPlaneBytes = plane_bytes(kTiles[ROW]);
+  const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+#pragma unroll 1
+  for (int to = slot; to <= kSlots; to += kSlots) {
+    const uint32_t row = slot_at(shared, to) + warp % 2 * kPlaneBytes + warp / 2 * kRowBytes;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const int channel = i * 4 + lane / 8;
+      const uint32_t place = row + channel * 128 + ((lane ^ channel) % 8 << 4);
+      uint32_t low[4];
+#pragma unroll
+      for (int w = 0; w < 4; ++w) low[w] = cut_off(columns.word[i][w]);
+      store_shared_16(place, columns.word[i]);
+      store_shared_16(place + 2 * kPlaneBytes, low);
+    }
+  }
+}
+
 // Two warpgroups: pairs of rows, and the lines that are multiplied with a pair and the one before it, in turn.
 template <class M, int ROW, bool CHANNELS_LAST>
 __device__ __forceinline__ void bring(const Params& p, const Scope& at, const CUtensorMap* map,
                                       uint32_t shared) {
+  constexpr Tile tile = kTiles[ROW];
   const int group = threadIdx.x / 128 - kGroups;
   const bool asks = threadIdx.x % 128 == 0;
   Ring slot, stage;
@@ -209,7 +251,7 @@ __device__ __forceinline__ void bring(const Params& p, const Scope& at, const CU
     for (int second = fresh ? 0 : 1; second < 2; ++second) {
       if (turn == group) {
         const int row = first_row(p, at, step.line()) + second * 2;
-        const uint32_t to = shared + kYAt + stage.stage * stage_bytes(kTiles[ROW], CHANNELS_LAST);
+        const uint32_t to = shared + y_at(tile) + stage.stage * stage_bytes(tile, CHANNELS_LAST);
         const uint32_t slot_empty = slot_full(shared, slot.stage) + 8,
                        stage_empty = stage_full(shared, stage.stage) + 8;
         if constexpr (CHANNELS_LAST) {
@@ -220,15 +262,31 @@ __device__ __forceinline__ void bring(const Params& p, const Scope& at, const CU
             ask_for_lines<ROW>(at, p, step, map, shared, stage.stage);
           }
           barrier_wait(slot_empty, slot.parity ^ 1);
-          put_pixels<M>(shared, slot.stage, pixels);
+          put_pixels<M, ROW>(shared, slot.stage, pixels);
           fence_for_wgmma();
           barrier_arrive(slot_full(shared, slot.stage));
+        } else if constexpr (tile.strict) {
+          {
+            Columns columns;
+            load_columns(at, p, step, row, columns);
+            barrier_wait(slot_empty, slot.parity ^ 1);
+            put_columns<ROW>(shared, slot.stage, columns);
+          }
+          fence_for_wgmma();
+          barrier_arrive(slot_full(shared, slot.stage));
+          if (second) {
+            Lines lines;
+            load_lines<ROW>(at, p, step, lines);
+            barrier_wait(stage_empty, stage.parity ^ 1);
+            put_lines<M, ROW>(to, lines);
+            barrier_arrive(stage_full(shared, stage.stage));
+          }
         } else {
           Lines lines;
           if (second) load_lines<ROW>(at, p, step, lines);
           if (asks) {
             barrier_wait(slot_empty, slot.parity ^ 1);
-            ask_for_rows(at, p, step, row, map, shared, slot.stage);
+            ask_for_rows<ROW>(at, p, step, row, map, shared, slot.stage);
           }
           if (second) {
             barrier_wait(stage_empty, stage.parity ^ 1);
@@ -238,8 +296,8 @@ __device__ __forceinline__ void bring(const Params& p, const Scope& at, const CU
         }
       }
       turn ^= 1;
-      slot.advance(kSlots);
-      if (second) stage.advance(kStages);
+      slot.advance(slots(tile));
+      if (second) stage.advance(stages(tile));
     }
   }
 }

@@ -8,11 +8,12 @@
 namespace convt2d::cuda::treadle {
 namespace {
 
-template <bool CHANNELS_LAST>
+// `row` is one of FIRST to END.
+template <class M, int FIRST, int END, bool CHANNELS_LAST>
 void launch(int row, const Params& params, const CUtensorMap& map, void* stream) {
-  visit_row<kTileCount>(row, [&](auto index) {
-    constexpr int kRow = decltype(index)::value;
-    constexpr auto kernel = convt2d_treadle_grad_weight_kernel<MmaTF32, kRow, CHANNELS_LAST>;
+  visit_row<END - FIRST>(row - FIRST, [&](auto index) {
+    constexpr int kRow = FIRST + decltype(index)::value;
+    constexpr auto kernel = convt2d_treadle_grad_weight_kernel<M, kRow, CHANNELS_LAST>;
     constexpr int kBytes = shared_bytes(kTiles[kRow], CHANNELS_LAST);
     allow_shared_memory<kernel>(kBytes);
     kernel<<<static_cast<unsigned>(blocks_of(params)), kThreads, kBytes,
@@ -25,7 +26,11 @@ void launch(int row, const Params& params, const CUtensorMap& map, void* stream)
 
 void launch_tf32(int row, bool channels_last, const Params& params, const CUtensorMap& map,
                  void* stream) {
-  (channels_last ? launch<true> : launch<false>)(row, params, map, stream);
+  (channels_last ? launch<MmaTF32, 0, kFirstStrict, true>
+                 : launch<MmaTF32, 0, kFirstStrict, false>)(row, params, map, stream);
+}
+void launch_strict(int row, bool, const Params& params, const CUtensorMap& map, void* stream) {
+  launch<MmaF32x3, kFirstStrict, kTileCount, false>(row, params, map, stream);
 }
 
 }  // namespace convt2d::cuda::treadle
