@@ -37,8 +37,8 @@ bool check(const Case& one, Precision precision, int most) {
       constexpr int kRow = FIRST + decltype(index)::value;
       emulate::run_grid(treadle::blocks_of(params), treadle::kThreads,
                         treadle::shared_bytes(treadle::kTiles[kRow], CHANNELS_LAST), [&] {
-                          treadle::convt2d_treadle_grad_weight_kernel<M, kRow, CHANNELS_LAST>(params,
-                                                                                              map);
+                          treadle::convt2d_treadle_grad_weight_kernel<M, kRow, CHANNELS_LAST>(
+                              params, map);
                         });
     });
     return params.partials ? plan.split : 0;

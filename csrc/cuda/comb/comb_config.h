@@ -70,7 +70,7 @@ struct Params {
   int32_t groups, rows, columns;  // of a group: input channels, (co, kh, kw)
   int32_t pixels;                 // of all images
   int32_t x_plane, x_image;       // numbers
-  int32_t x_channel, x_pixel;     // from one to the next, or 0 where pixels of a plane are neighbours
+  int32_t x_channel, x_pixel;  // from one to the next, or 0 where pixels of a plane are neighbours
   int32_t y_h, y_w, y_plane, y_image;
   int32_t stride_h, stride_w, pad_h, pad_w, dilation_h;
   int32_t kernel_h, kernel_w;

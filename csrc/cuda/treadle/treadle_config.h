@@ -31,6 +31,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 
 #include "core/types.h"
 #include "cuda/device/index.cuh"
@@ -119,7 +120,8 @@ struct Params {
   int32_t batch, groups, rows, columns;  // of a group: input, output channels
   int32_t x_h, x_w, y_h, y_w, pad_h, pad_w, kernel_h, kernel_w;
   int32_t row_blocks, tap_blocks, out_blocks, in_blocks;
-  int32_t line_pairs, tiles, last_batches;  // of a strip; strips of an image, and batches of its last one
+  int32_t line_pairs, tiles,
+      last_batches;  // of a strip; strips of an image, and batches of its last one
   int32_t steps, split;
   FastDivide by_pairs, by_tiles;  // line_pairs, tiles
 };

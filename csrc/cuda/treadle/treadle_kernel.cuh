@@ -31,12 +31,11 @@ struct Places {
 #pragma unroll
     for (int i = 0; i < role.full; ++i)
 #pragma unroll
-      for (int word = 0; word < 2; ++word)
-        full[i][word] = place(word, role.first + i * 2 + upper);
+      for (int word = 0; word < 2; ++word) full[i][word] = place(word, role.first + i * 2 + upper);
 #pragma unroll
     for (int word = 0; word < 2; ++word)
-      pair[word] = place(word, role.first + role.full * 2) +
-                   upper * line_bytes(kTiles[ROW], CHANNELS_LAST);
+      pair[word] =
+          place(word, role.first + role.full * 2) + upper * line_bytes(kTiles[ROW], CHANNELS_LAST);
   }
   static __device__ __forceinline__ uint32_t place(int word, int tap) {
     const int lane = threadIdx.x % 32, t = lane % 4;
@@ -174,8 +173,8 @@ __device__ __forceinline__ void multiply(const Params& p, const Scope& at, uint3
     }
     const uint32_t y =
         shared + y_at(tile) + stage.stage * stage_bytes(tile, CHANNELS_LAST) + batch * kBatchBytes;
-    const uint64_t x = operand(layout, slot_at(shared, before) + batch / 2 * plane_bytes(tile) +
-                                           batch % 2 * (kBatch * 4));
+    const uint64_t x = operand(
+        layout, slot_at(shared, before) + batch / 2 * plane_bytes(tile) + batch % 2 * (kBatch * 4));
     if constexpr (tile.strict) {
       multiply_strict<M, ROW, GROUP>(sum, places, y, x);
     } else {
@@ -334,8 +333,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   } else {
     sum_up<M, ROW, 1, CHANNELS_LAST>(p, at, shared);
   }
-  float* const to = p.partials ? p.partials + int64_t{at.piece} * p.piece_floats
-                               : static_cast<float*>(p.weight);
+  float* const to =
+      p.partials ? p.partials + int64_t{at.piece} * p.piece_floats : static_cast<float*>(p.weight);
   store_sums<M, ROW>(p, at, shared, to);
 #endif
 }

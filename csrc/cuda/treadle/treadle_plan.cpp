@@ -19,7 +19,7 @@ constexpr double kLaunch = 5.5;       // us
 constexpr double kBlock = 8000;       // cycles of a block beside its steps,
 constexpr double kStored = 60;        // a sum of each thread, on its way out
 constexpr double kStep = 200;         // a step: barriers, and what follows them
-constexpr double kWork = 1.2;         // of what is counted of its busiest part
+constexpr double kWork = 1.3;         // of what is counted of its busiest part
 constexpr double kL2Bytes = 40;       // a cycle
 constexpr double kJoined = 0.5;       // of a thread's sums of a batch: cycles that nothing hides
 constexpr double kRest = 0.25;        // of what is less busy that is not hidden
@@ -80,8 +80,7 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double y = stage_bytes(tile, channels_last(problem));
   const double mma = slices * columns / 2;
   const double shared =
-      slices * (columns * kSlice * 4 / 128 + operands * 16) +
-                        ((tile.strict ? 2 : 1) * x + y) / 128;
+      slices * (columns * kSlice * 4 / 128 + operands * 16) + ((tile.strict ? 2 : 1) * x + y) / 128;
   const double l2 = (x + y) / kL2Bytes;
   const double busiest = std::max({mma, shared, l2});
   const double cycles = kWork * busiest + kRest * (mma + shared + l2 - busiest) + kStep +

@@ -93,8 +93,8 @@ __device__ __forceinline__ void ask_for_rows(const Scope& at, const Params& p, c
   for (int to = slot; to <= kSlots; to += kSlots)
 #pragma unroll 1
     for (int half = 0; half < 2; ++half)
-      copy_box(slot_at(shared, to) + half * kPlaneBytes, map, barrier,
-               step.column() + half * kHalf, at.group * p.rows + at.input, row, step.n);
+      copy_box(slot_at(shared, to) + half * kPlaneBytes, map, barrier, step.column() + half * kHalf,
+               at.group * p.rows + at.input, row, step.n);
 }
 
 // Channels last: two lines of dY, likewise.
@@ -104,8 +104,8 @@ __device__ __forceinline__ void ask_for_lines(const Scope& at, const Params& p, 
   constexpr int kBytes = stage_bytes(kTiles[ROW], true);
   const uint32_t barrier = stage_full(shared, stage);
   barrier_expect(barrier, kBytes);
-  copy_box(shared + y_at(kTiles[ROW]) + stage * kBytes, map, barrier, at.group * p.columns + at.output,
-           first_column(p, at, step), step.line(), step.n);
+  copy_box(shared + y_at(kTiles[ROW]) + stage * kBytes, map, barrier,
+           at.group * p.columns + at.output, first_column(p, at, step), step.line(), step.n);
 }
 
 // NCHW: two lines of dY, by a warpgroup: a warp has sixteen channels of a line, its lanes 64 words of each, and eight lanes
@@ -184,8 +184,8 @@ __device__ __forceinline__ void put_pixels(uint32_t shared, int slot, const Pixe
   const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
 #pragma unroll 1
   for (int to = slot; to <= kSlots; to += kSlots) {
-    const uint32_t row = slot_at(shared, to) + warp % 2 * kPlaneBytes + warp / 2 * kRowBytes +
-                         lane * 128;
+    const uint32_t row =
+        slot_at(shared, to) + warp % 2 * kPlaneBytes + warp / 2 * kRowBytes + lane * 128;
 #pragma unroll
     for (int piece = 0; piece < 8; ++piece) {
       uint32_t four[4];
@@ -218,19 +218,22 @@ template <int ROW>
 __device__ __forceinline__ void put_columns(uint32_t shared, int slot, const Columns& columns) {
   constexpr int kSlots = slots(kTiles[ROW]), kPlaneBytes = plane_bytes(kTiles[ROW]);
   const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
-#pragma unroll 1
-  for (int to = slot; to <= kSlots; to += kSlots) {
-    const uint32_t row = slot_at(shared, to) + warp % 2 * kPlaneBytes + warp / 2 * kRowBytes;
+  const uint32_t row =
+      slot_at(shared, slot) + warp % 2 * kPlaneBytes + warp / 2 * kRowBytes + lane / 8 * 128;
+  // Of channels lane / 8 and four further on, and all that are as many eights from there.
+  const uint32_t swizzled[2] = {row + ((lane ^ lane / 8) % 8 << 4),
+                                row + ((lane ^ lane / 8 ^ 4) % 8 << 4)};
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const int channel = i * 4 + lane / 8;
-      const uint32_t place = row + channel * 128 + ((lane ^ channel) % 8 << 4);
-      uint32_t low[4];
+  for (int i = 0; i < 8; ++i) {
+    const uint32_t place = swizzled[i % 2] + i * 4 * 128;
+    uint32_t low[4];
 #pragma unroll
-      for (int w = 0; w < 4; ++w) low[w] = cut_off(columns.word[i][w]);
-      store_shared_16(place, columns.word[i]);
-      store_shared_16(place + 2 * kPlaneBytes, low);
-    }
+    for (int w = 0; w < 4; ++w) low[w] = cut_off(columns.word[i][w]);
+    store_shared_16(place, columns.word[i]);
+    store_shared_16(place + 2 * kPlaneBytes, low);
+    if (slot != 0) continue;
+    store_shared_16(place + kSlots * kPairBytes, columns.word[i]);
+    store_shared_16(place + kSlots * kPairBytes + 2 * kPlaneBytes, low);
   }
 }
 
