@@ -149,6 +149,7 @@ emulators:
 	benchmarks/kernels/emulate_comb.sh fp16 1 1 comb_; \
 	build/kernels/emulate_comb benchmarks/kernels/cases.txt tf32 1 1 comb_; \
 	build/kernels/emulate_comb benchmarks/kernels/cases.txt fp32 1 1 comb_one; \
+	build/kernels/emulate_comb benchmarks/kernels/cases.txt fp16:nhwc 1 1 comb_last; \
 	benchmarks/kernels/emulate_strand.sh fp16 nhwc 1 1 strand_o; \
 	build/kernels/emulate_strand benchmarks/kernels/cases.txt tf32 nchw 1 1 strand_r; \
 	build/kernels/emulate_strand benchmarks/kernels/cases.txt fp32 nchw 2 1 strand_k; \
@@ -166,6 +167,9 @@ emulators:
 	build/kernels/emulate_heddle benchmarks/kernels/cases.txt tf32 1 1 heddle_g4; \
 	build/kernels/emulate_heddle benchmarks/kernels/cases.txt fp32 1 1 heddle_k9; \
 	build/kernels/emulate_heddle benchmarks/kernels/cases.txt input:fp16 1 1 heddle_i; \
+	benchmarks/kernels/emulate_treadle.sh tf32 nchw 1 1 treadle_; \
+	build/kernels/emulate_treadle benchmarks/kernels/cases.txt tf32 nhwc 1 1 treadle_; \
+	build/kernels/emulate_treadle benchmarks/kernels/cases.txt fp32 nchw 1 1 treadle_o; \
 	benchmarks/kernels/emulate_reed.sh fp16 1 1 reed_; \
 	build/kernels/emulate_reed benchmarks/kernels/cases.txt tf32 1 1 reed_; \
 	build/kernels/emulate_reed benchmarks/kernels/cases.txt fp32 1 1 reed_k16; \

@@ -57,6 +57,7 @@
 #include "cuda/slide/slide_plan.h"
 #include "cuda/spread/spread_plan.h"
 #include "cuda/strand/strand_plan.h"
+#include "cuda/treadle/treadle_plan.h"
 #include "layers.h"
 
 namespace {
@@ -193,6 +194,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = problem.direction == Direction::grad_input
                 ? cuda::heddle::input_plans(problem, device, reason)
                 : cuda::heddle::plans(problem, device, reason);
+  } else if (name == "treadle") {
+    plans = cuda::treadle::plans(problem, device, reason);
   } else if (name == "reed") {
     plans = cuda::reed::plans(problem, device, reason);
   } else if (name == "fan") {

@@ -19,6 +19,7 @@
 #include "cuda/slide/slide.h"
 #include "cuda/spread/spread.h"
 #include "cuda/strand/strand.h"
+#include "cuda/treadle/treadle.h"
 
 namespace convt2d::cuda {
 
@@ -39,6 +40,7 @@ FamilyList families() {
       comb_family,  // sm_80: NCHW grad_weight of kernel rows and strides of whole fours, taps as columns
       strand_family,  // clusters: grad_input of few outputs and long sums, which clusters share; operands as they lie
       heddle_family,  // sm_90a: NCHW grad_weight of few channels, a pixel fetched once for all taps of a kernel row
+      treadle_family,  // sm_90a: grad_weight of few channels and stride 1, two taps or lines to an instruction
       reed_family,  // sm_80: forward of large kernels and strides, all phases as rows of one GEMM, weights as they lie
       igemm_family,  // tensor cores, sm_80 and up: fp16, bf16, tf32, and strict fp32 as 3 x tf32
       rows_family,  // sm_90a: NCHW forward that is bound by writing y: whole rows of it, all phases at once

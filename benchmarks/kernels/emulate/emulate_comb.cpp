@@ -1,9 +1,9 @@
 // comb on a CPU, to the bit, in random schedules.
 //
-//   emulate_comb CASES TYPE SEED PLANS [NAME]     TYPE: fp16, bf16, tf32, fp32
+//   emulate_comb CASES TYPE SEED PLANS [NAME]     TYPE: fp16, bf16, tf32, fp32; fp16:nhwc and so on
 //
 // As emulate_weight.cpp does for igemm: PLANS plans of each case at random, on integers, and again with an infinity or a
-// NaN in places. NCHW is all there is.
+// NaN in places.
 #include <cstdlib>
 #include <string>
 
@@ -30,7 +30,8 @@ void reorder(const Problem& p, int pieces, std::vector<float>& partials) {
       for (int64_t co = 0; co < columns; ++co)
         for (int64_t tap = 0; tap < taps; ++tap)
           partials[i * piece + (tap * p.in_channels + ci) * columns + co] =
-              dense[i * piece + (ci * columns + co) * taps + tap];
+              dense[i * piece + (p.w_layout == Layout::nhwc ? (ci * taps + tap) * columns + co
+                                                            : (ci * columns + co) * taps + tap)];
 }
 
 template <class M, int ROWS>
@@ -60,10 +61,13 @@ bool check(const Case& one, Precision precision, int most) {
 int main(int count, char** arguments) {
   if (count < 5) return std::printf("see the head of %s\n", __FILE__), 2;
   emulate::smem = comb::smem;
-  const std::string type = arguments[2];
+  std::string type = arguments[2];
+  const size_t colon = type.find(':');
+  const Layout layout = colon == std::string::npos ? Layout::nchw : Layout::nhwc;
+  type = type.substr(0, colon);
   emulate::random.seed(std::atoi(arguments[3]));
   const int plans = std::atoi(arguments[4]);
-  return check_cases(arguments[1], Layout::nchw, count > 5 ? arguments[5] : "", [&](Case one) {
+  return check_cases(arguments[1], layout, count > 5 ? arguments[5] : "", [&](Case one) {
     using comb::kStrictTiles, comb::kTileCount, comb::kWordTiles;
     return type == "fp16"   ? check<MmaF16, kTileCount>(one, Precision::tf32, plans)
            : type == "bf16" ? check<MmaBF16, kTileCount>(one, Precision::tf32, plans)

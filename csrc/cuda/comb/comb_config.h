@@ -1,4 +1,6 @@
-// comb: grad_weight of NCHW tensors whose kernel rows, steps along rows and padding are multiples of four.
+// comb: grad_weight of NCHW tensors whose kernel rows, steps along rows and padding are multiples of four; and of
+// channels-last ones without groups whose are, in numbers of dY: there what a pixel's kernel row meets, all output channels
+// of it, is one run of memory, so it is a longer kernel row of one channel (as_one_channel()).
 //
 //   dW[ci, (co, kh, kw)] = sum over pixels of x[ci, pixel] * dY[co, row of pixel and kh, column of pixel and kw]
 //
@@ -68,6 +70,7 @@ struct Params {
   int32_t groups, rows, columns;  // of a group: input channels, (co, kh, kw)
   int32_t pixels;                 // of all images
   int32_t x_plane, x_image;       // numbers
+  int32_t x_channel, x_pixel;  // from one to the next, or 0 where pixels of a plane are neighbours
   int32_t y_h, y_w, y_plane, y_image;
   int32_t stride_h, stride_w, pad_h, pad_w, dilation_h;
   int32_t kernel_h, kernel_w;

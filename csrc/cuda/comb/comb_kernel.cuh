@@ -109,8 +109,7 @@ __device__ __forceinline__ void bring_x(const Params& p, const Scope& at, int ch
   }
 }
 
-// The same number by number, where planes are odd; of planes of one pixel channels are neighbours. Numbers of 16 bits
-// go through registers.
+// The same number by number, where planes are odd, or channels are neighbours. Numbers of 16 bits go through registers.
 template <class T, int ROWS>
 struct Numbers {
   static constexpr int kCount = ROWS / kWarps;
@@ -119,7 +118,7 @@ struct Numbers {
   template <class Visit>
   static __device__ __forceinline__ void each(const Params& p, Visit&& visit) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    if (p.x_plane == 1) {
+    if (p.x_pixel > 0) {
 #pragma unroll
       for (int i = 0; i < kCount; ++i)
         visit(i, i % (ROWS / 32) * 32 + lane, i / (ROWS / 32) * kWarps + warp);
@@ -136,8 +135,8 @@ struct Numbers {
     each(p, [&](int i, int row, int k) {
       const int number = chunk * kChunk + k;
       const bool there = number < p.pixels && row < rows;
-      const int64_t pixel = p.x_plane == 1 ? int64_t{number} * p.x_image : plane;
-      const T* const from = x + pixel + int64_t{at.group * p.rows + at.row + row} * p.x_plane;
+      const int64_t pixel = p.x_pixel > 0 ? int64_t{number} * p.x_pixel : plane;
+      const T* const from = x + pixel + int64_t{at.group * p.rows + at.row + row} * p.x_channel;
       if constexpr (sizeof(T) == 4) {
         copy_async<4>(to + row * x_pitch(4) + k * 4, there ? from : x, there);
       } else {
@@ -280,8 +279,9 @@ __device__ __noinline__ float sum_with_care(const Params& p, const Scope& at, in
     const int h = pixel.h * p.stride_h - p.pad_h + tap_h,
               w = pixel.w * p.stride_w - p.pad_w + tap_w;
     if (h < 0 || h >= p.y_h || w < 0 || w >= p.y_w) continue;
-    const float x = read(p.x, int64_t{pixel.image} * p.x_image +
-                                  int64_t{at.group * p.rows + row} * p.x_plane + pixel.in_plane);
+    const int64_t in_x = p.x_pixel > 0 ? int64_t{number} * p.x_pixel
+                                       : int64_t{pixel.image} * p.x_image + pixel.in_plane;
+    const float x = read(p.x, in_x + int64_t{at.group * p.rows + row} * p.x_channel);
     const float y = read(
         p.y, int64_t{pixel.image} * p.y_image + y_channel * p.y_plane + int64_t{h} * p.y_w + w);
     sum = fmaf(x, y, sum);

@@ -16,6 +16,8 @@ std::vector<Plan> plans(const Problem& problem, const Device& device, std::strin
 Decision plan(const Problem& problem, const Device& device);
 
 Params params_of(const Problem& problem, const Plan& plan, const Args& args);
+// Channels last: the same problem in NCHW but for x, which lies as it did; a bias is of the channels that there were.
+Problem as_one_channel(Problem problem);
 int64_t blocks_of(const Params& params);
 int shared_bytes(const Params& params, Tile tile, int element_bytes);
 

@@ -320,12 +320,14 @@ CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 136, 68, "", "68", "69", "7
 CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 16, 8, "", "8", "9", "10", "11", "12")
 CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 24, 12, "", "12", "13", "14", "15", "16")
 CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 32, 16, "", "16", "17", "18", "19", "20")
+CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 96, 48, "", "48", "49", "50", "51", "52")
 
 CONVT2D_WGMMA_PARTIAL(8, 4, "4", "5", "6", "7", "8", "9")
 CONVT2D_WGMMA_PARTIAL(16, 8, "8", "9", "10", "11", "12", "13")
 CONVT2D_WGMMA_PARTIAL(24, 12, "12", "13", "14", "15", "16", "17")
 CONVT2D_WGMMA_PARTIAL(32, 16, "16", "17", "18", "19", "20", "21")
 CONVT2D_WGMMA_PARTIAL(64, 32, "32", "33", "34", "35", "36", "37")
+CONVT2D_WGMMA_PARTIAL(96, 48, "48", "49", "50", "51", "52", "53")
 CONVT2D_WGMMA_PARTIAL(128, 64, "64", "65", "66", "67", "68", "69")
 
 #undef CONVT2D_WGMMA_PARTIAL

@@ -1,0 +1,29 @@
+// Problem + Plan + Args → Params → the kernel, the sum of its pieces, the bias gradient if wanted.
+#include "cuda/treadle/treadle_launch.h"
+
+#include "cuda/direct/direct.h"
+#include "cuda/treadle/treadle.h"
+#include "cuda/treadle/treadle_plan.h"
+#include "cuda/weight_sum.h"
+
+namespace convt2d::cuda {
+namespace treadle {
+namespace {
+
+void launch(const Problem& problem, const Plan& plan, const Args& args) {
+  const Params params = params_of(problem, plan, args);
+  if (kTiles[plan.row].strict) {
+    launch_strict(plan.row, false, params, CUtensorMap{}, args.stream);
+  } else {
+    launch_tf32(plan.row, channels_last(problem), params, map_of(problem, params), args.stream);
+  }
+  if (params.partials) launch_weight_sum(problem, params.split, args, true);
+  if (problem.has_bias) launch_grad_bias(problem, args);
+}
+
+}  // namespace
+}  // namespace treadle
+
+const Family treadle_family = {"treadle", treadle::plan, treadle::launch};
+
+}  // namespace convt2d::cuda

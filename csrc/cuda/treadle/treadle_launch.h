@@ -1,0 +1,14 @@
+// treadle's kernels, as the host calls them.
+#pragma once
+
+#include <cuda.h>
+
+#include "cuda/treadle/treadle_config.h"
+
+namespace convt2d::cuda::treadle {
+
+using Launch = void(int row, bool channels_last, const Params& params, const CUtensorMap& map,
+                    void* stream);
+Launch launch_tf32, launch_strict;  // treadle_f32.cu
+
+}  // namespace convt2d::cuda::treadle
