@@ -39,8 +39,8 @@ CUDA_ROOMS = {
     "cuda/quilt": "quilt_plan.cpp quilt_launch.cpp quilt_f16.cu quilt_bf16.cu quilt_f32.cu",
     "cuda/heddle": "heddle_plan.cpp heddle_launch.cpp heddle_tf32.cu heddle_f32x3.cu "
     "heddle_input_plan.cpp heddle_input.cu",
-    "cuda/reed": "reed_plan.cpp reed_held_plan.cpp reed_launch.cpp reed_f16.cu reed_bf16.cu reed_tf32.cu "
-    "reed_f32x3.cu",
+    "cuda/reed": "reed_plan.cpp reed_held_plan.cpp reed_launch.cpp reed_f16.cu reed_bf16.cu "
+    "reed_tf32.cu reed_f32x3.cu",
     "cuda/narrow": "narrow_plan.cpp narrow_launch.cpp narrow_kernel.cu narrow_kernel_words.cu "
     "narrow_ribbon_plan.cpp narrow_ribbon.cu",
     "cuda/spread": "spread_plan.cpp spread_input_plan.cpp spread_launch.cpp spread_kernel.cu "

@@ -77,10 +77,9 @@ bool check(const Case& one, Precision precision, int most) {
         plan.detail[2] = 1 + emulate::random() % plan.detail[2];
         const reed::Held held = reed::held_of(trial.problem, plan, trial.args);
         visit_row<2>(reed::warp_tiles(held.tiles) - reed::kLeastHeld, [&](auto index) {
-          emulate::run_grid(reed::blocks_of(held), reed::kHeldThreads,
-                            reed::shared_bytes(held, sizeof(T)), [&] {
-                              reed::convt2d_reed_held_kernel<M, index + reed::kLeastHeld>(held);
-                            });
+          emulate::run_grid(
+              reed::blocks_of(held), reed::kHeldThreads, reed::shared_bytes(held, sizeof(T)),
+              [&] { reed::convt2d_reed_held_kernel<M, index + reed::kLeastHeld>(held); });
         });
         return;
       }

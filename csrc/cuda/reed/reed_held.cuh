@@ -18,6 +18,15 @@ __device__ __forceinline__ int held_position(int tile) {
   return (tile * kHeldAcross + held_warp_m()) * 16;
 }
 
+// The first slot of a block, among those of all images.
+__device__ __forceinline__ int first_slot(const Held& h, const Scope& at) {
+  const Params& p = h.base;
+  const int image = p.by_image.quotient(at.position);
+  const int in_image = at.position - image * int(p.by_image.divisor);
+  const int row = p.by_width.quotient(in_image);
+  return (image * h.grid_h + row) * h.grid_w + in_image - row * int(p.by_width.divisor);
+}
+
 // Where the slots of a block are in x, -1 of those beside it; of its positions what write_places() tells, and their slots.
 template <int KM>
 __device__ __forceinline__ void write_held_places(const Held& h, const Scope& at, uint32_t places,
@@ -25,13 +34,7 @@ __device__ __forceinline__ void write_held_places(const Held& h, const Scope& at
   const Params& p = h.base;
   const int extent = p.by_image.divisor, width = p.by_width.divisor;
   const int above_h = p.taps_h - 1, above_w = p.taps_w - 1;
-  const int grid = h.by_grid.divisor;
-  int first;  // slot of all images
-  {
-    const int image = p.by_image.quotient(at.position), in_image = at.position - image * extent;
-    const int row = p.by_width.quotient(in_image);
-    first = image * grid + row * h.grid_w + in_image - row * width;
-  }
+  const int grid = h.by_grid.divisor, first = first_slot(h, at);
   for (int n = threadIdx.x; n < held_positions(KM); n += kHeldThreads) {
     const int number = at.position + min(n, h.tiles * 16 - 1);
     const int image = p.by_image.quotient(number), in_image = number - image * extent;
@@ -51,14 +54,80 @@ __device__ __forceinline__ void write_held_places(const Held& h, const Scope& at
   for (int slot = threadIdx.x; slot < h.slots; slot += kHeldThreads) {
     const int number = first + slot, image = h.by_grid.quotient(number);
     const int in_image = number - image * grid, row = h.by_grid_w.quotient(in_image);
-    const int x_h = row - above_h + p.first_h, x_w = in_image - row * h.grid_w - above_w + p.first_w;
+    const int x_h = row - above_h + p.first_h,
+              x_w = in_image - row * h.grid_w - above_w + p.first_w;
     const bool there =
         image < h.images && unsigned(x_h) < unsigned(p.x_h) && unsigned(x_w) < unsigned(p.x_w);
-    store_shared_4(sources + slot * 4, there ? uint32_t(at.group) * p.x_group +
-                                                   uint32_t(image) * p.x_image +
-                                                   uint32_t(x_h) * p.x_row + uint32_t(x_w) * p.x_pixel
-                                             : ~0u);
+    store_shared_4(sources + slot * 4,
+                   there ? uint32_t(at.group) * p.x_group + uint32_t(image) * p.x_image +
+                               uint32_t(x_h) * p.x_row + uint32_t(x_w) * p.x_pixel
+                         : ~0u);
   }
+}
+
+// Runs of 16 bytes of a row of x, as many channels as they have numbers: those of a slot, turned. Neighbouring threads have
+// the same channels of two runs, which are a sector, and the next ones those of the channels behind.
+template <class M>
+__device__ __forceinline__ void turn_pixels(const Held& h, const Scope& at, uint32_t sources,
+                                            uint32_t to) {
+  using T = typename M::Element;
+  const Params& p = h.base;
+  constexpr int kNumbers = 16 / int(sizeof(T)), kAtOnce = 8 / kNumbers;
+  const T* const x = static_cast<const T*>(p.x) + int64_t{at.group} * p.x_group;
+  const int first = first_slot(h, at), first_row = h.by_grid_w.quotient(first);
+  const int rows = int(h.by_grid_w.quotient(first + h.slots - 1)) - first_row + 1;
+  const int pairs = h.by_pairs.divisor, count = rows * pairs * h.units * 2;
+#pragma unroll 1
+  for (int item = threadIdx.x; item < count; item += kAtOnce * kHeldThreads) {
+    uint32_t word[kAtOnce][kNumbers][4];
+    int slot[kAtOnce], column[kAtOnce], unit[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int here = item + i * kHeldThreads;
+      const int run = h.by_units.quotient(here / 2), row = h.by_pairs.quotient(run);
+      unit[i] = here / 2 - run * h.units;
+      const int x_w = ((run - row * pairs) * 2 + here % 2) * kNumbers;
+      const int of_all = first_row + row, image = h.by_grid.quotient(of_all * h.grid_w);
+      const int x_h = of_all - image * h.grid_h - (p.taps_h - 1) + p.first_h;
+      const bool there =
+          here < count && x_w < p.x_w && image < h.images && unsigned(x_h) < unsigned(p.x_h);
+      column[i] = there ? x_w + p.taps_w - 1 - p.first_w : -kNumbers;
+      slot[i] = of_all * h.grid_w - first + column[i];
+      const T* from = x;
+      if (there)
+        from += image * p.x_image + x_h * p.x_row + x_w + int64_t{unit[i] * kNumbers} * p.x_channel;
+      const int left = there ? p.terms - unit[i] * kNumbers : 0;
+#pragma unroll
+      for (int c = 0; c < kNumbers; ++c) {
+        load_16_if(from, c, left, word[i][c]);
+        from += p.x_channel;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+#pragma unroll
+      for (int s = 0; s < kNumbers; ++s) {
+        uint32_t turned[4];
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          if constexpr (sizeof(T) == 4) {
+            turned[c] = M::round(word[i][c][s]);
+          } else {
+            const uint32_t a = word[i][2 * c][s / 2], b = word[i][2 * c + 1][s / 2];
+            turned[c] = s % 2 ? a >> 16 | (b & 0xffff0000u) : (a & 0xffffu) | b << 16;
+          }
+        }
+        if (unsigned(slot[i] + s) < unsigned(h.slots) &&
+            unsigned(column[i] + s) < unsigned(h.grid_w))
+          store_shared_16(to + (slot[i] + s) * h.pitch + unit[i] * 16, turned);
+      }
+  }
+#pragma unroll 1
+  for (int slot = threadIdx.x / 32; slot < h.slots; slot += kHeldThreads / 32)
+    if (load_shared_4(sources + slot * 4) == ~0u)
+#pragma unroll 1
+      for (int unit = threadIdx.x % 32; unit < h.units; unit += 32)
+        store_shared_16(to + slot * h.pitch + unit * 16, {0, 0, 0, 0});
 }
 
 // All channels of all slots, a few units of 16 bytes of a thread at once: where channels are neighbours as whole units,
@@ -81,8 +150,8 @@ __device__ __forceinline__ void hold_pixels(const Held& h, uint32_t sources, uin
         const int slot = h.by_units.quotient(here), unit = here - slot * h.units;
         const int source = load_shared_4(sources + slot * 4);
         place[i] = slot * h.pitch + unit * 16;
-        load_16_if(x + max(source, 0) + unit * kNumbers, unit * kNumbers,
-                   source < 0 ? 0 : p.terms, word[i]);
+        load_16_if(x + max(source, 0) + unit * kNumbers, unit * kNumbers, source < 0 ? 0 : p.terms,
+                   word[i]);
       }
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
@@ -118,9 +187,9 @@ __device__ __forceinline__ void hold_pixels(const Held& h, uint32_t sources, uin
       uint32_t word[4];
 #pragma unroll
       for (int v = 0; v < 4; ++v)
-        word[v] = sizeof(T) == 4 ? M::round(number[i][v])
-                                 : number[i][v * 2 % kNumbers] |
-                                       number[i][(v * 2 + 1) % kNumbers] << 16;
+        word[v] = sizeof(T) == 4
+                      ? M::round(number[i][v])
+                      : number[i][v * 2 % kNumbers] | number[i][(v * 2 + 1) % kNumbers] << 16;
       if (place[i] != ~0u) store_shared_16(to + place[i], word);
     }
   }
@@ -226,8 +295,7 @@ __device__ __forceinline__ void store_held(const Params& p, const Scope& at,
 #pragma unroll
   for (int pair = 0; pair < 2; ++pair)
 #pragma unroll
-    for (int v = 0; v < 4; ++v)
-      more[pair][v] = load_shared<float>(bias + held_row<M>(pair, v) * 4);
+    for (int v = 0; v < 4; ++v) more[pair][v] = load_shared<float>(bias + held_row<M>(pair, v) * 4);
   const int first = held_first_row() + (kHalf ? t % 2 * 8 + t / 2 * 4 : t * 4);
   const HeldRow row[2] = {{p, at, first}, {p, at, first + 16}};
 #pragma unroll
@@ -287,7 +355,8 @@ __global__ void __launch_bounds__(kHeldThreads, M::kSplit ? 1 : 2)
   return;  // declined by the planner
 #else
   using T = typename M::Element;
-  constexpr int kStage = held_stage_bytes(sizeof(T)), kPitch = w_pitch(kTiles[kHeldTile], sizeof(T));
+  constexpr int kStage = held_stage_bytes(sizeof(T)),
+                kPitch = w_pitch(kTiles[kHeldTile], sizeof(T));
   constexpr int kChunk = chunk_of(kTiles[kHeldTile], sizeof(T));
   extern __shared__ __align__(16) unsigned char smem[];
   const Params& p = h.base;
@@ -331,23 +400,25 @@ __global__ void __launch_bounds__(kHeldThreads, M::kSplit ? 1 : 2)
   write_held_places<KM>(h, at, places, sources);
   float of_row = bias_of(at.row);
   __syncthreads();
-  hold_pixels<M>(h, sources, pixels);
+  if (h.turned) {
+    turn_pixels<M>(h, at, sources, pixels);
+  } else {
+    hold_pixels<M>(h, sources, pixels);
+  }
   const int lane = threadIdx.x % 32;
   uint32_t x_row[KM];
 #pragma unroll
   for (int i = 0; i < KM; ++i)
-    x_row[i] = pixels +
-               load_shared_4(places + (held_position(i) + lane % 16) * 16 + 12) * h.pitch +
+    x_row[i] = pixels + load_shared_4(places + (held_position(i) + lane % 16) * 16 + 12) * h.pitch +
                lane / 16 * 16;
-  const uint32_t w = stages + (M::kRow == 8 ? lane % 4 * kPitch + (held_first_row() + lane / 4 * 2) * 4
-                                            : lane % 16 * kPitch +
-                                                  (held_first_row() + lane / 16 * 8) * 2);
+  const uint32_t w =
+      stages + (M::kRow == 8 ? lane % 4 * kPitch + (held_first_row() + lane / 4 * 2) * 4
+                             : lane % 16 * kPitch + (held_first_row() + lane / 16 * 8) * 2);
   int from = 0, to = p.stages - 1;  // stages
 #pragma unroll 1
   for (int tile = 0; tile < tiles; ++tile) {
     const uint32_t biases = bias + tile % 2 * (kHeldRows * 4);
-    if (threadIdx.x < kHeldRows)
-      store_shared_4(biases + threadIdx.x * 4, __float_as_uint(of_row));
+    if (threadIdx.x < kHeldRows) store_shared_4(biases + threadIdx.x * 4, __float_as_uint(of_row));
     of_row = bias_of(at.row + step);
     HeldSums<KM> sum = {};
     Walk here;

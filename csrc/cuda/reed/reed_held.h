@@ -23,11 +23,12 @@ static_assert(kHeldThreads / 32 / kHeldAcross * kHeldColumns * 8 == kHeldRows);
 
 struct Held {
   Params base;
-  int32_t tiles, parts;     // of 16 positions; blocks that share the rows of the same positions
-  int32_t slots, ahead;     // slots in front of the first position's
-  int32_t units, pitch;     // 16 bytes of channels of a slot; bytes from slot to slot
-  int32_t images, grid_w;   // slots of a row of an image
-  FastDivide by_grid, by_grid_w, by_units;
+  int32_t tiles, parts;  // of 16 positions; blocks that share the rows of the same positions
+  int32_t slots, ahead;  // slots in front of the first position's
+  int32_t units, pitch;  // 16 bytes of channels of a slot; bytes from slot to slot
+  int32_t images, grid_h, grid_w;  // rows of an image's slots, slots of a row
+  int32_t turned;  // runs of 16 bytes of a row of x, which come whole and are turned; or 0
+  FastDivide by_grid, by_grid_w, by_units, by_pairs;
 };
 
 CONVT2D_HOST_DEVICE constexpr int held_positions(int warp_tiles) {

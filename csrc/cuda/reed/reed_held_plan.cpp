@@ -18,6 +18,7 @@ constexpr double kRound = 2;          // instructions of a warp: 32 words rounde
 constexpr double kSplit = 6;          // or split
 constexpr double kCopy = 4;           // 32 copies of weights of 16 bytes,
 constexpr double kUnit = 14;          // 32 units of pixels as vectors,
+constexpr double kRun = 22;           // as runs of positions,
 constexpr double kTurned = 40;        // or number by number
 constexpr double kAround = 70;        // and what a chunk takes beside them
 constexpr double kRow = 24;           // 32 stores of four numbers
@@ -46,9 +47,9 @@ void shape_held(const Problem& problem, const Choice& choice, Held& h) {
   Params& p = h.base;
   shape(problem, choice, p);
   const int64_t size = static_cast<int64_t>(element_size(problem.dtype));
-  const int64_t height = p.by_image.divisor / p.by_width.divisor;
   h.tiles = choice.tiles;
   h.parts = choice.parts;
+  h.grid_h = number(p.by_image.divisor / p.by_width.divisor + p.taps_h - 1);
   h.grid_w = number(p.by_width.divisor + p.taps_w - 1);
   h.ahead = (p.taps_h - 1) * h.grid_w + p.taps_w - 1;
   h.slots = number(slots_of(p, h.tiles * 16, h.grid_w));
@@ -56,9 +57,12 @@ void shape_held(const Problem& problem, const Choice& choice, Held& h) {
   h.pitch = h.units * 16 + 16;  // an odd number of 16 bytes: neighbours lie in different banks
   h.images = number(problem.batch);
   p.position_blocks = number(ceil_div(p.positions, h.tiles * 16));
-  h.by_grid = FastDivide((height + p.taps_h - 1) * h.grid_w);
+  if (p.way != kVectors && problem.x_layout == Layout::nchw && p.x_w * size % 16 == 0)
+    h.turned = number(p.x_w * size / 16);
+  h.by_grid = FastDivide(int64_t{h.grid_h} * h.grid_w);
   h.by_grid_w = FastDivide(h.grid_w);
   h.by_units = FastDivide(h.units);
+  h.by_pairs = FastDivide(std::max(1, (h.turned + 1) / 2));
 }
 
 // Blocks of a multiprocessor.
@@ -77,13 +81,15 @@ double predict(const Problem& problem, const Device& device, const Held& h) {
   // Of a tile of rows, cycles of a multiprocessor: its tensor cores,
   const double rate = (half ? device.mma_f16_per_us : device.mma_tf32_per_us) / device.sm_count /
                       kClock / kTensorTime;
-  const double mma = held_positions(number(m)) * double(kHeldRows) * all_steps * 32 / size * products / rate;
+  const double mma =
+      held_positions(number(m)) * double(kHeldRows) * all_steps * 32 / size * products / rate;
   // its four issuers,
   const double words = 2 * n + (strict ? 4 * m : 0);
-  const double step = m * n * products + m + (half ? 2 : 4) +
-                      (half ? 0 : words * (strict ? kSplit : kRound)) + 6;
+  const double step =
+      m * n * products + m + (half ? 2 : 4) + (half ? 0 : words * (strict ? kSplit : kRound)) + 6;
   const double copies = double(kHeldRows) * chunk_bytes(kTiles[kHeldTile]) / 16 / 32;
-  const double issue = (all_steps * step * warps + p.chunks * (copies * kCopy + kAround * warps)) / 4;
+  const double issue =
+      (all_steps * step * warps + p.chunks * (copies * kCopy + kAround * warps)) / 4;
   // shared memory, and weights from L2, whose shorter runs come in sectors of 32 bytes.
   const double shared = all_steps * warps * (4 * m + 2 * n) +
                         p.chunks * double(kHeldRows) * chunk_bytes(kTiles[kHeldTile]) / 128;
@@ -93,11 +99,15 @@ double predict(const Problem& problem, const Device& device, const Held& h) {
   const double multiplied = busiest + kRest * (mma + issue + shared + l2 - busiest);
   const double stored = m * n * 2 / 2 * kRow * warps / 4 + kHeldTile16 * warps / 4;
   // Its pixels.
-  const double units = double(h.slots) * h.units, unit_words = p.way == kVectors ? 4 : 16.0 / size;
-  const double held =
-      units / 32 * (p.way == kVectors ? kUnit : kTurned * unit_words / 4) / 4 +
-      std::max(units * 16 / kL2Bytes,
-               std::ceil(units * unit_words / kHeldThreads / kInFlight) * kLatency);
+  const double units = double(h.slots) * h.units;
+  const double unit_words = h.turned || p.way == kVectors ? 4 : 16.0 / size;
+  const double held = units / 32 *
+                          (h.turned            ? kRun
+                           : p.way == kVectors ? kUnit
+                                               : kTurned * unit_words / 4) /
+                          4 +
+                      std::max(units * 16 / kL2Bytes,
+                               std::ceil(units * unit_words / kHeldThreads / kInFlight) * kLatency);
   const int together = side_by_side(problem, device, h);
   const double blocks = double(blocks_of(h));
   const double tiles = std::ceil(double(p.row_blocks) / h.parts);
@@ -127,8 +137,7 @@ int shared_bytes(const Held& h, int element_bytes) {
 
 // Of each number of tiles of a warp, the most positions of which two blocks have room, or one, with the most stages; the
 // best way to share out their rows.
-void add_held(const Problem& problem, const Device& device,
-              std::vector<Candidate<Choice>>& found) {
+void add_held(const Problem& problem, const Device& device, std::vector<Candidate<Choice>>& found) {
   Held h;
   shape_held(problem, {kHeldRow, 2, 1, 1}, h);
   const Params& p = h.base;
@@ -140,8 +149,8 @@ void add_held(const Problem& problem, const Device& device,
   if (int64_t{h.pitch} * grid > INT32_MAX / 2) return;
   for (int m = kLeastHeld; m <= kMostHeld; ++m)
     for (int together = is_strict(problem) ? 1 : 2; together >= 1; --together) {
-      const int room =
-          together == 2 ? std::min(device.smem_optin, device.smem_per_sm / 2 - 1024) : device.smem_optin;
+      const int room = together == 2 ? std::min(device.smem_optin, device.smem_per_sm / 2 - 1024)
+                                     : device.smem_optin;
       const auto fits = [&](const Choice& choice) {
         if (slots_of(p, choice.tiles * 16, h.grid_w) * h.pitch > room) return false;
         Held here;
@@ -190,9 +199,13 @@ Plan held_plan(const Problem& problem, const Candidate<Choice>& candidate) {
   plan.detail[1] = choice.tiles;
   plan.detail[2] = choice.parts;
   plan.note = text(h.tiles * 16) + " of " + text(p.positions) + " positions held, " +
-              text(h.slots) + " pixels, rows by " + text(p.used) + " of " + text(p.rows) + " in " +
-              text(h.parts) + " parts, " + text(p.chunks) + " chunks, " + text(p.stages) +
-              " stages, " + text(blocks_of(h)) + " blocks of " +
+              text(h.slots) + " pixels" +
+              (h.turned            ? " as runs"
+               : p.way == kVectors ? " as vectors"
+                                   : "") +
+              ", rows by " + text(p.used) + " of " + text(p.rows) + " in " + text(h.parts) +
+              " parts, " + text(p.chunks) + " chunks, " + text(p.stages) + " stages, " +
+              text(blocks_of(h)) + " blocks of " +
               text(shared_bytes(h, static_cast<int>(element_size(problem.dtype)))) + " bytes";
   return plan;
 }

@@ -82,9 +82,9 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.x_row = number(x_pixels ? w.in * in : w.in);
   p.x_group = p.terms * p.x_channel;
   p.x_h = number(h.in), p.x_w = number(w.in);
-  p.way = x_pixels && p.terms * size % 16 == 0 && in * size % 16 == 0 ? kVectors
-          : size == 4                                                 ? kWords
-                                                                      : kNumbers;
+  p.way = (x_pixels || plane == 1) && p.terms * size % 16 == 0 && in * size % 16 == 0 ? kVectors
+          : size == 4                                                                 ? kWords
+                                                                                      : kNumbers;
 
   p.unit = number(w.stride * inner);
   p.pad_w = number(w.near_pad * inner);
@@ -110,6 +110,14 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.run_h = p.joined ? 1 : p.kernel_h;
   p.run_w = all ? p.rows : p.joined ? number(h.kernel) * p.kernel_w : p.kernel_w;
   p.run_taps = number(h.kernel) * p.kernel_w;
+
+  // Rows of y are in the order of w and of y as a whole.
+  if (!pixels && all && p.taps_h * p.taps_w == 1 && plane == 1 && h.out == h.kernel &&
+      w.out == w.kernel && h.near_pad == 0 && w.near_pad == 0) {
+    p.flat = p.run_taps;
+    p.unit = p.kernel_w = p.run_taps = p.y_w = p.y_row = p.rows;
+    p.stride_h = p.kernel_h = p.y_h = 1;
+  }
 
   // Whole units, unless that leaves too much of a tile without use.
   const int whole = p.unit <= tile.rows ? tile.rows / p.unit * p.unit : 0;

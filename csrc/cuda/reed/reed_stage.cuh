@@ -76,7 +76,7 @@ struct RowOf {
     y = channel * p.y_plane + h * p.y_row + w;
   }
   __device__ __forceinline__ int output(const Params& p) const {
-    return p.inner ? w % p.inner : channel;
+    return p.inner ? w % p.inner : p.flat ? w / p.flat : channel;
   }
 };
 __device__ __forceinline__ bool has_row(const Params& p, const Scope& at, int row) {
