@@ -35,6 +35,7 @@ __device__ __forceinline__ void write_held_places(const Held& h, const Scope& at
   const int extent = p.by_image.divisor, width = p.by_width.divisor;
   const int above_h = p.taps_h - 1, above_w = p.taps_w - 1;
   const int grid = h.by_grid.divisor, first = first_slot(h, at);
+#pragma unroll 1
   for (int n = threadIdx.x; n < held_positions(KM); n += kHeldThreads) {
     const int number = at.position + min(n, h.tiles * 16 - 1);
     const int image = p.by_image.quotient(number), in_image = number - image * extent;
@@ -51,6 +52,7 @@ __device__ __forceinline__ void write_held_places(const Held& h, const Scope& at
     const int slot = image * grid + row * h.grid_w + column - first + h.ahead;
     store_shared_16(places + n * 16, {x, y, q, uint32_t(slot)});
   }
+#pragma unroll 1
   for (int slot = threadIdx.x; slot < h.slots; slot += kHeldThreads) {
     const int number = first + slot, image = h.by_grid.quotient(number);
     const int in_image = number - image * grid, row = h.by_grid_w.quotient(in_image);
@@ -195,62 +197,98 @@ __device__ __forceinline__ void hold_pixels(const Held& h, uint32_t sources, uin
   }
 }
 
-// A chunk of which `steps` rows of 32 bytes of K are there. x_row: where a lane's row of an operand begins.
+// A row of 32 bytes of K, of operands that begin there. x_row: where a lane's row of an operand begins.
 template <class M, int KM>
 __device__ __forceinline__ void multiply_held(HeldSums<KM>& sum, const uint32_t (&x_row)[KM],
-                                              uint32_t x, uint32_t w, int steps) {
+                                              uint32_t x, uint32_t w) {
   using T = typename M::Element;
   constexpr int kPitch = w_pitch(kTiles[kHeldTile], sizeof(T));
+  uint32_t columns[kHeldColumns][2], low[M::kSplit ? kHeldColumns : 1][2];
 #pragma unroll
-  for (int step = 0; step < kSteps; ++step) {
-    if (step >= steps) break;
-    uint32_t columns[kHeldColumns][2], low[M::kSplit ? kHeldColumns : 1][2];
-#pragma unroll
-    for (int j = 0; j < kHeldColumns; j += 2) {
-      const uint32_t from = w + step * M::kRow * kPitch + j * 8 * int(sizeof(T));
-      if constexpr (M::kRow == 8) {  // neighbours, which belong to both
-        uint32_t first[2], second[2];
-        load_shared_8(from, first);
-        load_shared_8(from + 4 * kPitch, second);
-        columns[j][0] = first[0], columns[j + 1][0] = first[1];
-        columns[j][1] = second[0], columns[j + 1][1] = second[1];
-      } else {
-        uint32_t two[4];
-        ldmatrix_x4_turned(two, from);
-        columns[j][0] = two[0], columns[j][1] = two[1];
-        columns[j + 1][0] = two[2], columns[j + 1][1] = two[3];
-      }
+  for (int j = 0; j < kHeldColumns; j += 2) {
+    const uint32_t from = w + j * 8 * int(sizeof(T));
+    if constexpr (M::kRow == 8) {  // neighbours, which belong to both
+      uint32_t first[2], second[2];
+      load_shared_8(from, first);
+      load_shared_8(from + 4 * kPitch, second);
+      columns[j][0] = first[0], columns[j + 1][0] = first[1];
+      columns[j][1] = second[0], columns[j + 1][1] = second[1];
+    } else {
+      uint32_t two[4];
+      ldmatrix_x4_turned(two, from);
+      columns[j][0] = two[0], columns[j][1] = two[1];
+      columns[j + 1][0] = two[2], columns[j + 1][1] = two[3];
     }
+  }
 #pragma unroll
-    for (int j = 0; j < kHeldColumns; ++j)
+  for (int j = 0; j < kHeldColumns; ++j)
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        if constexpr (M::kSplit) {
-          M::split(columns[j][half], columns[j][half], low[j][half]);
-        } else {
-          columns[j][half] = M::round(columns[j][half]);
-        }
-      }
-#pragma unroll
-    for (int i = 0; i < KM; ++i) {
-      uint32_t rows[4];
-      ldmatrix_x4(rows, x_row[i] + x + step * 32);
+    for (int half = 0; half < 2; ++half) {
       if constexpr (M::kSplit) {
-        uint32_t rest[4];
-#pragma unroll
-        for (int v = 0; v < 4; ++v) M::split(rows[v], rows[v], rest[v]);
-#pragma unroll
-        for (int j = 0; j < kHeldColumns; ++j) {
-          M::mma(sum[i][j], rest, columns[j][0], columns[j][1]);
-          M::mma(sum[i][j], rows, low[j][0], low[j][1]);
-          M::mma(sum[i][j], rows, columns[j][0], columns[j][1]);
-        }
+        M::split(columns[j][half], columns[j][half], low[j][half]);
       } else {
-#pragma unroll
-        for (int j = 0; j < kHeldColumns; ++j)
-          M::mma(sum[i][j], rows, columns[j][0], columns[j][1]);
+        columns[j][half] = M::round(columns[j][half]);
       }
     }
+#pragma unroll
+  for (int i = 0; i < KM; ++i) {
+    uint32_t rows[4];
+    ldmatrix_x4(rows, x_row[i] + x);
+    if constexpr (M::kSplit) {  // the lesser products first
+      uint32_t rest[4];
+#pragma unroll
+      for (int v = 0; v < 4; ++v) M::split(rows[v], rows[v], rest[v]);
+#pragma unroll
+      for (int j = 0; j < kHeldColumns; ++j) M::mma(sum[i][j], rest, columns[j][0], columns[j][1]);
+#pragma unroll
+      for (int j = 0; j < kHeldColumns; ++j) M::mma(sum[i][j], rows, low[j][0], low[j][1]);
+    }
+#pragma unroll
+    for (int j = 0; j < kHeldColumns; ++j) M::mma(sum[i][j], rows, columns[j][0], columns[j][1]);
+  }
+}
+
+// A chunk of which `steps` rows of 32 bytes of K are there. In pairs, the latter half of it are the same channels of the next
+// j, `pair` bytes further.
+template <class M, int KM>
+__device__ __forceinline__ void multiply_chunk(HeldSums<KM>& sum, const uint32_t (&x_row)[KM],
+                                               uint32_t x, uint32_t pair, uint32_t w, int steps,
+                                               bool paired) {
+  constexpr int kStep = M::kRow * w_pitch(kTiles[kHeldTile], sizeof(typename M::Element));
+  constexpr int kHalf = kSteps / 2;
+  if (steps >= (paired ? kHalf : kSteps)) {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step)
+      multiply_held<M, KM>(sum, x_row, x + step * 32 + (step < kHalf ? 0 : pair), w + step * kStep);
+    return;
+  }
+#pragma unroll 1
+  for (int step = 0; step < kSteps; ++step)
+    if ((paired ? step % kHalf : step) < steps)
+      multiply_held<M, KM>(sum, x_row, x + step * 32 + (step < kHalf ? 0 : pair), w + step * kStep);
+}
+
+// As bring_weights(), of rows that come 16 bytes at once: four of a thread, which are as far apart.
+template <class T>
+__device__ __forceinline__ void bring_held(const Params& p, const WeightRow& row, const Walk& walk,
+                                           uint32_t to) {
+  constexpr Tile tile = kTiles[kHeldTile];
+  constexpr int kPitch = w_pitch(tile, sizeof(T)), kUnits = tile.rows / (16 / int(sizeof(T)));
+  constexpr int kTurns = chunk_of(tile, sizeof(T)) * kUnits / kHeldThreads;
+  const int thread = threadIdx.x >> p.paired, second = threadIdx.x & p.paired;
+  const int step_h = p.joined ? 0 : walk.h, step_w = p.joined ? walk.h : walk.w + second;
+  const bool exists =
+      row.exists && row.h + step_h * p.runs < p.run_h && row.w + step_w * p.run < p.run_w;
+  const int k = thread / kUnits, at_once = kHeldThreads / kUnits >> p.paired;
+  const T* const w = static_cast<const T*>(p.w);
+  const T* from = w + row.offset + step_h * p.runs * p.run_w + step_w * p.run +
+                  int64_t{walk.channel + k} * p.w_channel;
+  to += (second * (chunk_of(tile, sizeof(T)) / 2) + k) * kPitch + thread % kUnits * 16;
+  const int left = exists ? p.terms - walk.channel - k : 0;
+#pragma unroll
+  for (int i = 0; i < kTurns; ++i) {
+    copy_async<16>(to + i * at_once * kPitch, i * at_once < left ? from : w, i * at_once < left);
+    from += int64_t{at_once} * p.w_channel;
   }
 }
 
@@ -370,8 +408,9 @@ __global__ void __launch_bounds__(kHeldThreads, M::kSplit ? 1 : 2)
   at.group = rest / h.parts;
   const int part = rest - at.group * h.parts;
   at.row = part * p.used;
-  const int tiles = (p.row_blocks - part + h.parts - 1) / h.parts, step = h.parts * p.used;
+  const int tiles = h.each + (part < h.more), step = h.parts * p.used;
 
+  const int channels = kChunk >> p.paired;  // of a chunk
   // Weights are asked for a few chunks ahead, of the next tile's rows too.
   Scope ahead = at;
   WeightRow weight_row(p, ahead, kHeldRows, 16 / int(sizeof(T)));
@@ -379,8 +418,8 @@ __global__ void __launch_bounds__(kHeldThreads, M::kSplit ? 1 : 2)
   int left = tiles * p.chunks;
   const auto ask = [&](int stage) {
     if (left > 0) {
-      bring_weights<T, 16, kHeldTile, false>(p, weight_row, next, stages + stage * kStage);
-      next.advance(p, kChunk);
+      bring_held<T>(p, weight_row, next, stages + stage * kStage);
+      next.advance(p, channels);
       if (next.channel >= p.terms) {
         next = Walk();
         ahead.row += step;
@@ -414,6 +453,7 @@ __global__ void __launch_bounds__(kHeldThreads, M::kSplit ? 1 : 2)
   const uint32_t w =
       stages + (M::kRow == 8 ? lane % 4 * kPitch + (held_first_row() + lane / 4 * 2) * 4
                              : lane % 16 * kPitch + (held_first_row() + lane / 16 * 8) * 2);
+  const uint32_t pair = p.paired ? -h.pitch - kSteps / 2 * 32 : 0;
   int from = 0, to = p.stages - 1;  // stages
 #pragma unroll 1
   for (int tile = 0; tile < tiles; ++tile) {
@@ -432,7 +472,7 @@ __global__ void __launch_bounds__(kHeldThreads, M::kSplit ? 1 : 2)
       if constexpr (M::kSplit) {  // sums of a chunk apart
         static_assert(kSteps == MmaF32x3::kFoldSteps);
         HeldSums<KM> of_chunk = {};
-        multiply_held<M, KM>(of_chunk, x_row, x, w + from * kStage, steps);
+        multiply_chunk<M, KM>(of_chunk, x_row, x, pair, w + from * kStage, steps, p.paired);
 #pragma unroll
         for (int i = 0; i < KM; ++i)
 #pragma unroll
@@ -440,9 +480,9 @@ __global__ void __launch_bounds__(kHeldThreads, M::kSplit ? 1 : 2)
 #pragma unroll
             for (int e = 0; e < 4; ++e) sum[i][j][e] += of_chunk[i][j][e];
       } else {
-        multiply_held<M, KM>(sum, x_row, x, w + from * kStage, steps);
+        multiply_chunk<M, KM>(sum, x_row, x, pair, w + from * kStage, steps, p.paired);
       }
-      here.advance(p, kChunk);
+      here.advance(p, channels);
       from = from + 1 == p.stages ? 0 : from + 1;
       to = to + 1 == p.stages ? 0 : to + 1;
     }

@@ -3,7 +3,7 @@
 // neighbours in y, and go there from registers.
 //
 //   x    [slot][channel]   once, turned and rounded; a slot is a pixel that some position reads at some j, or one beside x
-//   w    [K][row]          as they lie, a chunk of channels of one j a stage
+//   w    [K][row]          as they lie, a chunk of channels of one j, or half of it of two, a stage
 //
 // Slots are in the order of positions: each image has as many more rows and columns as there are j to step back, so that j is
 // the same number of slots for all positions.
@@ -24,6 +24,7 @@ static_assert(kHeldThreads / 32 / kHeldAcross * kHeldColumns * 8 == kHeldRows);
 struct Held {
   Params base;
   int32_t tiles, parts;  // of 16 positions; blocks that share the rows of the same positions
+  int32_t each, more;    // tiles of rows of every part, and parts that have one more
   int32_t slots, ahead;  // slots in front of the first position's
   int32_t units, pitch;  // 16 bytes of channels of a slot; bytes from slot to slot
   int32_t images, grid_h, grid_w;  // rows of an image's slots, slots of a row

@@ -47,8 +47,13 @@ void shape_held(const Problem& problem, const Choice& choice, Held& h) {
   Params& p = h.base;
   shape(problem, choice, p);
   const int64_t size = static_cast<int64_t>(element_size(problem.dtype));
+  // Two j at once where runs of one are less than a sector: their weights are neighbours.
+  p.paired = !p.joined && p.taps_w % 2 == 0 && p.run * size < 32;
+  const int64_t channels = chunk_of(kTiles[kHeldTile], number(size)) >> p.paired;
+  p.chunks = number(int64_t{p.taps_h} * (p.taps_w >> p.paired) * ceil_div(p.terms, channels));
   h.tiles = choice.tiles;
   h.parts = choice.parts;
+  h.each = p.row_blocks / h.parts, h.more = p.row_blocks % h.parts;
   h.grid_h = number(p.by_image.divisor / p.by_width.divisor + p.taps_h - 1);
   h.grid_w = number(p.by_width.divisor + p.taps_w - 1);
   h.ahead = (p.taps_h - 1) * h.grid_w + p.taps_w - 1;
@@ -93,7 +98,8 @@ double predict(const Problem& problem, const Device& device, const Held& h) {
   // shared memory, and weights from L2, whose shorter runs come in sectors of 32 bytes.
   const double shared = all_steps * warps * (4 * m + 2 * n) +
                         p.chunks * double(kHeldRows) * chunk_bytes(kTiles[kHeldTile]) / 128;
-  const double sectors = p.joined || p.run * size >= 32 ? 1 : std::min(32.0 / (p.run * size), 2.0);
+  const double sectors =
+      p.joined || p.paired || p.run * size >= 32 ? 1 : std::min(32.0 / (p.run * size), 2.0);
   const double l2 = double(p.terms) * p.taps_h * p.taps_w * p.used * size * sectors / kL2Bytes;
   const double busiest = std::max({mma, issue, shared, l2});
   const double multiplied = busiest + kRest * (mma + issue + shared + l2 - busiest);
@@ -198,8 +204,8 @@ Plan held_plan(const Problem& problem, const Candidate<Choice>& candidate) {
   plan.detail[0] = choice.stages;
   plan.detail[1] = choice.tiles;
   plan.detail[2] = choice.parts;
-  plan.note = text(h.tiles * 16) + " of " + text(p.positions) + " positions held, " +
-              text(h.slots) + " pixels" +
+  plan.note = text(h.tiles * 16) + " of " + text(p.positions) + " positions held" +
+              (p.paired ? " in pairs, " : ", ") + text(h.slots) + " pixels" +
               (h.turned            ? " as runs"
                : p.way == kVectors ? " as vectors"
                                    : "") +
