@@ -40,7 +40,7 @@ CUDA_ROOMS = {
     "cuda/heddle": "heddle_plan.cpp heddle_launch.cpp heddle_tf32.cu heddle_f32x3.cu "
     "heddle_input_plan.cpp heddle_input.cu",
     "cuda/reed": "reed_plan.cpp reed_held_plan.cpp reed_launch.cpp reed_f16.cu reed_bf16.cu "
-    "reed_tf32.cu reed_f32x3.cu",
+    "reed_tf32.cu reed_f32x3.cu reed_wide.cu",
     "cuda/narrow": "narrow_plan.cpp narrow_launch.cpp narrow_kernel.cu narrow_kernel_words.cu "
     "narrow_ribbon_plan.cpp narrow_ribbon.cu",
     "cuda/spread": "spread_plan.cpp spread_input_plan.cpp spread_launch.cpp spread_kernel.cu "

@@ -57,7 +57,7 @@ KERNELS = {
     "quilt": 16,  # four of three types, two of strict fp32
     "mite": 56,  # twelve forms and six of grad_weight, of three types
     "heddle": 16,  # three of TF32 and of strict fp32, two of four types for grad_input
-    "reed": 24,  # four of three types, two of strict fp32; two held ones of all four
+    "reed": 26,  # four of three types, two of strict fp32; two held ones of all four, two of wgmma
     "depthwise": 200,  # y, or dY, in registers: 45 in NCHW, 24 in NHWC
     "weight": 4,  # weight_sum.cu
 }

@@ -18,6 +18,7 @@ alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
 #include "cuda/reed/reed_held_plan.h"
 #include "cuda/reed/reed_kernel.cuh"
 #include "cuda/reed/reed_plan.h"
+#include "cuda/reed/reed_wide.cuh"
 #include "cuda/visit_row.h"
 #include "fibers.h"
 #include "gather_trial.h"
@@ -73,6 +74,15 @@ bool check(const Case& one, Precision precision, int most) {
   const bool good = trial.passes(trial.some(all, most, reason), [&](Plan plan) {
     const auto run = [&] {
       plan.detail[0] = std::min(plan.detail[0], 2 + int(emulate::random() % 3));
+      if (plan.row == reed::kWideRow) {
+        plan.detail[2] = 1 + emulate::random() % plan.detail[2];
+        const reed::Held held = reed::held_of(trial.problem, plan, trial.args);
+        emulate::run_grid(reed::blocks_of(held), reed::kHeldThreads, reed::wide_bytes(held), [&] {
+          held.tiles == 4 ? reed::convt2d_reed_wide_kernel<64>(held)
+                          : reed::convt2d_reed_wide_kernel<128>(held);
+        });
+        return;
+      }
       if (plan.row == reed::kHeldRow) {
         plan.detail[2] = 1 + emulate::random() % plan.detail[2];
         const reed::Held held = reed::held_of(trial.problem, plan, trial.args);

@@ -53,21 +53,65 @@ void shape_held(const Problem& problem, const Choice& choice, Held& h) {
   p.chunks = number(int64_t{p.taps_h} * (p.taps_w >> p.paired) * ceil_div(p.terms, channels));
   h.tiles = choice.tiles;
   h.parts = choice.parts;
-  h.each = p.row_blocks / h.parts, h.more = p.row_blocks % h.parts;
   h.grid_h = number(p.by_image.divisor / p.by_width.divisor + p.taps_h - 1);
   h.grid_w = number(p.by_width.divisor + p.taps_w - 1);
   h.ahead = (p.taps_h - 1) * h.grid_w + p.taps_w - 1;
-  h.slots = number(slots_of(p, h.tiles * 16, h.grid_w));
-  h.units = number(round_up(p.terms * size, 32) / 16);
-  h.pitch = h.units * 16 + 16;  // an odd number of 16 bytes: neighbours lie in different banks
+  const bool wide = choice.row == kWideRow;
+  const int streams = h.parts * (wide ? kWideGroups : 1);
+  h.each = p.row_blocks / streams, h.more = p.row_blocks % streams;
+  h.slots = number(wide ? h.tiles * 16 + h.ahead : slots_of(p, h.tiles * 16, h.grid_w));
+  h.units = number(round_up(p.terms * size, wide ? 128 : 32) / 16);
+  // An odd number of 16 bytes: neighbours lie in different banks.
+  h.pitch = wide ? 128 : h.units * 16 + 16;
   h.images = number(problem.batch);
-  p.position_blocks = number(ceil_div(p.positions, h.tiles * 16));
+  const int64_t columns =
+      wide ? problem.batch * h.grid_h * h.grid_w - h.ahead : int64_t{p.positions};
+  p.position_blocks = number(ceil_div(columns, h.tiles * 16));
   if (p.way != kVectors && problem.x_layout == Layout::nchw && p.x_w * size % 16 == 0)
     h.turned = number(p.x_w * size / 16);
   h.by_grid = FastDivide(int64_t{h.grid_h} * h.grid_w);
   h.by_grid_w = FastDivide(h.grid_w);
   h.by_units = FastDivide(h.units);
   h.by_pairs = FastDivide(std::max(1, (h.turned + 1) / 2));
+}
+
+// Cycles until a block's pixels are there.
+double pixel_cycles(const Problem& problem, const Held& h) {
+  const Params& p = h.base;
+  const int size = static_cast<int>(element_size(problem.dtype));
+  const double units = double(h.slots) * h.units;
+  const double words = h.turned || p.way == kVectors ? 4 : 16.0 / size;  // of a unit
+  const double instructions = h.turned ? kRun : p.way == kVectors ? kUnit : kTurned * words / 4;
+  return units / 32 * instructions / 4 +
+         std::max(units * 16 / kL2Bytes,
+                  std::ceil(units * words / kHeldThreads / kInFlight) * kLatency);
+}
+
+double with_bytes(const Problem& problem, const Device& device, double busy_us) {
+  const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
+  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
+}
+
+// Of wgmma's tiles.
+double predict_wide(const Problem& problem, const Device& device, const Held& h) {
+  const Params& p = h.base;
+  const double columns = h.tiles * 16, groups = kWideGroups;
+  // Of a chunk of a warpgroup: the tensor cores, shared memory, L2 and issuers.
+  const double rate = device.matmul_tf32_per_us / device.sm_count / kClock;
+  const double mma = kHeldRows * columns * 32 / rate;
+  const double shared = 2 * 128 + kSteps * 2 * columns / 4;
+  const double l2 = double(p.terms) * p.taps_h * p.taps_w * p.used * 4 / kL2Bytes / p.chunks;
+  const double issue = 220;
+  const double busiest = std::max({mma, shared, l2, issue});
+  const double chunk = busiest + kRest * (mma + shared + l2 + issue - busiest);
+  const double stored = columns / 4 * kRow + kHeldTile16;
+  // A warpgroup alone waits for itself.
+  const double alone = mma + 500;
+  const double tiles = std::ceil(double(p.row_blocks) / h.parts / groups);
+  const double block = kBegin + pixel_cycles(problem, h) +
+                       tiles * (p.chunks * std::max(groups * chunk, alone) + groups * stored);
+  const double rounds = std::ceil(double(blocks_of(h)) / device.sm_count);
+  return with_bytes(problem, device, rounds * block / kClock);
 }
 
 // Blocks of a multiprocessor.
@@ -104,16 +148,7 @@ double predict(const Problem& problem, const Device& device, const Held& h) {
   const double busiest = std::max({mma, issue, shared, l2});
   const double multiplied = busiest + kRest * (mma + issue + shared + l2 - busiest);
   const double stored = m * n * 2 / 2 * kRow * warps / 4 + kHeldTile16 * warps / 4;
-  // Its pixels.
-  const double units = double(h.slots) * h.units;
-  const double unit_words = h.turned || p.way == kVectors ? 4 : 16.0 / size;
-  const double held = units / 32 *
-                          (h.turned            ? kRun
-                           : p.way == kVectors ? kUnit
-                                               : kTurned * unit_words / 4) /
-                          4 +
-                      std::max(units * 16 / kL2Bytes,
-                               std::ceil(units * unit_words / kHeldThreads / kInFlight) * kLatency);
+  const double held = pixel_cycles(problem, h);
   const int together = side_by_side(problem, device, h);
   const double blocks = double(blocks_of(h));
   const double tiles = std::ceil(double(p.row_blocks) / h.parts);
@@ -125,15 +160,55 @@ double predict(const Problem& problem, const Device& device, const Held& h) {
   const double each = blocks / device.sm_count, full = std::floor(each / together);
   const double busy = full * round(together) +
                       (each > full * together ? round(std::ceil(each - full * together)) : 0);
-  const double busy_us = busy / kClock;
-  const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
-  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
+  return with_bytes(problem, device, busy / kClock);
+}
+
+// The best way to share out the rows of a tile.
+void share_out(const Problem& problem, const Device& device, Choice choice,
+               double (*predict)(const Problem&, const Device&, const Held&),
+               std::vector<Candidate<Choice>>& found) {
+  Held h;
+  shape_held(problem, choice, h);
+  double least = 0;
+  int64_t before = 0;
+  const int64_t groups = choice.row == kWideRow ? kWideGroups : 1;
+  const int64_t blocks = ceil_div(h.base.row_blocks, groups);
+  for (int64_t tiles = 1; tiles <= std::min<int64_t>(blocks, kMostTiles); ++tiles) {
+    const int64_t parts = ceil_div(blocks, tiles);
+    if (parts == before) continue;
+    before = parts;
+    h.parts = number(parts);
+    if (blocks_of(h) > INT32_MAX) continue;
+    const double predicted = predict(problem, device, h);
+    if (least > 0 && predicted >= least) continue;
+    least = predicted;
+    choice.parts = number(parts);
+  }
+  if (least > 0) found.push_back({choice, least});
+}
+
+void add_wide(const Problem& problem, const Device& device, std::vector<Candidate<Choice>>& found) {
+  for (const int columns : kWideColumns)
+    for (int stages = kMostStages; stages >= 2; --stages) {
+      const Choice choice{kWideRow, stages, columns / 16, 1};
+      Held h;
+      shape_held(problem, choice, h);
+      if (int64_t{h.slots} * h.units * 16 > device.smem_optin || wide_bytes(h) > device.smem_optin)
+        continue;
+      share_out(problem, device, choice, predict_wide, found);
+      break;
+    }
 }
 
 }  // namespace
 
 int64_t blocks_of(const Held& h) {
   return int64_t{h.base.groups} * h.parts * h.base.position_blocks;
+}
+
+int wide_bytes(const Held& h) {
+  return 1024 + wide_slots(h.slots) * h.units * 16 + wide_table_bytes(h.tiles * 16, h.slots) +
+         kWideGroups * h.base.stages * held_stage_bytes(4);
 }
 
 int shared_bytes(const Held& h, int element_bytes) {
@@ -153,6 +228,7 @@ void add_held(const Problem& problem, const Device& device, std::vector<Candidat
   const int64_t grid = h.by_grid.divisor;
   if ((problem.batch + 2 + 128 / p.by_image.divisor) * grid > INT32_MAX / 2) return;
   if (int64_t{h.pitch} * grid > INT32_MAX / 2) return;
+  if (device.has_wgmma && size == 4 && !is_strict(problem)) add_wide(problem, device, found);
   for (int m = kLeastHeld; m <= kMostHeld; ++m)
     for (int together = is_strict(problem) ? 1 : 2; together >= 1; --together) {
       const int room = together == 2 ? std::min(device.smem_optin, device.smem_per_sm / 2 - 1024)
@@ -171,24 +247,10 @@ void add_held(const Problem& problem, const Device& device, std::vector<Candidat
             break;
           }
       if (best.tiles == 0) continue;
-      double least = 0;
-      int64_t before = 0;
-      Choice choice = best;
       Held here;
-      shape_held(problem, choice, here);
+      shape_held(problem, best, here);
       if (side_by_side(problem, device, here) != together) continue;  // both are the same
-      for (int64_t tiles = 1; tiles <= std::min<int64_t>(p.row_blocks, kMostTiles); ++tiles) {
-        const int64_t parts = ceil_div(p.row_blocks, tiles);
-        if (parts == before) continue;
-        before = parts;
-        here.parts = number(parts);
-        if (blocks_of(here) > INT32_MAX) continue;
-        const double predicted = predict(problem, device, here);
-        if (least > 0 && predicted >= least) continue;
-        least = predicted;
-        choice.parts = number(parts);
-      }
-      if (least > 0) found.push_back({choice, least});
+      share_out(problem, device, best, predict, found);
     }
 }
 
@@ -199,20 +261,24 @@ Plan held_plan(const Problem& problem, const Candidate<Choice>& candidate) {
   const Params& p = h.base;
   const auto text = [](int64_t value) { return std::to_string(value); };
   Plan plan;
-  plan.row = kHeldRow;
+  plan.row = choice.row;
   plan.predicted_us = candidate.predicted_us;
   plan.detail[0] = choice.stages;
   plan.detail[1] = choice.tiles;
   plan.detail[2] = choice.parts;
-  plan.note = text(h.tiles * 16) + " of " + text(p.positions) + " positions held" +
-              (p.paired ? " in pairs, " : ", ") + text(h.slots) + " pixels" +
+  plan.note = (choice.row == kWideRow ? "wgmma, " : "") + text(h.tiles * 16) + " of " +
+              text(p.positions) + " positions held" + (p.paired ? " in pairs, " : ", ") +
+              text(h.slots) + " pixels" +
               (h.turned            ? " as runs"
                : p.way == kVectors ? " as vectors"
                                    : "") +
               ", rows by " + text(p.used) + " of " + text(p.rows) + " in " + text(h.parts) +
               " parts, " + text(p.chunks) + " chunks, " + text(p.stages) + " stages, " +
               text(blocks_of(h)) + " blocks of " +
-              text(shared_bytes(h, static_cast<int>(element_size(problem.dtype)))) + " bytes";
+              text(choice.row == kWideRow
+                       ? wide_bytes(h)
+                       : shared_bytes(h, static_cast<int>(element_size(problem.dtype)))) +
+              " bytes";
   return plan;
 }
 

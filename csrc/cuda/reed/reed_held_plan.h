@@ -26,5 +26,6 @@ Plan held_plan(const Problem& problem, const Candidate<Choice>& candidate);
 Held held_of(const Problem& problem, const Plan& plan, const Args& args);
 int64_t blocks_of(const Held& held);
 int shared_bytes(const Held& held, int element_bytes);
+int wide_bytes(const Held& held);  // of a tile of wgmma
 
 }  // namespace convt2d::cuda::reed

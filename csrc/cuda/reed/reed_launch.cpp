@@ -10,6 +10,11 @@ namespace reed {
 namespace {
 
 void launch(const Problem& problem, const Plan& plan, const Args& args) {
+  if (plan.row == kWideRow) {
+    const Held held = held_of(problem, plan, args);
+    launch_wide(held, blocks_of(held), wide_bytes(held), args.stream);
+    return;
+  }
   if (plan.row == kHeldRow) {
     const auto run = problem.dtype == DType::f16            ? launch_held_f16
                      : problem.dtype == DType::bf16         ? launch_held_bf16

@@ -14,5 +14,6 @@ Launch launch_f32x3;  // reed_f32x3.cu
 // Held tiles, as many blocks of so many bytes of shared memory.
 using LaunchHeld = void(const Held& held, int64_t blocks, int shared_bytes, void* stream);
 LaunchHeld launch_held_f16, launch_held_bf16, launch_held_tf32, launch_held_f32x3;
+LaunchHeld launch_wide;  // reed_wide.cu
 
 }  // namespace convt2d::cuda::reed

@@ -58,7 +58,7 @@ int32_t common_run(int64_t most, std::initializer_list<int64_t> numbers) {
 
 // Strides of x and y as their layouts have them: both are dense.
 void shape(const Problem& problem, const Choice& choice, Params& p) {
-  const Tile tile = kTiles[choice.row == kHeldRow ? kHeldTile : choice.row];
+  const Tile tile = kTiles[choice.row >= kHeldRow ? kHeldTile : choice.row];
   const Axis h = canonical(problem.h), w = canonical(problem.w);
   const int64_t size = static_cast<int64_t>(element_size(problem.dtype));
   const bool pixels = is_pixels(problem);
@@ -220,7 +220,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
 }
 
 Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
-  if (candidate.choice.row == kHeldRow) return held_plan(problem, candidate);
+  if (candidate.choice.row >= kHeldRow) return held_plan(problem, candidate);
   const Tile tile = kTiles[candidate.choice.row];
   Params p;
   shape(problem, candidate.choice, p);
