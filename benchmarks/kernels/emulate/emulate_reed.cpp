@@ -14,8 +14,11 @@ alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
 
 #include "cuda/cuda_families.h"
 #include "cuda/device/tensor_copy.cuh"
+#include "cuda/reed/reed_held.cuh"
+#include "cuda/reed/reed_held_plan.h"
 #include "cuda/reed/reed_kernel.cuh"
 #include "cuda/reed/reed_plan.h"
+#include "cuda/reed/reed_wide.cuh"
 #include "cuda/visit_row.h"
 #include "fibers.h"
 #include "gather_trial.h"
@@ -71,6 +74,25 @@ bool check(const Case& one, Precision precision, int most) {
   const bool good = trial.passes(trial.some(all, most, reason), [&](Plan plan) {
     const auto run = [&] {
       plan.detail[0] = std::min(plan.detail[0], 2 + int(emulate::random() % 3));
+      if (plan.row == reed::kWideRow) {
+        plan.detail[2] = 1 + emulate::random() % plan.detail[2];
+        const reed::Held held = reed::held_of(trial.problem, plan, trial.args);
+        emulate::run_grid(reed::blocks_of(held), reed::kHeldThreads, reed::wide_bytes(held), [&] {
+          held.tiles == 4 ? reed::convt2d_reed_wide_kernel<64>(held)
+                          : reed::convt2d_reed_wide_kernel<128>(held);
+        });
+        return;
+      }
+      if (plan.row == reed::kHeldRow) {
+        plan.detail[2] = 1 + emulate::random() % plan.detail[2];
+        const reed::Held held = reed::held_of(trial.problem, plan, trial.args);
+        visit_row<2>(reed::warp_tiles(held.tiles) - reed::kLeastHeld, [&](auto index) {
+          emulate::run_grid(
+              reed::blocks_of(held), reed::kHeldThreads, reed::shared_bytes(held, sizeof(T)),
+              [&] { reed::convt2d_reed_held_kernel<M, index + reed::kLeastHeld>(held); });
+        });
+        return;
+      }
       const reed::Params params = reed::params_of(trial.problem, plan, trial.args);
       visit_row<ROWS>(plan.row, [&](auto row) {
         emulate::run_grid(reed::blocks_of(params), reed::threads_of(reed::kTiles[row]),

@@ -6,7 +6,7 @@
 // K = (input channel, j). Of an input channel and a j, the phases of a row of the stride are neighbours in w, and so are
 // outputs in y: rows of M are in the order of both. Channels last, the row of a phase is (column phase, output channel),
 // which is the same thing with one channel and rows as many times longer: `unit` is what a position adds to a row of y,
-// in numbers.
+// in numbers. Where x is one pixel and y what one kernel writes, all rows are such a row in NCHW too.
 //
 //   w    [K][row]       copied as they lie (cp.async), 16, 8 or 4 bytes at once
 //   x    [position][K]  a chunk of channels of one j; what lies outside of x becomes zeros
@@ -109,6 +109,8 @@ struct Params {
   int32_t unit, pad_w, kernel_w;
   int32_t stride_h, pad_h, kernel_h;
   int32_t group_out, inner;  // output channels of a group; those of a pixel, or 0 in NCHW
+  int32_t
+      flat;  // rows of an output channel where all rows are one run of y, of planes of one pixel; or 0
   // The same of weights, whose rows may be joined: a run of `run` neighbours, runs of one channel, a channel's rows.
   int32_t run, runs, run_h, run_w, run_taps;
   int32_t joined;  // whether j of an axis h steps along them

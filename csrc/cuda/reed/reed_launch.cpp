@@ -2,6 +2,7 @@
 #include "cuda/reed/reed_launch.h"
 
 #include "cuda/reed/reed.h"
+#include "cuda/reed/reed_held_plan.h"
 #include "cuda/reed/reed_plan.h"
 
 namespace convt2d::cuda {
@@ -9,6 +10,21 @@ namespace reed {
 namespace {
 
 void launch(const Problem& problem, const Plan& plan, const Args& args) {
+  if (plan.row == kWideRow) {
+    const Held held = held_of(problem, plan, args);
+    launch_wide(held, blocks_of(held), wide_bytes(held), args.stream);
+    return;
+  }
+  if (plan.row == kHeldRow) {
+    const auto run = problem.dtype == DType::f16            ? launch_held_f16
+                     : problem.dtype == DType::bf16         ? launch_held_bf16
+                     : problem.precision == Precision::tf32 ? launch_held_tf32
+                                                            : launch_held_f32x3;
+    const Held held = held_of(problem, plan, args);
+    run(held, blocks_of(held), shared_bytes(held, static_cast<int>(element_size(problem.dtype))),
+        args.stream);
+    return;
+  }
   const auto run = problem.dtype == DType::f16            ? launch_f16
                    : problem.dtype == DType::bf16         ? launch_bf16
                    : problem.precision == Precision::tf32 ? launch_tf32

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/cuda_check.h"
+#include "cuda/reed/reed_held.cuh"
 #include "cuda/reed/reed_kernel.cuh"
 #include "cuda/reed/reed_launch.h"
 #include "cuda/reed/reed_plan.h"
@@ -21,6 +22,17 @@ void launch_rows(int row, const Params& params, void* stream) {
     kernel<<<static_cast<unsigned>(blocks_of(params)), threads_of(kTiles[kRow]), bytes,
              static_cast<cudaStream_t>(stream)>>>(params);
     check_launch("convt2d_reed_fwd_kernel");
+  });
+}
+
+template <class M>
+void launch_held(const Held& held, int64_t blocks, int bytes, void* stream) {
+  visit_row<kMostHeld - kLeastHeld + 1>(warp_tiles(held.tiles) - kLeastHeld, [&](auto index) {
+    constexpr auto kernel = convt2d_reed_held_kernel<M, decltype(index)::value + kLeastHeld>;
+    allow_shared_memory<kernel>(bytes);
+    kernel<<<static_cast<unsigned>(blocks), kHeldThreads, bytes,
+             static_cast<cudaStream_t>(stream)>>>(held);
+    check_launch("convt2d_reed_held_kernel");
   });
 }
 

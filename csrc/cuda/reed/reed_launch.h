@@ -1,7 +1,7 @@
 // reed's kernels, as the host calls them.
 #pragma once
 
-#include "cuda/reed/reed_config.h"
+#include "cuda/reed/reed_held.h"
 
 namespace convt2d::cuda::reed {
 
@@ -10,5 +10,10 @@ Launch launch_f16;    // reed_f16.cu
 Launch launch_bf16;   // reed_bf16.cu
 Launch launch_tf32;   // reed_tf32.cu
 Launch launch_f32x3;  // reed_f32x3.cu
+
+// Held tiles, as many blocks of so many bytes of shared memory.
+using LaunchHeld = void(const Held& held, int64_t blocks, int shared_bytes, void* stream);
+LaunchHeld launch_held_f16, launch_held_bf16, launch_held_tf32, launch_held_f32x3;
+LaunchHeld launch_wide;  // reed_wide.cu
 
 }  // namespace convt2d::cuda::reed

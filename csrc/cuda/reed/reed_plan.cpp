@@ -7,6 +7,7 @@
 #include "core/phases.h"
 #include "cuda/cuda_families.h"
 #include "cuda/gather_params.h"
+#include "cuda/reed/reed_held_plan.h"
 #include "cuda/strict_sums.h"
 
 namespace convt2d::cuda::reed {
@@ -37,10 +38,6 @@ constexpr double kOver = 0.85, kPairsOver = 1.08;
 
 constexpr int64_t kFar = 30000;  // of what 16 bits hold
 
-struct Choice {
-  int row, stages;
-};
-
 bool is_pixels(const Problem& problem) { return problem.y_layout == Layout::nhwc; }
 
 // What steps of j along an axis there are.
@@ -57,9 +54,11 @@ int32_t common_run(int64_t most, std::initializer_list<int64_t> numbers) {
   return static_cast<int32_t>(most);
 }
 
+}  // namespace
+
 // Strides of x and y as their layouts have them: both are dense.
 void shape(const Problem& problem, const Choice& choice, Params& p) {
-  const Tile tile = kTiles[choice.row];
+  const Tile tile = kTiles[choice.row >= kHeldRow ? kHeldTile : choice.row];
   const Axis h = canonical(problem.h), w = canonical(problem.w);
   const int64_t size = static_cast<int64_t>(element_size(problem.dtype));
   const bool pixels = is_pixels(problem);
@@ -83,9 +82,9 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.x_row = number(x_pixels ? w.in * in : w.in);
   p.x_group = p.terms * p.x_channel;
   p.x_h = number(h.in), p.x_w = number(w.in);
-  p.way = x_pixels && p.terms * size % 16 == 0 && in * size % 16 == 0 ? kVectors
-          : size == 4                                                 ? kWords
-                                                                      : kNumbers;
+  p.way = (x_pixels || plane == 1) && p.terms * size % 16 == 0 && in * size % 16 == 0 ? kVectors
+          : size == 4                                                                 ? kWords
+                                                                                      : kNumbers;
 
   p.unit = number(w.stride * inner);
   p.pad_w = number(w.near_pad * inner);
@@ -112,6 +111,14 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.run_w = all ? p.rows : p.joined ? number(h.kernel) * p.kernel_w : p.kernel_w;
   p.run_taps = number(h.kernel) * p.kernel_w;
 
+  // Rows of y are in the order of w and of y as a whole.
+  if (!pixels && all && p.taps_h * p.taps_w == 1 && plane == 1 && h.out == h.kernel &&
+      w.out == w.kernel && h.near_pad == 0 && w.near_pad == 0) {
+    p.flat = p.run_taps;
+    p.unit = p.kernel_w = p.run_taps = p.y_w = p.y_row = p.rows;
+    p.stride_h = p.kernel_h = p.y_h = 1;
+  }
+
   // Whole units, unless that leaves too much of a tile without use.
   const int whole = p.unit <= tile.rows ? tile.rows / p.unit * p.unit : 0;
   p.used = whole * 8 >= tile.rows * 7 ? whole : tile.rows;
@@ -132,6 +139,8 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.by_runs = FastDivide(p.runs);
   p.by_vectors = FastDivide(p.vectors);
 }
+
+namespace {
 
 double predict(const Problem& problem, const Device& device, const Params& p, Tile tile) {
   const int size = static_cast<int>(element_size(problem.dtype)), chunk = chunk_of(tile, size);
@@ -206,10 +215,12 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
       found.push_back({{row, p.stages}, predict(problem, device, p, tile)});
     }
   }
+  add_held(problem, device, found);
   return found;
 }
 
 Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
+  if (candidate.choice.row >= kHeldRow) return held_plan(problem, candidate);
   const Tile tile = kTiles[candidate.choice.row];
   Params p;
   shape(problem, candidate.choice, p);
@@ -283,13 +294,17 @@ Decision plan(const Problem& problem, const Device& device) {
   return best_plan(problem, device, refusal, candidates, plan_of);
 }
 
-Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
-  Params p;
-  shape(problem, {plan.row, plan.detail[0]}, p);
+void point_at(const Problem& problem, const Args& args, Params& p) {
   p.x = args.x.data;
   p.y = args.y.data;
   p.w = args.w.data;
   p.bias = problem.has_bias ? args.bias : nullptr;
+}
+
+Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
+  Params p;
+  shape(problem, {plan.row, plan.detail[0]}, p);
+  point_at(problem, args, p);
   return p;
 }
 

@@ -76,7 +76,7 @@ struct RowOf {
     y = channel * p.y_plane + h * p.y_row + w;
   }
   __device__ __forceinline__ int output(const Params& p) const {
-    return p.inner ? w % p.inner : channel;
+    return p.inner ? w % p.inner : p.flat ? w / p.flat : channel;
   }
 };
 __device__ __forceinline__ bool has_row(const Params& p, const Scope& at, int row) {
@@ -88,7 +88,7 @@ struct WeightRow {
   int offset, h, w;
   bool exists;
   __device__ __forceinline__ WeightRow(const Params& p, const Scope& at, int rows, int numbers) {
-    const int row = threadIdx.x / (1 + p.paired) % (rows / numbers) * numbers;
+    const int row = (threadIdx.x >> p.paired) % (rows / numbers) * numbers;
     exists = has_row(p, at, row);
     const int above = p.by_run.quotient(at.row + row), channel = p.by_runs.quotient(above);
     h = above - channel * p.runs;
