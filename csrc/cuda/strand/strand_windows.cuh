@@ -44,7 +44,7 @@ __device__ __forceinline__ void ask_for_unit(const WindowParams& p, const Window
   const int plane = outer * p.planes, step = p.base.stride_h;
   barrier_expect(full, p.asked_bytes);
   for (int i = 0; i < p.rows; ++i)
-    copy_box(stage + i * p.row_pitch, &source, full, 0, at.w - p.skipped,
+    copy_box(stage + i * p.row_pitch, &source, full, 0, at.w * p.hop - p.skipped,
              (at.h + i) * step - p.base.pad_h + remainder, plane, at.image);
   for (int i = 0; i < p.down; ++i)
     copy_box(stage + p.weights_at + i * p.weight_bytes, &weights, full, 0, at.column, 0,
@@ -255,7 +255,7 @@ __global__ void __launch_bounds__(kWindowThreads, 1)
     for (int i = 0; i < kSixteens; ++i) {
       const int number = first + i * 16 + lane % 16;
       position[i] = (number >> p.width_bits) * p.row_pitch +
-                    (number & ((1 << p.width_bits) - 1)) * p.segment + lane / 16 * 16;
+                    (number & ((1 << p.width_bits) - 1)) * p.hop * p.segment + lane / 16 * 16;
     }
     channel[0] = (lane / 16 * 8 + lane % 8) * p.segment + lane / 8 % 2 * 16;
     channel[1] = (16 + lane % 8) * p.segment + lane / 8 % 2 * 16;

@@ -1,12 +1,12 @@
-// strand's windows: the same GEMM where kernels and steps along rows are so regular that the copy engine brings dY without
-// copying what neighbours share (fcn32s: 64 x 64 kernels at stride 32, each number of dY read by 2 x 2 positions).
+// strand's windows: the same GEMM where kernels and steps along rows are so regular that the copy engine brings each number
+// of dY once for all positions of a tile that read it (fcn32s: 64 x 64 kernels at stride 32, 2 x 2 positions).
 //
-// A kernel row is `across` steps long, and a step of dY's row is a whole number of segments of 32, 64 or 128 bytes, one of
-// each plane: planes are channels in NCHW, where a segment is a step, and the segments of a step of all channels, channels
-// last. A unit of K is one remainder of the kernel row divided by the step, of some planes: of weights all kernel rows
-// `down` that leave it, of dY the rows that a tile of positions meets there, each once.
+// Where a kernel row is `across` segments of 32, 64 or 128 bytes, and steps, padding and dY's rows are whole numbers of
+// them; channels last a step is one segment of each plane, and planes are a step's segments; in NCHW planes are channels. A
+// unit of K is one remainder of the kernel row divided by the step, of some planes: of weights all kernel rows `down` that
+// leave it, of dY the rows that a tile of positions meets there, each once.
 //
-//   dY        [row of the tile, down - 1 more][plane][segment of the tile, across - 1 more][bytes]
+//   dY        [row of the tile, down - 1 more][plane][segment that the tile meets][bytes]
 //   weights   [down][plane][across][channel of x][bytes]
 //
 // So a position's operand is an address for each (down, across) of K, 32 bytes a step, of which teams of warps have some
@@ -44,7 +44,7 @@ struct WindowParams {
   int32_t down, across, remainders;  // of a kernel; remainders of its rows divided by the step
   int32_t planes, units, steps;      // planes and steps of a unit
   int32_t segments, rows;            // of dY, of a plane of a unit
-  int32_t skipped;                   // steps of dY before the first: padding
+  int32_t hop, skipped;  // segments from a position to the next; of dY before its row: padding
   int32_t row_bytes, row_pitch, weight_bytes, weights_at, asked_bytes;
   int32_t stages, stage_bytes, table_at, stages_at, shared_bytes;
   FastDivide by_remainders;

@@ -44,10 +44,21 @@ bool last(const Problem& problem) { return problem.y_layout == Layout::nhwc; }
 int64_t step_bytes(const Problem& problem) {
   return problem.w.stride * size_of(problem) * (last(problem) ? problem.out_channels : 1);
 }
+// The largest that kernel rows, their steps, dY's rows and what lies beside them are whole numbers of; channels last of
+// steps alone, being one of each plane.
 int64_t segment_of(const Problem& problem) {
+  const Axis& w = problem.w;
+  int64_t whole = step_bytes(problem);
+  if (!last(problem))
+    for (const int64_t numbers : {w.kernel, w.near_pad, w.out})
+      whole = gcd(whole, std::abs(numbers) * size_of(problem));
   int64_t segment = 128;
-  while (segment > 16 && step_bytes(problem) % segment != 0) segment /= 2;
+  while (segment > 16 && whole % segment != 0) segment /= 2;
   return segment;
+}
+// From one segment of a plane to the next.
+int64_t segment_step(const Problem& problem) {
+  return last(problem) ? step_bytes(problem) : segment_of(problem);
 }
 int64_t planes_of(const Problem& problem) {
   return last(problem) ? step_bytes(problem) / segment_of(problem) : problem.out_channels;
@@ -70,16 +81,18 @@ void shape(const Problem& problem, const WindowChoice& choice, WindowParams& p) 
   set(p.x_w, w.in);
   set(p.segment, segment_of(problem));
   set(p.down, ceil_div(h.kernel, h.stride));
-  set(p.across, w.kernel / w.stride);
+  const int64_t hop = step_bytes(problem) / segment_step(problem);
+  set(p.hop, hop);
+  set(p.across, w.kernel * hop / w.stride);
   set(p.remainders, std::min(h.stride, h.kernel));
   const int64_t planes = planes_of(problem),
                 plane_steps = int64_t{p.down} * p.across * p.segment / kStep;
   set(p.planes, std::min(planes, ceil_div(kSteps, plane_steps)));
   set(p.units, ceil_div(planes, p.planes) * p.remainders);
   set(p.steps, plane_steps * p.planes);
-  set(p.segments, width + p.across - 1);
+  set(p.segments, (width - 1) * hop + p.across);
   set(p.rows, positions / width + p.down - 1);
-  set(p.skipped, w.near_pad / w.stride);
+  p.skipped = static_cast<int32_t>(w.near_pad * hop / w.stride);
   set(p.row_bytes, int64_t{p.planes} * p.segments * p.segment);
   set(p.row_pitch, round_up(p.row_bytes, 128));
   set(p.weight_bytes, int64_t{p.planes} * p.across * kWindowColumns * p.segment);
@@ -186,10 +199,11 @@ Plan plan_of(const Problem& problem, const Device& device,
   plan.detail[1] = p.stages;
   plan.detail[2] = p.shared_bytes;
   plan.predicted_us = candidate.predicted_us;
-  plan.note = "windows of " + number(p.down) + " x " + number(p.across) + " steps, 24 channels x " +
-              number(kWindowPositions[choice.row] / width) + "x" + number(width) + " positions, " +
-              number(p.planes) + " planes by " + number(p.segment) + " bytes, " + number(p.stages) +
-              " stages, " + number(window_tiles_of(p)) + " tiles";
+  plan.note = "windows of " + number(p.down) + " x " + number(p.across) +
+              " segments, 24 channels x " + number(kWindowPositions[choice.row] / width) + "x" +
+              number(width) + " positions, " + number(p.planes) + " planes by " +
+              number(p.segment) + " bytes, " + number(p.stages) + " stages, " +
+              number(window_tiles_of(p)) + " tiles";
   if (p.ranks > 1) plan.note += ", K split over a cluster of " + number(p.ranks);
   return plan;
 }
@@ -200,13 +214,10 @@ std::string refusal(const Problem& problem, const Device& device) {
   if (!device.has_wgmma) return "windows are for sm_90a";
   if (problem.groups != 1) return number(problem.groups) + " groups";
   if (h.dilation != 1 || w.dilation != 1) return "taps lie apart";
-  if (w.kernel % w.stride != 0)
-    return "kernel rows of " + number(w.kernel) + " are no whole steps of " + number(w.stride);
-  if (w.near_pad % w.stride != 0 || w.out % w.stride != 0)
-    return "dY's rows do not start and end with a step of " + number(w.stride);
-  const int64_t segment = segment_of(problem), step = step_bytes(problem);
-  if (segment < kStep || (!last(problem) && segment != step))
-    return "steps of " + number(step) + " bytes";
+  if (segment_of(problem) < kStep) return "segments of " + number(segment_of(problem)) + " bytes";
+  if (last(problem) &&
+      (w.kernel % w.stride != 0 || w.near_pad % w.stride != 0 || w.out % w.stride != 0))
+    return "kernel rows and dY's are no whole steps of " + number(w.stride);
   return {};
 }
 
@@ -253,14 +264,15 @@ WindowParams window_params_of(const Problem& problem, const Plan& plan, const Ar
 }
 
 CUtensorMap map_of_windows(const Problem& problem, const WindowParams& p) {
-  const int64_t size = size_of(problem), segment = p.segment, step = step_bytes(problem),
-                steps = problem.w.out / problem.w.stride, row = steps * step, rows = problem.h.out,
-                image = row * rows * (last(problem) ? 1 : problem.out_channels);
+  const int64_t size = size_of(problem), segment = p.segment, step = segment_step(problem),
+                pixel = last(problem) ? problem.out_channels : 1,
+                row = problem.w.out * pixel * size, rows = problem.h.out, plane = row * rows;
   return encode({p.base.source,
                  static_cast<int>(size),
                  5,
-                 {segment / size, steps, rows, planes_of(problem), problem.batch},
-                 {size, step, row, last(problem) ? segment : row * rows, image},
+                 {segment / size, row / step, rows, planes_of(problem), problem.batch},
+                 {size, step, row, last(problem) ? segment : plane,
+                  plane * (last(problem) ? 1 : problem.out_channels)},
                  {static_cast<int32_t>(segment / size), p.segments, 1, p.planes, 1},
                  {1, 1, 1, 1, 1},
                  true,
@@ -268,14 +280,14 @@ CUtensorMap map_of_windows(const Problem& problem, const WindowParams& p) {
 }
 
 CUtensorMap map_of_window_weights(const Problem& problem, const WindowParams& p) {
-  const int64_t size = size_of(problem), segment = p.segment, step = step_bytes(problem),
-                row = step * p.across, rows = problem.h.kernel;
-  const int64_t all = row * rows * (last(problem) ? 1 : problem.out_channels);
+  const int64_t size = size_of(problem), segment = p.segment, step = segment_step(problem),
+                row = step * p.across, rows = problem.h.kernel, plane = row * rows;
   return encode({p.base.weight,
                  static_cast<int>(size),
                  5,
                  {segment / size, problem.in_channels, p.across, rows, planes_of(problem)},
-                 {size, all, step, row, last(problem) ? segment : row * rows},
+                 {size, plane * (last(problem) ? 1 : problem.out_channels), step, row,
+                  last(problem) ? segment : plane},
                  {static_cast<int32_t>(segment / size), kWindowColumns, p.across, 1, p.planes},
                  {1, 1, 1, 1, 1},
                  true,
