@@ -11,4 +11,9 @@ void launch_windows_f32x3(int row, const WindowParams& params, const CUtensorMap
   launch_window_rows<MmaF32x3>(row, params, source, weights, stream);
 }
 
+void launch_dense_f32x3(int row, const DenseParams& params, const CUtensorMap& source,
+                        const CUtensorMap& weights, void* stream) {
+  launch_dense_rows<MmaF32x3>(row, params, source, weights, stream);
+}
+
 }  // namespace convt2d::cuda::strand

@@ -3,6 +3,7 @@
 
 #include "cuda/cuda_check.h"
 #include "cuda/shared_memory.h"
+#include "cuda/strand/strand_dense.cuh"
 #include "cuda/strand/strand_kernel.cuh"
 #include "cuda/strand/strand_launch.h"
 #include "cuda/strand/strand_plan.h"
@@ -54,6 +55,18 @@ void launch_window_rows(int row, const WindowParams& params, const CUtensorMap& 
       CONVT2D_CUDA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                               cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
     launch_ranks(kernel, window_tiles_of(params), params.ranks, kWindowThreads, params.shared_bytes,
+                 stream, params, source, weights);
+  });
+}
+
+// `row` is one of kDenseTiles.
+template <class M>
+void launch_dense_rows(int row, const DenseParams& params, const CUtensorMap& source,
+                       const CUtensorMap& weights, void* stream) {
+  visit_row<kDenseTileCount>(row, [&](auto index) {
+    constexpr auto kernel = convt2d_strand_dense_kernel<M, decltype(index)::value>;
+    allow_shared_memory<kernel>(params.shared_bytes);
+    launch_ranks(kernel, dense_tiles_of(params), params.ranks, kDenseThreads, params.shared_bytes,
                  stream, params, source, weights);
   });
 }

@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 
+#include "cuda/strand/strand_dense.h"
 #include "cuda/strand/strand_windows.h"
 
 namespace convt2d::cuda::strand {
@@ -16,5 +17,9 @@ Launch launch_f32x3;  // strand_f32x3.cu
 using LaunchWindows = void(int row, const WindowParams& params, const CUtensorMap& source,
                            const CUtensorMap& weights, void* stream);
 LaunchWindows launch_windows_f16, launch_windows_bf16, launch_windows_tf32, launch_windows_f32x3;
+
+using LaunchDense = void(int row, const DenseParams& params, const CUtensorMap& source,
+                         const CUtensorMap& weights, void* stream);
+LaunchDense launch_dense_f16, launch_dense_bf16, launch_dense_tf32, launch_dense_f32x3;
 
 }  // namespace convt2d::cuda::strand

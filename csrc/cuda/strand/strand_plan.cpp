@@ -289,6 +289,7 @@ std::vector<Plan> plans(const Problem& problem, const Device& device, std::strin
   if (plans.empty()) return plans;
   std::string why_not;
   for (Plan& plan : window_plans(problem, device, why_not)) plans.push_back(std::move(plan));
+  for (Plan& plan : dense_plans(problem, device, why_not)) plans.push_back(std::move(plan));
   return plans;
 }
 
@@ -299,9 +300,12 @@ Decision plan(const Problem& problem, const Device& device) {
   };
   Decision decision = best_plan(problem, device, refuse, candidates, plan_of);
   if (!decision.accepted) return decision;
-  Decision windows = window_plan(problem, device);
-  const bool better = windows.accepted && windows.plan.predicted_us < decision.plan.predicted_us;
-  return better ? windows : decision;
+  for (const auto of : {window_plan, dense_plan}) {
+    Decision other = of(problem, device);
+    if (other.accepted && other.plan.predicted_us < decision.plan.predicted_us)
+      decision = std::move(other);
+  }
+  return decision;
 }
 
 Params params_of(const Problem& problem, const Plan& plan, const Args& args) {

@@ -169,8 +169,8 @@ std::vector<Candidate<WindowChoice>> candidates(const Problem& problem, const De
         continue;
       }
       const int64_t tiles = window_tiles_of(p);
-      for (int ranks = 1; ranks <= std::min(kMostWindowRanks, p.units); ++ranks) {
-        if (ranks > 1 && tiles * ranks > 2 * int64_t{device.sm_count}) break;
+      for (const int ranks : {1, 2, 3, 4, 6, 8, 11, kMostWindowRanks}) {
+        if (ranks > 1 && (ranks > p.units || tiles * ranks > 2 * int64_t{device.sm_count})) break;
         p.ranks = ranks;
         set_stages(problem, device, row, p);
         if (p.stages < kFewestStages || p.shared_bytes > device.smem_optin) {
