@@ -151,6 +151,10 @@ emulators:
 	build/kernels/emulate_strand benchmarks/kernels/cases.txt tf32 nchw 1 1 strand_r; \
 	build/kernels/emulate_strand benchmarks/kernels/cases.txt fp32 nchw 2 1 strand_k; \
 	build/kernels/emulate_strand benchmarks/kernels/cases.txt bf16 nhwc 1 1 strand_d2; \
+	WINDOWS=1 build/kernels/emulate_strand benchmarks/kernels/cases.txt tf32 nhwc 1 1 strand_w2; \
+	WINDOWS=1 build/kernels/emulate_strand benchmarks/kernels/cases.txt fp32 nchw 1 1 strand_w5; \
+	DENSE=1 build/kernels/emulate_strand benchmarks/kernels/cases.txt fp16 nchw 1 1 strand_x1; \
+	DENSE=1 build/kernels/emulate_strand benchmarks/kernels/cases.txt fp32 nchw 1 1 strand_x2; \
 	benchmarks/kernels/emulate_quilt.sh fp16 1 1 quilt_; \
 	build/kernels/emulate_quilt benchmarks/kernels/cases.txt tf32 1 1 quilt_; \
 	build/kernels/emulate_quilt benchmarks/kernels/cases.txt fp32 1 1 quilt_four; \

@@ -1,6 +1,8 @@
 // From a row of kTiles to its kernel; each strand_<mode>.cu instantiates this for one way of multiplying.
 #pragma once
 
+#include <atomic>
+
 #include "cuda/cuda_check.h"
 #include "cuda/shared_memory.h"
 #include "cuda/strand/strand_dense.cuh"
@@ -13,6 +15,19 @@
 namespace convt2d::cuda::strand {
 
 constexpr int kPortableRanks = 8;  // of any GPU with clusters
+
+// Lets a kernel have clusters of more: asked for once a kernel and device.
+template <auto KERNEL>
+void allow_large_clusters() {
+  static std::atomic<uint64_t> allowed{0};  // one bit a device
+  int device = 0;
+  CONVT2D_CUDA_CHECK(cudaGetDevice(&device));
+  const uint64_t bit = uint64_t{1} << (device % 64);
+  if (device < 64 && (allowed.load(std::memory_order_relaxed) & bit)) return;
+  CONVT2D_CUDA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(KERNEL),
+                                          cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
+  allowed.fetch_or(bit, std::memory_order_relaxed);
+}
 
 // A grid of tiles, each a cluster of `ranks` blocks.
 template <class Kernel, class... Parameters>
@@ -51,9 +66,7 @@ void launch_window_rows(int row, const WindowParams& params, const CUtensorMap& 
   visit_row<kWindowTileCount>(row, [&](auto index) {
     constexpr auto kernel = convt2d_strand_windows_kernel<M, decltype(index)::value>;
     allow_shared_memory<kernel>(params.shared_bytes);
-    if (params.ranks > kPortableRanks)
-      CONVT2D_CUDA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                              cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
+    if (params.ranks > kPortableRanks) allow_large_clusters<kernel>();
     launch_ranks(kernel, window_tiles_of(params), params.ranks, kWindowThreads, params.shared_bytes,
                  stream, params, source, weights);
   });
