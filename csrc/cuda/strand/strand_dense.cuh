@@ -45,6 +45,7 @@ __device__ __forceinline__ void ask_for_rows(const DenseParams& p, const DenseSc
   barrier_expect(full, p.source_bytes + p.weight_boxes * weight_bytes);
   copy_box(stage, &source, full, at.w * p.base.stride_w - p.early_numbers,
            at.h * p.base.stride_h - p.base.pad_h, unit * p.planes, at.image);
+#pragma unroll 1
   for (int i = 0; i < p.weight_boxes; ++i)
     copy_box(stage + p.weights_at + i * weight_bytes, &weights, full,
              (unit * p.weight_boxes + i) * numbers, at.column, 0, 0);
@@ -185,7 +186,7 @@ __device__ __forceinline__ void add_and_store_dense(const DenseParams& p, const 
   for (int i = kItems * rank / p.ranks + threadIdx.x; i < end; i += kDenseThreads) {
     float value[kTogether] = {};
     if (p.ranks > 1) {
-#pragma unroll 8
+#pragma unroll 4
       for (int r = 0; r < p.ranks; ++r) {
         const float4 some = load_of_rank(place_of_rank(place(i), r));
         value[0] += some.x, value[1] += some.y, value[2] += some.z, value[3] += some.w;
@@ -224,15 +225,18 @@ __global__ void __launch_bounds__(kDenseThreads, 1)
   if (threadIdx.x == 0) {
     prefetch_map(&source);
     prefetch_map(&weights);
+#pragma unroll 1
     for (int i = 0; i < p.stages; ++i) {
       barrier_init(full(i), 1);
       barrier_init(full(i) + 8, kDenseWarps);
     }
     fence_for_wgmma();  // for the copy engine
+#pragma unroll 1
     for (int i = 0; i < p.stages && at.begin + i < at.end; ++i) ask(at.begin + i, i);
   }
   // The steps of a unit: where dY's first word and the 32 bytes of weights are.
   if (threadIdx.x >= 32)
+#pragma unroll 1
     for (int i = threadIdx.x - 32; i < p.steps; i += kDenseThreads - 32) {
       const int bytes = i * kStep, of_plane = p.kernel_h * p.kernel_row;
       const int plane = bytes / of_plane, inside = bytes - plane * of_plane;
@@ -269,9 +273,11 @@ __global__ void __launch_bounds__(kDenseThreads, 1)
   DenseSums<M, ROW> sum = {}, few = {};
   Ring ring, before;
   int added = 0;
+#pragma unroll 1
   for (int unit = at.begin; unit < at.end; ++unit) {
     barrier_wait(full(ring.stage), ring.parity);
     const uint32_t stage = stages + ring.stage * p.stage_bytes;
+#pragma unroll 1
     for (int step = team; step < p.steps; step += kTeams) {
       uint32_t here[2];
       load_shared_8(table + step * 8, here);

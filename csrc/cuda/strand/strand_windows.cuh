@@ -43,9 +43,11 @@ __device__ __forceinline__ void ask_for_unit(const WindowParams& p, const Window
   const int outer = p.by_remainders.quotient(unit), remainder = unit - outer * p.remainders;
   const int plane = outer * p.planes, step = p.base.stride_h;
   barrier_expect(full, p.asked_bytes);
+#pragma unroll 1
   for (int i = 0; i < p.rows; ++i)
     copy_box(stage + i * p.row_pitch, &source, full, 0, at.w * p.hop - p.skipped,
              (at.h + i) * step - p.base.pad_h + remainder, plane, at.image);
+#pragma unroll 1
   for (int i = 0; i < p.down; ++i)
     copy_box(stage + p.weights_at + i * p.weight_bytes, &weights, full, 0, at.column, 0,
              i * step + remainder, plane);
@@ -171,7 +173,7 @@ __device__ __forceinline__ void add_and_store_windows(const WindowParams& p, con
   for (int i = kItems * rank / p.ranks + threadIdx.x; i < end; i += kWindowThreads) {
     float value[kTogether] = {};
     if (p.ranks > 1) {
-#pragma unroll 8
+#pragma unroll 4
       for (int r = 0; r < p.ranks; ++r) {
         const float4 some = load_of_rank(place_of_rank(sums + i * 16, r));
         value[0] += some.x, value[1] += some.y, value[2] += some.z, value[3] += some.w;
@@ -209,14 +211,17 @@ __global__ void __launch_bounds__(kWindowThreads, 1)
   if (threadIdx.x == kWindowConsumers) {
     prefetch_map(&source);
     prefetch_map(&weights);
+#pragma unroll 1
     for (int i = 0; i < p.stages; ++i) {
       barrier_init(full(i), 1);
       barrier_init(full(i) + 8, kWindowWarps);
     }
     fence_for_wgmma();  // for the copy engine
+#pragma unroll 1
     for (int i = 0; i < p.stages && at.begin + i < at.end; ++i) ask(at.begin + i, i);
   } else {
     // The steps of a unit: where their 32 bytes of dY and of weights are.
+#pragma unroll 1
     for (int i = threadIdx.x; i < p.steps; i += kWindowConsumers) {
       int rest = i;
       const auto digit = [&](int count) {
@@ -237,6 +242,7 @@ __global__ void __launch_bounds__(kWindowThreads, 1)
   if (threadIdx.x >= kWindowConsumers) {
     if (threadIdx.x == kWindowConsumers) {
       Ring ring;
+#pragma unroll 1
       for (int unit = at.begin + p.stages; unit < at.end; ++unit) {
         barrier_wait(full(ring.stage) + 8, ring.parity);
         ask(unit, ring.stage);
@@ -265,10 +271,12 @@ __global__ void __launch_bounds__(kWindowThreads, 1)
     WindowSums<kSixteens> sum = {}, few = {};
     Ring ring;
     int added = 0;
+#pragma unroll 1
     for (int unit = at.begin; unit < at.end; ++unit) {
       barrier_wait(full(ring.stage), ring.parity);
       const uint32_t stage = stages + ring.stage * p.stage_bytes;
       uint32_t here[2] = {place[0], place[1]};
+#pragma unroll 1
       for (int step = team; step < p.steps;) {
         multiply_windows<M, kSixteens>(M::kSplit ? few : sum, stage + here[0], stage + here[1],
                                        position, channel, mask);
