@@ -157,6 +157,10 @@ emulators:
 	benchmarks/kernels/emulate_plain.sh fp16 fwd 1 1 plain_g; \
 	build/kernels/emulate_plain benchmarks/kernels/cases.txt bf16 grad_input 1 1 plain_wide; \
 	build/kernels/emulate_plain benchmarks/kernels/cases.txt fp16 grad_weight 1 1 plain_few; \
+	WINDOWS=1 build/kernels/emulate_strand benchmarks/kernels/cases.txt tf32 nhwc 1 1 strand_w2; \
+	WINDOWS=1 build/kernels/emulate_strand benchmarks/kernels/cases.txt fp32 nchw 1 1 strand_w5; \
+	DENSE=1 build/kernels/emulate_strand benchmarks/kernels/cases.txt fp16 nchw 1 1 strand_x1; \
+	DENSE=1 build/kernels/emulate_strand benchmarks/kernels/cases.txt fp32 nchw 1 1 strand_x2; \
 	benchmarks/kernels/emulate_quilt.sh fp16 1 1 quilt_; \
 	build/kernels/emulate_quilt benchmarks/kernels/cases.txt tf32 1 1 quilt_; \
 	build/kernels/emulate_quilt benchmarks/kernels/cases.txt fp32 1 1 quilt_four; \

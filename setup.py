@@ -70,7 +70,8 @@ CUDA_ROOMS = {
     "cuda/mite": "mite_plan.cpp mite_gather_plan.cpp mite_weight_plan.cpp mite_launch.cpp "
     "mite_gather.cu mite_weight.cu",
     "cuda/rows": "rows_plan.cpp rows_kernel.cu",
-    "cuda/strand": "strand_plan.cpp strand_launch.cpp strand_f16.cu strand_bf16.cu strand_tf32.cu "
+    "cuda/strand": "strand_plan.cpp strand_windows_plan.cpp "
+    "strand_dense_plan.cpp strand_launch.cpp strand_f16.cu strand_bf16.cu strand_tf32.cu "
     "strand_f32x3.cu",
     "cuda/direct": "direct_plan.cpp direct_gather.cu direct_grad_weight.cu direct_grad_bias.cu",
 }

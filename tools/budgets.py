@@ -56,6 +56,7 @@ KERNELS = {
     "comb": 16,  # four of two types, three of TF32, two of strict fp32
     "strand": 30,  # eight of three types, six of strict fp32
     "plain": 12,  # three passes of two tiles, in two types
+    "strand": 46,  # eight of three types, six of strict fp32; two of windows, two of dense rows
     "quilt": 16,  # four of three types, two of strict fp32
     "mite": 56,  # twelve forms and six of grad_weight, of three types
     "heddle": 16,  # three of TF32 and of strict fp32, two of four types for grad_input

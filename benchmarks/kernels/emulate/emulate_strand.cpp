@@ -2,7 +2,8 @@
 //
 //   emulate_strand CASES TYPE LAYOUT SEED PLANS [NAME]     TYPE: fp16, bf16, tf32, fp32; LAYOUT: nchw, nhwc
 //
-// PLANS plans of each case at random, on integers, and again with an infinity or a NaN in places.
+// PLANS plans of each case at random (WINDOWS=1 or DENSE=1: of windows or dense rows only), on integers, and again with an infinity or a NaN in places.
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -12,8 +13,10 @@ alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
 
 #include "cuda/cuda_families.h"
 #include "cuda/device/tensor_copy.cuh"
+#include "cuda/strand/strand_dense.cuh"
 #include "cuda/strand/strand_kernel.cuh"
 #include "cuda/strand/strand_plan.h"
+#include "cuda/strand/strand_windows.cuh"
 #include "cuda/visit_row.h"
 #include "fibers.h"
 #include "gather_trial.h"
@@ -27,8 +30,46 @@ bool check(const Case& one, Precision precision, int most) {
   for (const bool finite : {true, false}) {
     GatherTrial<T> trial(one, Direction::grad_input, precision, finite);
     std::string reason;
-    const std::vector<Plan> all = strand::plans(trial.problem, invented_device("h200"), reason);
+    std::vector<Plan> all = strand::plans(trial.problem, invented_device("h200"), reason);
+    // Of windows or dense rows only, with as few stages as may be.
+    const bool windows = std::getenv("WINDOWS"), dense = std::getenv("DENSE");
+    if (windows || dense) {
+      all.erase(std::remove_if(all.begin(), all.end(),
+                               [&](const Plan& plan) {
+                                 return strand::dense_row_of(plan) >= 0  ? !dense
+                                        : plan.row >= strand::kTileCount ? !windows
+                                                                         : true;
+                               }),
+                all.end());
+      for (Plan& plan : all)
+        plan.detail[1] = std::min(plan.detail[1], 2 + int(emulate::random() % 4));
+    }
     good &= trial.passes(trial.some(all, most, reason), [&](const Plan& plan) {
+      if (const int dense = strand::dense_row_of(plan); dense >= 0) {
+        const auto params = strand::dense_params_of(trial.problem, plan, trial.args);
+        const auto source = strand::map_of_dense(trial.problem, params);
+        visit_row<strand::kDenseTileCount>(dense, [&](auto row) {
+          const auto weights = strand::map_of_dense_weights(
+              trial.problem, params, strand::dense_tile(row, M::kSplit).columns);
+          emulate::run_grid(
+              strand::dense_tiles_of(params), strand::kDenseThreads, params.shared_bytes,
+              [&] { strand::convt2d_strand_dense_kernel<M, row>(params, source, weights); },
+              params.ranks);
+        });
+        return;
+      }
+      if (plan.row >= strand::kTileCount) {
+        const auto params = strand::window_params_of(trial.problem, plan, trial.args);
+        const auto source = strand::map_of_windows(trial.problem, params),
+                   weights = strand::map_of_window_weights(trial.problem, params);
+        visit_row<strand::kWindowTileCount>(plan.row - strand::kTileCount, [&](auto row) {
+          emulate::run_grid(
+              strand::window_tiles_of(params), strand::kWindowThreads, params.shared_bytes,
+              [&] { strand::convt2d_strand_windows_kernel<M, row>(params, source, weights); },
+              params.ranks);
+        });
+        return;
+      }
       const strand::Params params = strand::params_of(trial.problem, plan, trial.args);
       visit_row<ROWS>(plan.row, [&](auto row) {
         emulate::run_grid(

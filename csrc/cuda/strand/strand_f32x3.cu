@@ -6,4 +6,14 @@ void launch_f32x3(int row, const Params& params, void* stream) {
   launch_rows<MmaF32x3, kStrictTiles>(row, params, stream);
 }
 
+void launch_windows_f32x3(int row, const WindowParams& params, const CUtensorMap& source,
+                          const CUtensorMap& weights, void* stream) {
+  launch_window_rows<MmaF32x3>(row, params, source, weights, stream);
+}
+
+void launch_dense_f32x3(int row, const DenseParams& params, const CUtensorMap& source,
+                        const CUtensorMap& weights, void* stream) {
+  launch_dense_rows<MmaF32x3>(row, params, source, weights, stream);
+}
+
 }  // namespace convt2d::cuda::strand

@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kThreads, side_by_side(kTiles[ROW]))
   using T = typename M::Element;
   constexpr Tile tile = kTiles[ROW];
   constexpr int kStage = stage_bytes(tile), kAhead = tile.stages - 1, kSteps = steps(tile);
-  extern __shared__ __align__(16) unsigned char smem[];
+  extern __shared__ __align__(1024) unsigned char smem[];
   const uint32_t places = shared_address(smem), stages = places + tile.positions * kPlaceBytes;
   const Scope at = scope_of(p, tile);
   build_places<ROW>(p, at, places);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <utility>
 
 #include "core/phases.h"
 #include "cuda/gather_params.h"
@@ -284,7 +285,12 @@ int64_t tiles_of(const Params& params) {
 }
 
 std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
-  return all_plans(problem, device, reason, refusal, candidates, plan_of);
+  std::vector<Plan> plans = all_plans(problem, device, reason, refusal, candidates, plan_of);
+  if (plans.empty()) return plans;
+  std::string why_not;
+  for (Plan& plan : window_plans(problem, device, why_not)) plans.push_back(std::move(plan));
+  for (Plan& plan : dense_plans(problem, device, why_not)) plans.push_back(std::move(plan));
+  return plans;
 }
 
 Decision plan(const Problem& problem, const Device& device) {
@@ -292,7 +298,14 @@ Decision plan(const Problem& problem, const Device& device) {
     const std::string reason = refusal(problem, device);
     return reason.empty() ? too_many(problem, device) : reason;
   };
-  return best_plan(problem, device, refuse, candidates, plan_of);
+  Decision decision = best_plan(problem, device, refuse, candidates, plan_of);
+  if (!decision.accepted) return decision;
+  for (const auto of : {window_plan, dense_plan}) {
+    Decision other = of(problem, device);
+    if (other.accepted && other.plan.predicted_us < decision.plan.predicted_us)
+      decision = std::move(other);
+  }
+  return decision;
 }
 
 Params params_of(const Problem& problem, const Plan& plan, const Args& args) {

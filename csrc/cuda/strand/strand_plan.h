@@ -7,7 +7,9 @@
 #include "core/args.h"
 #include "core/plan.h"
 #include "core/problem.h"
-#include "cuda/strand/strand_config.h"
+#include "cuda/strand/strand_dense.h"
+#include "cuda/strand/strand_windows.h"
+#include "cuda/tensor_map.h"
 
 namespace convt2d::cuda::strand {
 
@@ -17,5 +19,23 @@ Decision plan(const Problem& problem, const Device& device);
 
 Params params_of(const Problem& problem, const Plan& plan, const Args& args);
 int64_t tiles_of(const Params& params);
+
+// The same of windows (strand_windows.h), whose rows of plans follow those of kTiles; they are asked where nothing above
+// refuses. What the copy engine is told of dY and of weights.
+std::vector<Plan> window_plans(const Problem& problem, const Device& device, std::string& reason);
+Decision window_plan(const Problem& problem, const Device& device);
+WindowParams window_params_of(const Problem& problem, const Plan& plan, const Args& args);
+int64_t window_tiles_of(const WindowParams& params);
+CUtensorMap map_of_windows(const Problem& problem, const WindowParams& params);
+CUtensorMap map_of_window_weights(const Problem& problem, const WindowParams& params);
+
+// The same of dense rows (strand_dense.h), whose rows of plans follow those.
+std::vector<Plan> dense_plans(const Problem& problem, const Device& device, std::string& reason);
+Decision dense_plan(const Problem& problem, const Device& device);
+inline int dense_row_of(const Plan& plan) { return plan.row - kTileCount - kWindowTileCount; }
+DenseParams dense_params_of(const Problem& problem, const Plan& plan, const Args& args);
+int64_t dense_tiles_of(const DenseParams& params);
+CUtensorMap map_of_dense(const Problem& problem, const DenseParams& params);
+CUtensorMap map_of_dense_weights(const Problem& problem, const DenseParams& params, int columns);
 
 }  // namespace convt2d::cuda::strand
