@@ -91,7 +91,9 @@ struct Params {
   int32_t piece, units,
       row_shift;           // planes: bytes at once; of a channel, 32 times; 2^row_shift in a row
   int32_t plane_bytes;     // of a channel, in a stage
-  int32_t span;            // most columns of the destination of an item
+  int32_t span;            // planes: most pairs of columns of the destination of an item
+  int32_t paired;          // such a pair lies at a multiple of its size
+  int32_t lines;           // rows of the destination of an instruction's rows, an even number
   int32_t weight_vectors;  // eight columns of 16 bits are 16 bytes, or none
   int32_t block_channels, column_blocks;  // output channels of a block of columns
   int32_t shifts;                         // kernel rows of a phase
@@ -106,7 +108,7 @@ struct Params {
   int32_t chunks, last_slices;  // of channels; instructions of the last one
   int32_t items, walkers;
   int32_t stages, stage_bytes, x_bytes, products_bytes;  // products: of a warpgroup
-  int32_t table_at, stages_at, products_at, shared_bytes;
+  int32_t table_at, lines_at, stages_at, products_at, shared_bytes;
 };
 
 constexpr int kHeader = kMostStages * 16;

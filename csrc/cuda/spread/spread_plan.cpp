@@ -109,10 +109,12 @@ void set_planes(const Problem& problem, Params& p) {
   for (int32_t sweep = 0; sweep < p.sweeps; ++sweep) {
     const int32_t pixel = sweep * p.step, lead = sweep ? p.run - p.step : 0,
                   end = sweep == p.sweeps - 1 ? p.end_position - pixel : p.run;
-    p.span = std::max(p.span, std::min(p.y_w, (pixel + end) * p.stride_w - p.pad_w) -
-                                  std::max(0, (pixel + lead) * p.stride_w - p.pad_w));
+    const int32_t first = std::max(0, (pixel + lead) * p.stride_w - p.pad_w),
+                  last = std::min(p.y_w, (pixel + end) * p.stride_w - p.pad_w);
+    p.span = std::max(p.span, (last + 1) / 2 - first / 2);
   }
   p.by_fast = FastDivide(p.span);
+  p.paired = p.y_w % 2 == 0;
 }
 
 // Everything that follows from the problem and the choice, pointers aside. The refusal has seen to limits.
@@ -140,7 +142,7 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.tile_rows = kGroups * kBlocks * p.block_rows;
   p.end_position = static_cast<int32_t>(end_of(w));
   const int32_t reach_w = static_cast<int32_t>(reach_of(w));
-  p.margin = std::max(reach_w, p.end_position - p.x_w);
+  p.margin = std::max({reach_w, p.end_position - p.x_w, 1});
   p.step = planes ? (p.run - reach_w) / 4 * 4 : p.run - reach_w;
   const int32_t pixels = std::min(p.x_w, p.end_position);
   p.sweeps = static_cast<int32_t>(ceil_div(std::max(pixels - p.run, 0), p.step)) + 1;
@@ -164,6 +166,8 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.products_bytes = (p.block_rows * (p.run + p.margin) + p.margin) * pitch(tile) * 4;
   SharedPlaces places{kHeader};
   p.table_at = places.take(int64_t{p.shifts} * tile.width * 4, 16);
+  p.lines = static_cast<int32_t>(round_up(p.block_rows * p.stride_h, 2));
+  p.lines_at = places.take(int64_t{kGroups} * p.lines * 8, 16);
   p.products_at = places.take(int64_t{kGroups} * p.products_bytes, 16);
   p.stages_at = places.take(int64_t{p.stages} * p.stage_bytes, 1024);
   p.shared_bytes = static_cast<int32_t>(places.end);
