@@ -57,4 +57,14 @@ __device__ __forceinline__ void copy_run(uint32_t shared, const void* global, ui
 #endif
 }
 
+// Tells L2 that so many bytes will be wanted, but for what is beside whole 16 bytes at their end.
+__device__ __forceinline__ void announce(const void* global, int bytes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  const uint64_t first = reinterpret_cast<uint64_t>(global) & ~uint64_t{15};
+  const uint32_t whole = (reinterpret_cast<uint64_t>(global) + bytes - first) & ~uint64_t{15};
+  if (whole > 0)
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(first), "r"(whole) : "memory");
+#endif
+}
+
 }  // namespace convt2d::cuda

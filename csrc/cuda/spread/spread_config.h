@@ -91,6 +91,7 @@ struct Params {
   int32_t piece, units,
       row_shift;           // planes: bytes at once; of a channel, 32 times; 2^row_shift in a row
   int32_t plane_bytes;     // of a channel, in a stage
+  int32_t announced;       // planes: L2 is told of the next chunk's
   int32_t span;            // planes: most pairs of columns of the destination of an item
   int32_t paired;          // such a pair lies at a multiple of its size
   int32_t lines;           // rows of the destination of an instruction's rows, an even number
@@ -103,8 +104,8 @@ struct Params {
   int32_t margin;                         // zeros before, between and behind rows
   int32_t step, sweeps;                   // pixels from a stretch of a row to the next; stretches
   int32_t end_position;
-  FastDivide by_image_rows, by_fast,
-      by_stride_w;              // by_fast: channels of a block; of planes, `span`
+  FastDivide by_image_rows, by_fast, by_stride_w,
+      by_shifts;                // by_fast: channels of a block; of planes, `span`
   int32_t chunks, last_slices;  // of channels; instructions of the last one
   int32_t items, walkers;
   int32_t stages, stage_bytes, x_bytes, products_bytes;  // products: of a warpgroup

@@ -13,6 +13,7 @@
 #include "cuda/device/memory.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/stage_ring.cuh"
+#include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/spread/spread_scope.cuh"
 
@@ -55,6 +56,25 @@ __device__ __forceinline__ void ask_for_pieces(const Params& p, int chunk, int f
         copy_async<BYTES>(place + u * 32 * BYTES, plane + static_cast<uint32_t>(max(piece[u], 0)),
                           piece[u] >= least);
     }
+  }
+}
+
+// Tells L2 of a later chunk's rows, since memory is further away than what is in the other stage lasts. Of a warp, which has
+// some neighbouring channels, a lane has one; rows of an image lie together.
+template <class T>
+__device__ __forceinline__ void announce_planes(const Params& p, const Item& item, int chunk) {
+  constexpr int kChannels = line_numbers(sizeof(T)) / kBringers;
+  const int lane = threadIdx.x % 32, warp = (threadIdx.x - kConsumers) / 32;
+  const int channel = chunk * line_numbers(sizeof(T)) + warp * kChannels + lane;
+  if (lane >= kChannels || channel >= p.reduce) return;
+  const int first = max(item.row - (p.shifts - 1), 0), end = min(item.row + p.tile_rows, p.rows);
+  const T* const plane = static_cast<const T*>(p.source) + channel * p.x_channel;
+#pragma unroll 1
+  for (int row = first; row < end;) {
+    const Row at = row_of(p, row);
+    const int rows = min(p.x_h - at.row, end - row);
+    if (rows > 0) announce(plane + (at.n * p.x_image + at.row * p.x_w), rows * p.x_w * sizeof(T));
+    row += p.image_rows - at.row;
   }
 }
 // `piece`: of an item, if it has no more.

@@ -115,6 +115,7 @@ void set_planes(const Problem& problem, Params& p) {
   }
   p.by_fast = FastDivide(p.span);
   p.paired = p.y_w % 2 == 0;
+  p.announced = p.sweeps == 1 && p.column_blocks == 1;
 }
 
 // Everything that follows from the problem and the choice, pointers aside. The refusal has seen to limits.
@@ -151,6 +152,7 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.by_image_rows = FastDivide(p.image_rows);
   p.by_fast = FastDivide(p.block_channels);
   p.by_stride_w = FastDivide(p.stride_w);
+  p.by_shifts = FastDivide(p.shifts);
 
   const int32_t numbers = line_numbers(p.number_bytes), slice = numbers / kSlices;
   p.chunks = static_cast<int32_t>(ceil_div(p.reduce, numbers));

@@ -41,6 +41,16 @@ __device__ __forceinline__ int entry_of(const Params& p, const Item& item, uint3
   return int(entry >> kOffsetBits) < item.channels ? int(entry & ((1 << kOffsetBits) - 1)) : -1;
 }
 
+// Eights of columns in the order of memory: where kernel rows of a channel are side by side, its eights of all shifts, so that
+// both halves of a sector are asked for at once.
+template <int ROW>
+__device__ __forceinline__ int eight_of(const Params& p, int i) {
+  constexpr int kEights = kTiles[ROW].width / 8;
+  if (!p.by_channel) return i;
+  const int slow = p.by_shifts.quotient(i);
+  return i < p.shifts * kEights ? (i - slow * p.shifts) * kEights + slow : i;
+}
+
 // A thread's part of a chunk's weights: so many times 16 bytes, from unit `first` on. Words: a column of four channels,
 // which warps have for themselves. 16 bits: eight columns of a channel, of which warps have eight.
 //
@@ -63,9 +73,10 @@ __device__ __forceinline__ void load_weights(const Params& p, const Item& item, 
   for (int k = 0; k < kRows; ++k) row[k] = weight + min(c + k, p.reduce - 1) * p.weight_reduce;
 #pragma unroll
   for (int i = 0; i < batch(kTiles[ROW]); ++i) {
-    const int at =
-        entry_of(p, item, shared,
-                 is_word<T> ? (first + i) * 32 + lane : ((first + i) * 4 + lane / 8) * 8, count);
+    const int at = entry_of(
+        p, item, shared,
+        is_word<T> ? (first + i) * 32 + lane : eight_of<ROW>(p, (first + i) * 4 + lane / 8) * 8,
+        count);
     const int from = max(at, 0);
     weights.there |= (at >= 0) << i;
     if constexpr (is_word<T>) {
@@ -98,7 +109,7 @@ __device__ __forceinline__ void store_weights(const Params& p, uint32_t to, int 
       const int column = (first + i) * 32 + lane;
       if (column < count) store_shared_16(to + (warp * count + column) * 16, number);
     } else {
-      const int eight = (first + i) * 4 + lane / 8;
+      const int eight = eight_of<ROW>(p, (first + i) * 4 + lane / 8);
       if (eight * 8 < count)
         store_shared_16(to + (eight * line_numbers(sizeof(T)) + warp * 8 + lane % 8) * 16, number);
     }
@@ -220,6 +231,7 @@ __device__ __forceinline__ void bring(const Params& p, const CUtensorMap& map, u
       const auto ask = [&] {
         if constexpr (kTiles[ROW].source == kPlanes) {
           ask_for_planes<T>(p, item, chunk, piece, to);
+          if (p.announced) announce_planes<T>(p, item, chunk + 1);
         } else if (p.piece == 8) {
           ask_for_words<T, 8>(p, item, chunk, to);
         } else {
@@ -228,14 +240,13 @@ __device__ __forceinline__ void bring(const Params& p, const CUtensorMap& map, u
         copy_async_arrive(ring.full());
       };
       if constexpr (kFetched) {
-        // The first weights have come during the chunk before, others come while pixels are asked for.
+        // The first weights have come during the chunk before, others come while pixels do, which are further away.
         barrier_wait(ring.empty(), ring.parity ^ 1);
-        const int turn = vectors && units > kBatch ? kBatch : 0;
+        ask();
 #pragma unroll 1
-        for (int first = 0; first < units; first += kBatch) {
-          if (first > 0 && vectors) load_weights<T, ROW>(p, item, shared, chunk, first, weights);
-          if (first == turn) ask();
-          if (vectors) store_weights<T, ROW>(p, to + p.x_bytes, first, weights);
+        for (int first = 0; first < units && vectors; first += kBatch) {
+          if (first > 0) load_weights<T, ROW>(p, item, shared, chunk, first, weights);
+          store_weights<T, ROW>(p, to + p.x_bytes, first, weights);
         }
         if constexpr (!is_word<T>)
           if (!vectors) bring_numbers<T, ROW>(p, item, shared, chunk, to + p.x_bytes);
