@@ -40,8 +40,9 @@ __device__ __forceinline__ T plain_output(const Params& p, int n, int channel, i
 }
 
 // Columns 8 i + 2 t and the next of pixels l / 4 and l / 4 + 8: rows of products are 8 banks more than all of them, so half
-// a warp meets each bank once. PAIRS: of two neighbours, 2 (l / 4) and the next.
-template <int ROW, bool PAIRS>
+// a warp meets each bank once. Planes of 16 bits: of two neighbours, 2 (l / 4)
+// and the next. Sets: a warp has pixels of one place.
+template <class T, int ROW>
 __device__ __forceinline__ void store_products(const Params& p,
                                                const float (&sum)[kTiles[ROW].width / 2],
                                                uint32_t products) {
@@ -49,8 +50,12 @@ __device__ __forceinline__ void store_products(const Params& p,
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int pixel = warp * 16 + (PAIRS ? half + lane / 4 * 2 : half * 8 + lane / 4),
-              row = pixel >> p.run_shift;
+    const int mine = half * 8 + lane / 4, place = warp & ((1 << p.place_shift) - 1);
+    const int pixel =
+        kTiles[ROW].source == kSets ? ((warp >> p.place_shift) * 16 + mine << p.place_shift) + place
+        : kTiles[ROW].source == kPlanes && !is_word<T> ? warp * 16 + half + lane / 4 * 2
+                                                       : warp * 16 + mine;
+    const int row = pixel >> p.run_shift;
     const uint32_t to = products + ((pixel + (row + 1) * p.margin) * kPitch + lane % 4 * 2) * 4;
 #pragma unroll
     for (int i = 0; i < kWidth / 8; ++i)

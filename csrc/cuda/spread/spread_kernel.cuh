@@ -89,9 +89,9 @@ __device__ __forceinline__ void consume(const Params& p, uint32_t shared, StageR
     for (int b = 0; b < kBlocks; ++b) {
       barrier_among(1 + group, 128);  // what was there has been collected
       if (b == 0) {
-        store_products<ROW, kTiles[ROW].source == kPlanes && !is_word<T>>(p, sum[0], products);
+        store_products<T, ROW>(p, sum[0], products);
       } else {
-        store_products<ROW, kTiles[ROW].source == kPlanes && !is_word<T>>(p, sum[1], products);
+        store_products<T, ROW>(p, sum[1], products);
       }
       find_lines<ROW>(p, first + b * p.block_rows, lines);
       barrier_among(1 + group, 128);
@@ -111,7 +111,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   StageRing ring{shared, shared + p.stages_at, p.stages, p.stage_bytes};
   if (threadIdx.x < p.stages) {
     // A warp's own stores, and what it or its threads have asked for.
-    const int asked = fetched(kTiles[ROW]) ? 32 : p.copied ? 1 : 0;
+    const int asked = kTiles[ROW].source == kPlanes             ? 32
+                      : kTiles[ROW].source == kSets || p.copied ? 1
+                                                                : 0;
     barrier_init(ring.barriers + threadIdx.x * 16, kBringers * (1 + asked));
     barrier_init(ring.barriers + threadIdx.x * 16 + 8, kConsumers / 32);
   }

@@ -63,22 +63,26 @@ bool weights_are_vectors(const Problem& problem, const Params& p) {
   return p.kernel_h * row % 8 == 0 && p.stride_h * row % 8 == 0;
 }
 
-// Bytes that threads ask for at once, of a row of a plane or of a pixel's channels; 0: these are no whole words.
+// Planes: bytes that threads ask for at once, of a row; 0: it is no whole words.
 int piece_bytes(const Problem& problem) {
-  const bool planes = problem.x_layout == Layout::nchw;
-  const int64_t size = element_size(problem.dtype),
-                run = (planes ? problem.w.in : problem.in_channels) * size;
-  const int64_t most = planes ? 4 * size : 8;  // stretches of planes start at fours
-  for (int64_t bytes = most; bytes >= 4; bytes /= 2)
+  const int64_t size = element_size(problem.dtype), run = problem.w.in * size;
+  for (int64_t bytes = 4 * size; bytes >= 4; bytes /= 2)  // stretches start at fours
     if (run % bytes == 0) return static_cast<int>(bytes);
+  return 0;
+}
+
+// Of 2 or 4 pixels, which together are whole 16 bytes and of which rows are; 0: there are no such sets.
+int places_of(const Problem& problem) {
+  for (const int places : {2, 4})
+    if (whole_vectors(problem, places * problem.in_channels) && problem.w.in % places == 0)
+      return places;
   return 0;
 }
 
 bool serves(Source source, const Problem& problem) {
   if (problem.x_layout == Layout::nchw) return source == kPlanes;
-  if (source == kWords)
-    return !whole_vectors(problem, problem.in_channels) && piece_bytes(problem) > 0;
-  return source == kAsOperand;
+  const bool sets = !whole_vectors(problem, problem.in_channels) && places_of(problem) > 0;
+  return source == kAsOperand || (source == kSets && sets);
 }
 
 // Where a column of a pixel's products is, and strides of x and y.
@@ -130,7 +134,7 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.number_bytes = static_cast<int32_t>(element_size(problem.dtype));
   const bool planes = tile.source == kPlanes;
   p.copied = !fetched(tile) && whole_vectors(problem, p.reduce);
-  p.piece = piece_bytes(problem);
+  p.piece = planes ? piece_bytes(problem) : 0;
   p.block_channels = choice.block_channels;
   set_order(problem, planes, p);
   p.column_blocks = static_cast<int32_t>(ceil_div(p.columns, p.block_channels));
@@ -144,7 +148,7 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.end_position = static_cast<int32_t>(end_of(w));
   const int32_t reach_w = static_cast<int32_t>(reach_of(w));
   p.margin = std::max({reach_w, p.end_position - p.x_w, 1});
-  p.step = planes ? (p.run - reach_w) / 4 * 4 : p.run - reach_w;
+  p.step = tile.source == kAsOperand ? p.run - reach_w : (p.run - reach_w) / 4 * 4;
   const int32_t pixels = std::min(p.x_w, p.end_position);
   p.sweeps = static_cast<int32_t>(ceil_div(std::max(pixels - p.run, 0), p.step)) + 1;
   p.image_rows = static_cast<int32_t>(std::max(h.in + reach_of(h), end_of(h)));
@@ -163,6 +167,11 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.stages = choice.stages;
   p.x_bytes = (p.tile_rows + p.shifts - 1) * p.run * kLine;
   if (planes) set_planes(problem, p);
+  if (tile.source == kSets) {
+    p.place_shift = places_of(problem) / 2;
+    p.place_bytes = (p.tile_rows + p.shifts - 1) * (p.run >> p.place_shift) * kSetLine;
+    p.x_bytes = p.place_bytes << p.place_shift;
+  }
   const int32_t weights = p.shifts * tile.width * kLine;
   p.stage_bytes = static_cast<int32_t>(round_up(p.x_bytes + weights, 1024));
   p.products_bytes = (p.block_rows * (p.run + p.margin) + p.margin) * pitch(tile) * 4;
@@ -186,10 +195,7 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
                               : std::ceil(p.x_bytes / (8.0 * kLine) / kBringers /
                                           (p.reduce * p.number_bytes % 4 == 0 ? kPixelBatch : 1)));
   // Copies of a warp for a chunk.
-  const double copies = tile.source == kPlanes ? p.units * line_numbers(p.number_bytes)
-                        : tile.source == kWords
-                            ? (p.tile_rows + p.shifts - 1) * p.run * (kLine / p.piece) / 32.0
-                            : 0;
+  const double copies = tile.source == kPlanes ? p.units * line_numbers(p.number_bytes) : 0;
   const double pieces = kPiece * copies / kBringers;
   const double chunk = kChunk + std::max({tensor_core, kPut + std::max(kLatency * batches, pieces),
                                           p.stage_bytes / kL2Bytes});
@@ -239,6 +245,8 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
       for (int run = 8; run <= kRows; run *= 2) {
         if (run < 2 * reach_of(problem.w)) continue;  // more than half would be multiplied again
         if (kTiles[row].source == kPlanes && run - reach_of(problem.w) < 4) continue;
+        // A box of a set's pixels is whole eights.
+        if (kTiles[row].source == kSets && run < 8 * places_of(problem)) continue;
         Choice choice = {row, channels, run, 2, device.sm_count};
         Params p;
         shape(problem, choice, p);
@@ -267,9 +275,10 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   plan.note = std::to_string(kTiles[c.row].width) + " columns of " +
               std::to_string(p.block_channels) + " channels, " + std::to_string(p.tile_rows) +
               " rows x " + std::to_string(p.run) + " pixels" +
-              (fetched(kTiles[c.row]) ? " fetched"
-               : p.copied             ? " copied"
-                                      : "") +
+              (kTiles[c.row].source == kSets ? " in sets"
+               : fetched(kTiles[c.row])      ? " fetched"
+               : p.copied                    ? " copied"
+                                             : "") +
               ", " + std::to_string(p.stages) + " stages, " + std::to_string(p.items) +
               " tiles of " + std::to_string(p.walkers) + " blocks";
   return plan;
@@ -333,7 +342,20 @@ Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   return p;
 }
 
-CUtensorMap map_of(const Params& p) {
+CUtensorMap map_of(const Params& p, Tile tile) {
+  if (tile.source == kSets) {
+    const int64_t set = int64_t{p.reduce} * p.number_bytes << p.place_shift,
+                  row = set * (p.x_w >> p.place_shift);
+    TensorBox box{p.source,
+                  p.number_bytes,
+                  4,
+                  {p.reduce << p.place_shift, p.x_w >> p.place_shift, p.x_h, p.batch},
+                  {p.number_bytes, set, row, row * p.x_h},
+                  {kSetLine / p.number_bytes, p.run >> p.place_shift, 1, 1},
+                  {1, 1, 1, 1}};
+    box.swizzled = false;
+    return encode(box);
+  }
   if (!p.copied) return {};
   const int64_t pixel = int64_t{p.reduce} * p.number_bytes, row = pixel * p.x_w;
   return encode({p.source,

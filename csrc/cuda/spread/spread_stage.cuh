@@ -78,7 +78,8 @@ __device__ __forceinline__ void load_weights(const Params& p, const Item& item, 
         is_word<T> ? (first + i) * 32 + lane : eight_of<ROW>(p, (first + i) * 4 + lane / 8) * 8,
         count);
     const int from = max(at, 0);
-    weights.there |= (at >= 0) << i;
+    // Sets have other numbers than zeros behind the last channel.
+    weights.there |= (at >= 0 && (is_word<T> || c < p.reduce)) << i;
     if constexpr (is_word<T>) {
 #pragma unroll
       for (int k = 0; k < kRows; ++k) {
@@ -93,16 +94,19 @@ __device__ __forceinline__ void load_weights(const Params& p, const Item& item, 
 }
 
 template <class T, int ROW>
-__device__ __forceinline__ void store_weights(const Params& p, uint32_t to, int first,
+__device__ __forceinline__ void store_weights(const Params& p, int chunk, uint32_t to, int first,
                                               const Weights<ROW>& weights) {
   const int lane = threadIdx.x % 32, warp = (threadIdx.x - kConsumers) / 32;
   const int count = p.shifts * kTiles[ROW].width;
+  const int left = is_word<T> && kTiles[ROW].source == kSets
+                       ? p.reduce - chunk * line_numbers(sizeof(T)) - warp * 4
+                       : 4;
 #pragma unroll
   for (int i = 0; i < batch(kTiles[ROW]); ++i) {
     uint32_t number[4];
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      const uint32_t bits = weights.there >> i & 1 ? weights.word[i][k] : 0;
+      const uint32_t bits = weights.there >> i & 1 && k < left ? weights.word[i][k] : 0;
       number[k] = is_word<T> ? MmaTF32::round(bits) : bits;
     }
     if constexpr (is_word<T>) {
@@ -232,12 +236,10 @@ __device__ __forceinline__ void bring(const Params& p, const CUtensorMap& map, u
         if constexpr (kTiles[ROW].source == kPlanes) {
           ask_for_planes<T>(p, item, chunk, piece, to);
           if (p.announced) announce_planes<T>(p, item, chunk + 1);
-        } else if (p.piece == 8) {
-          ask_for_words<T, 8>(p, item, chunk, to);
-        } else {
-          ask_for_words<T, 4>(p, item, chunk, to);
+          copy_async_arrive(ring.full());
+        } else if (threadIdx.x % 32 == 0) {
+          ask_for_sets<T>(p, map, item, chunk, to, ring.full());
         }
-        copy_async_arrive(ring.full());
       };
       if constexpr (kFetched) {
         // The first weights have come during the chunk before, others come while pixels do, which are further away.
@@ -246,7 +248,7 @@ __device__ __forceinline__ void bring(const Params& p, const CUtensorMap& map, u
 #pragma unroll 1
         for (int first = 0; first < units && vectors; first += kBatch) {
           if (first > 0) load_weights<T, ROW>(p, item, shared, chunk, first, weights);
-          store_weights<T, ROW>(p, to + p.x_bytes, first, weights);
+          store_weights<T, ROW>(p, chunk, to + p.x_bytes, first, weights);
         }
         if constexpr (!is_word<T>)
           if (!vectors) bring_numbers<T, ROW>(p, item, shared, chunk, to + p.x_bytes);
@@ -256,7 +258,7 @@ __device__ __forceinline__ void bring(const Params& p, const CUtensorMap& map, u
           for (int first = 0; first < units; first += kBatch) {
             load_weights<T, ROW>(p, item, shared, chunk, first, weights);
             if (first == 0) ready();
-            store_weights<T, ROW>(p, to + p.x_bytes, first, weights);
+            store_weights<T, ROW>(p, chunk, to + p.x_bytes, first, weights);
           }
         } else if constexpr (!is_word<T>) {
           ready();
