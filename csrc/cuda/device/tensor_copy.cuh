@@ -45,6 +45,15 @@ __device__ __forceinline__ void copy_box(uint32_t shared, const CUtensorMap* map
 #endif
 }
 
+// Tells L2 that a box will be wanted.
+__device__ __forceinline__ void announce_box(const CUtensorMap* map, int a, int b, int c, int d) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1, %2, %3, %4}];" ::"l"(map),
+               "r"(a), "r"(b), "r"(c), "r"(d)
+               : "memory");
+#endif
+}
+
 // So many bytes from one place to another, all three multiples of 16.
 __device__ __forceinline__ void copy_run(uint32_t shared, const void* global, uint32_t bytes,
                                          uint32_t barrier) {

@@ -113,6 +113,9 @@ __device__ __forceinline__ void ask_for_sets(const Params& p, const CUtensorMap&
     const int from = place * p.reduce * int(sizeof(T)) / 16 * 16 + chunk * kLine;
     copy_box(to + place * p.place_bytes + row * bytes, &map, full, from / int(sizeof(T)),
              item.pixel >> p.place_shift, at.row, at.n);
+    if (chunk + 1 < p.chunks)
+      announce_box(&map, (from + kLine) / int(sizeof(T)), item.pixel >> p.place_shift, at.row,
+                   at.n);
   }
 }
 

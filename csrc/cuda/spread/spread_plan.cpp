@@ -17,25 +17,28 @@ namespace {
 constexpr double kClock = 1700;  // cycles a microsecond
 
 // What things cost, in cycles where nothing else is said: counted by hand.
-constexpr double kLaunch = 12.5;      // us
-constexpr double kStart = 2500;       // of a tile: until its first chunk is there
-constexpr double kChunk = 120;        // of a chunk: barriers
-constexpr double kTensor = 1.25;      // times what an instruction takes: shared memory is as busy
-constexpr double kLatency = 900;      // of a batch that a thread has under way
-constexpr double kNumbers = 3.0;      // times that, where weights come number by number
-constexpr double kTask = 35;          // of a column and channel of a warp that is collected
-constexpr double kOutput = 18;        // of a row of the destination there
-constexpr double kTap = 4;            // of a product there
-constexpr double kPiece = 25;         // of a piece of a plane that a warp asks for
+constexpr double kLaunch = 14;         // us
+constexpr double kStart = 2500;        // of a tile: until its first chunk is there
+constexpr double kPlanesStart = 5000;  // of planes, which come from further away
+constexpr double kChunk = 120;         // of a chunk: barriers
+constexpr double kTensor = 1.25;       // times what an instruction takes: shared memory is as busy
+constexpr double kLatency = 900;       // of a batch that a thread has under way
+constexpr double kNumbers = 3.0;       // times that, where weights come number by number
+constexpr double kTask = 80;           // of a column and channel of a warp that is collected
+constexpr double kLinePair = 140;      // of two rows of the destination there
+constexpr double kSecond = 40;         // more where a warp has two columns
+constexpr double kTap = 30;            // of a third product there, and each further one
+constexpr double kPiece = 25;          // of a piece of a plane that a warp asks for
 constexpr double kPut = 500;          // of a chunk: until weights that have come are in their place
 constexpr double kProducts = 5;       // of four columns of products that are stored
 constexpr double kL2Bytes = 30;       // a cycle
 constexpr double kMemoryRate = 0.75;  // of the copy rate
 constexpr double kBeside = 0.25;      // of the lesser of work and bytes
-// Work over what is counted: of all; where warps bring pixels through registers; where a pixel's channels of a tile are less
-// than a sector; where phases have no taps; where consumers fetch pixels (16 layers and modes on an H200, 2026-11-24).
-constexpr double kOver = 1.15, kBroughtOver = 1.7, kFetchedOver = 1.7, kTornOver = 1.5,
-                 kEmptyOver = 1.5;
+// Of a chunk over what is counted: where warps bring pixels through registers; where consumers fetch them, asked for by warps
+// or by the copy engine. Of outputs that are collected: where a pixel's channels of a tile are less than a sector; where phases
+// have no taps.
+constexpr double kOver = 1.15, kBroughtOver = 1.7, kPlanesOver = 1.7, kSetsOver = 1.2,
+                 kTornOver = 2.5, kEmptyOver = 1.5;
 
 struct Choice {
   int row;  // of kTiles
@@ -199,27 +202,29 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double pieces = kPiece * copies / kBringers;
   const double chunk = kChunk + std::max({tensor_core, kPut + std::max(kLatency * batches, pieces),
                                           p.stage_bytes / kL2Bytes});
-  const double wide = std::min(p.run, p.end_position) * p.stride_w * p.block_channels;
-  const double tasks = std::ceil(wide / 128);
-  // Both warpgroups do, as a rule at once.
-  const double collect =
-      kGroups * kBlocks *
-      (kProducts * width / 4 +
-       tasks * (kTask + p.block_rows * p.stride_h *
-                            (kOutput + kTap * std::ceil(double(p.kernel_w) / p.stride_w))));
-  const double chunks = p.chunks - 1 + p.last_slices / double(kSlices);
-  const double rounds = std::ceil(double(p.items) / p.walkers);
-  const double busy_us = rounds * (kStart + chunks * chunk + collect) / kClock;
-  const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
-  const bool torn = tile.source != kPlanes && p.block_channels * p.number_bytes < 32 &&
+  const bool planes = tile.source == kPlanes;
+  const bool torn = !planes && p.block_channels * p.number_bytes < 32 &&
                     p.block_channels < problem.group_out(),
              empty = problem.h.kernel < problem.h.stride || problem.w.kernel < problem.w.stride;
-  const double over = kOver *
-                      (fetched(tile) ? kFetchedOver
-                       : p.copied    ? 1
-                                     : kBroughtOver) *
-                      (torn ? kTornOver : 1) * (empty ? kEmptyOver : 1);
-  return kLaunch + std::max(over * busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
+  const double wide = std::min(p.run, p.end_position) * p.stride_w * p.block_channels;
+  const double tasks = std::ceil(wide / (planes ? 256 : 128));
+  const double more_taps = std::max(0, (p.kernel_w - 1) / p.stride_w - 1);
+  // Both warpgroups do, as a rule at once.
+  const double collect =
+      kBlocks *
+      (kProducts * width / 2 +
+       tasks * (kTask + p.lines / 2 * (kLinePair + kTap * more_taps + (planes ? kSecond : 0)))) *
+      (torn ? kTornOver : 1) * (empty ? kEmptyOver : 1);
+  const double chunks = p.chunks - 1 + p.last_slices / double(kSlices);
+  const double rounds = std::ceil(double(p.items) / p.walkers);
+  const double over = planes                 ? kPlanesOver
+                      : tile.source == kSets ? kSetsOver
+                      : p.copied             ? kOver
+                                             : kBroughtOver;
+  const double busy_us =
+      rounds * ((planes ? kPlanesStart : kStart) + over * chunks * chunk + collect) / kClock;
+  const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
+  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
 }
 
 std::vector<int> channel_choices(const Problem& problem, int most) {

@@ -193,10 +193,13 @@ __device__ __forceinline__ void bring_pixels(const Params& p, const Item& item, 
   }
 }
 
-// The same by the copy engine, which brings zeros for what there is not; each warp asks for some rows.
+// The same by the copy engine, which brings zeros for what there is not; each warp asks for some rows. L2 is told of the next
+// chunk's, since memory is further away than what is in the other stage lasts.
+template <class T>
 __device__ __forceinline__ void ask_for_pixels(const Params& p, const CUtensorMap& map,
-                                               const Item& item, int channel, uint32_t to,
+                                               const Item& item, int chunk, uint32_t to,
                                                uint32_t full) {
+  const int channel = chunk * line_numbers(sizeof(T)), next = channel + line_numbers(sizeof(T));
   const int warp = (threadIdx.x - kConsumers) / 32, rows = p.tile_rows + p.shifts - 1;
   const uint32_t bytes = p.run * kLine;
   barrier_expect(full, (rows - warp + kBringers - 1) / kBringers * bytes);
@@ -206,6 +209,7 @@ __device__ __forceinline__ void ask_for_pixels(const Params& p, const CUtensorMa
     // Before the first image there are only zeros, as behind the last row of any.
     const Row at = first < 0 ? Row{0, p.x_h} : row_of(p, first);
     copy_box(to + row * bytes, &map, full, channel, item.pixel, at.row, at.n);
+    if (next < p.reduce) announce_box(&map, next, item.pixel, at.row, at.n);
   }
 }
 
@@ -230,7 +234,7 @@ __device__ __forceinline__ void bring(const Params& p, const CUtensorMap& map, u
       const auto ready = [&] {
         barrier_wait(ring.empty(), ring.parity ^ 1);
         if (p.copied && threadIdx.x % 32 == 0)
-          ask_for_pixels(p, map, item, chunk * line_numbers(sizeof(T)), to, ring.full());
+          ask_for_pixels<T>(p, map, item, chunk, to, ring.full());
       };
       const auto ask = [&] {
         if constexpr (kTiles[ROW].source == kPlanes) {
