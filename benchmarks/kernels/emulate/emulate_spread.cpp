@@ -36,7 +36,7 @@ bool check(const Case& one, int most) {
   }
   return trial.passes(trial.some(plans, most, reason), [&](const Plan& plan) {
     const spread::Params params = spread::params_of(trial.problem, plan, trial.args);
-    const auto map = spread::map_of(params);
+    const auto map = spread::map_of(params, spread::kTiles[plan.row]);
     visit_row<spread::kTileCount>(plan.row, [&](auto row) {
       emulate::run_grid(params.walkers, spread::kThreads, params.shared_bytes,
                         [&] { spread::convt2d_spread_kernel<T, row>(params, map); });

@@ -45,6 +45,15 @@ __device__ __forceinline__ void copy_box(uint32_t shared, const CUtensorMap* map
 #endif
 }
 
+// Tells L2 that a box will be wanted.
+__device__ __forceinline__ void announce_box(const CUtensorMap* map, int a, int b, int c, int d) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1, %2, %3, %4}];" ::"l"(map),
+               "r"(a), "r"(b), "r"(c), "r"(d)
+               : "memory");
+#endif
+}
+
 // So many bytes from one place to another, all three multiples of 16.
 __device__ __forceinline__ void copy_run(uint32_t shared, const void* global, uint32_t bytes,
                                          uint32_t barrier) {
@@ -54,6 +63,16 @@ __device__ __forceinline__ void copy_run(uint32_t shared, const void* global, ui
           "r"(shared),
       "l"(global), "r"(bytes), "r"(barrier)
       : "memory");
+#endif
+}
+
+// Tells L2 that so many bytes will be wanted, but for what is beside whole 16 bytes at their end.
+__device__ __forceinline__ void announce(const void* global, int bytes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  const uint64_t first = reinterpret_cast<uint64_t>(global) & ~uint64_t{15};
+  const uint32_t whole = (reinterpret_cast<uint64_t>(global) + bytes - first) & ~uint64_t{15};
+  if (whole > 0)
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(first), "r"(whole) : "memory");
 #endif
 }
 

@@ -203,8 +203,11 @@ WeightMode whole_weight_mode(const Problem& problem, TileRow tile, const GatherP
   if (p.source_mode == kVectors || p.source_mode == kCopied) {
     if (problem.w_layout != Layout::nhwc) return kElements;
     if (tile.columns_copied) return kColumnsCopied;
-    const bool whole = p.source_mode == kCopied && p.store_mode != kSingles &&
-                       p.columns % (4 * vector) == 0 && chunks_in_groups(p, kLongestChunk * vector);
+    // Rows in the order that they are stored in: dealt, or one channel after the other.
+    const bool single = p.store_mode == kSingles && stacked(p, tile) == 1 && !lean(tile),
+               dealt = p.store_mode != kSingles && p.columns % (4 * vector) == 0,
+               whole = p.source_mode == kCopied && (single || dealt) &&
+                       chunks_in_groups(p, kLongestChunk * vector);
     if (!forward) return whole ? kWeightCopied : kWeightVectors;
     return half && even(1) ? kTurnedColumns : kElements;
   }

@@ -3,6 +3,8 @@
 #pragma once
 
 #include "cuda/device/async_copy.cuh"
+#include "cuda/device/memory.cuh"
+#include "cuda/device/mma.cuh"
 #include "cuda/device/numeric.cuh"
 #include "cuda/spread/spread_scope.cuh"
 
@@ -38,8 +40,9 @@ __device__ __forceinline__ T plain_output(const Params& p, int n, int channel, i
 }
 
 // Columns 8 i + 2 t and the next of pixels l / 4 and l / 4 + 8: rows of products are 8 banks more than all of them, so half
-// a warp meets each bank once. PAIRS: of two neighbours, 2 (l / 4) and the next.
-template <int ROW, bool PAIRS>
+// a warp meets each bank once. Planes of 16 bits: of two neighbours, 2 (l / 4)
+// and the next. Sets: a warp has pixels of one place.
+template <class T, int ROW>
 __device__ __forceinline__ void store_products(const Params& p,
                                                const float (&sum)[kTiles[ROW].width / 2],
                                                uint32_t products) {
@@ -47,8 +50,12 @@ __device__ __forceinline__ void store_products(const Params& p,
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int pixel = warp * 16 + (PAIRS ? half + lane / 4 * 2 : half * 8 + lane / 4),
-              row = pixel >> p.run_shift;
+    const int mine = half * 8 + lane / 4, place = warp & ((1 << p.place_shift) - 1);
+    const int pixel =
+        kTiles[ROW].source == kSets ? ((warp >> p.place_shift) * 16 + mine << p.place_shift) + place
+        : kTiles[ROW].source == kPlanes && !is_word<T> ? warp * 16 + half + lane / 4 * 2
+                                                       : warp * 16 + mine;
+    const int row = pixel >> p.run_shift;
     const uint32_t to = products + ((pixel + (row + 1) * p.margin) * kPitch + lane % 4 * 2) * 4;
 #pragma unroll
     for (int i = 0; i < kWidth / 8; ++i)
@@ -67,87 +74,123 @@ __device__ __forceinline__ Reached reached(const Params& p, const Item& item) {
   return {first, min(p.y_w, (item.pixel + end) * p.stride_w - p.pad_w) - first};
 }
 
-// A thread's column of the destination, from the item's first, and channel; threads side by side are so in memory.
+// A thread's first column of the destination, and its channel; threads side by side are so in memory. Of planes a thread has
+// two neighbouring columns, the first one even.
 struct Task {
-  int pixel, channel;
+  int column, channel;
 };
 template <int ROW>
-__device__ __forceinline__ Task task_of(const Params& p, int task) {
+constexpr int kTaskColumns = kTiles[ROW].source == kPlanes ? 2 : 1;
+template <int ROW>
+__device__ __forceinline__ Task task_of(const Params& p, const Reached& all, int task) {
   const int slow = p.by_fast.quotient(task),
             fast = task - slow * (kTiles[ROW].source == kPlanes ? p.span : p.block_channels);
-  return kTiles[ROW].source == kPlanes ? Task{fast, slow} : Task{slow, fast};
+  return kTiles[ROW].source == kPlanes ? Task{(all.first & ~1) + 2 * fast, slow}
+                                       : Task{all.first + slow, fast};
 }
 template <int ROW>
 __device__ __forceinline__ int tasks_of(const Params& p, const Item& item, const Reached& all) {
   return kTiles[ROW].source == kPlanes ? item.channels * p.span : all.count * p.block_channels;
 }
 
-// The outputs of an instruction's rows, of which `row` is the first. A thread has a task in all rows. Returns whether all of
-// a thread's are finite.
+// The rows of the destination that an instruction's rows become, of which `row` is the first, an even number of lines: where
+// each starts in memory, negative if it is none, and its products from those of the first one on, in bytes.
+template <int ROW>
+__device__ __forceinline__ void find_lines(const Params& p, int row, uint32_t lines) {
+  const int line = threadIdx.x % 128;
+  if (line >= p.lines) return;
+  const int r = line / p.stride_h, phase = line - r * p.stride_h;
+  const Row at = row_of(p, row + r);
+  const int y_row = at.row * p.stride_h - p.pad_h + phase;
+  const bool there = r < p.block_rows && at.n < p.batch && y_row >= 0 && y_row < p.y_h;
+  const int from = (r * (p.run + p.margin) * pitch(kTiles[ROW]) + phase * p.column_phase) * 4;
+  const uint32_t words[2] = {there ? at.n * p.y_image + y_row * p.y_line : ~0u,
+                             there ? static_cast<uint32_t>(from) : 0u};
+  store_shared<2>(lines + line * 8, words);
+}
+
+// The outputs of an instruction's rows. A thread has a task in all lines, two of them at once. Returns whether all of a
+// thread's are finite.
 template <class T, int ROW>
-__device__ __forceinline__ bool collect(const Params& p, const Item& item, int row,
+__device__ __forceinline__ bool collect(const Params& p, const Item& item, uint32_t lines,
                                         uint32_t products) {
-  constexpr int kPitch = pitch(kTiles[ROW]);
+  constexpr int kPitch = pitch(kTiles[ROW]), kColumns = kTaskColumns<ROW>;
   const Reached all = reached(p, item);
-  const int count = tasks_of<ROW>(p, item, all);
-  const int tap_step = (p.stride_w * p.column_tap - kPitch) * 4, phase_step = p.column_phase * 4,
-            row_step = (p.run + p.margin) * kPitch * 4;
-  const int line = p.y_line;
-  T* const y = static_cast<T*>(p.destination) + item.channel * p.y_channel;
-  bool good = true;
+  const int count = tasks_of<ROW>(p, item, all), end = all.first + all.count;
+  const int tap_step = p.stride_w * p.column_tap - kPitch;
+  const bool wide = p.kernel_w > 2 * p.stride_w;
+  float check = 0;  // what is not finite is not zero times zero
 #pragma unroll 1
   for (int task = threadIdx.x % 128; task < count; task += 128) {
-    const auto [pixel, channel] = task_of<ROW>(p, task);
-    if (channel >= item.channels || pixel >= all.count) continue;
-    const int column = all.first + pixel, padded = column + p.pad_w;
-    const int position = p.by_stride_w.quotient(padded), e = padded - position * p.stride_w;
-    const int taps = e < p.kernel_w ? p.by_stride_w.quotient(p.kernel_w - 1 - e) + 1 : 0;
-    const int place =
-        (p.margin + position - item.pixel) * kPitch + e * p.column_tap + channel * p.column_channel;
-    uint32_t from = products + (taps > 0 ? place * 4 : 0);
-    const float bias = p.bias ? load(static_cast<const T*>(p.bias) + item.channel + channel) : 0.f;
+    const auto [column, channel] = task_of<ROW>(p, all, task);
+    if (channel >= item.channels || column >= end) continue;
+    const int channel_at = item.channel + channel;
+    const float bias = p.bias ? load(static_cast<const T*>(p.bias) + channel_at) : 0.f;
+    // The first two taps of a column; what there is not are zeros before the first pixel.
+    uint32_t from[kColumns][2];
+    int taps[kColumns];  // from the third one on
+    bool is[kColumns];
+#pragma unroll
+    for (int f = 0; f < kColumns; ++f) {
+      const int padded = column + f + p.pad_w, position = p.by_stride_w.quotient(padded),
+                e = padded - position * p.stride_w;
+      is[f] = kColumns == 1 || (column + f >= all.first && column + f < end);
+      const int place = (p.margin + position - item.pixel) * kPitch + e * p.column_tap +
+                        channel * p.column_channel;
+      from[f][0] = products + (is[f] && e < p.kernel_w ? place * 4 : 0);
+      from[f][1] = products + (is[f] && e + p.stride_w < p.kernel_w ? (place + tap_step) * 4 : 0);
+      taps[f] = is[f] ? p.kernel_w - e - 2 * p.stride_w : 0;
+    }
+    T* const to = static_cast<T*>(p.destination) + (column * p.y_pixel + channel_at * p.y_channel);
 #pragma unroll 1
-    for (int r = 0; r < p.block_rows; ++r, from += row_step) {
-      const Row at = row_of(p, row + r);
-      if (at.n >= p.batch) break;
-      int y_row = at.row * p.stride_h - p.pad_h;
-      T* to = y + (at.n * p.y_image + y_row * line + column * p.y_pixel + channel * p.y_channel);
-      uint32_t place = from;
-#pragma unroll 1
-      for (int phase = 0; phase < p.stride_h;
-           phase += 2, y_row += 2, place += 2 * phase_step, to += 2 * line) {
-        const uint32_t next = phase + 1 < p.stride_h ? phase_step : 0;  // two at once
-        float sum[2] = {bias, bias};
-        if (p.kernel_w <= 2 * p.stride_w) {
-          float product[2][2];
+    for (int line = 0; line < p.lines; line += 2) {
+      uint32_t at[4];
+      load_shared_16(lines + line * 8, at);
+      float sum[2][kColumns], second[2][kColumns];
 #pragma unroll
-          for (int i = 0; i < 2; ++i)
+      for (int l = 0; l < 2; ++l)
 #pragma unroll
-            for (int f = 0; f < 2; ++f)
-              product[f][i] = load_shared<float>(place + f * next + (i < taps ? i * tap_step : 0));
-#pragma unroll
-          for (int i = 0; i < 2; ++i)
-#pragma unroll
-            for (int f = 0; f < 2; ++f)
-              if (i < taps) sum[f] += product[f][i];
-        } else {
-#pragma unroll 1
-          for (int i = 0; i < taps; ++i)
-#pragma unroll
-            for (int f = 0; f < 2; ++f)
-              sum[f] += load_shared<float>(place + f * next + i * tap_step);
+        for (int f = 0; f < kColumns; ++f) {
+          sum[l][f] = load_shared<float>(from[f][0] + at[2 * l + 1]);
+          second[l][f] = load_shared<float>(from[f][1] + at[2 * l + 1]);
         }
 #pragma unroll
-        for (int f = 0; f < 2; ++f) {
-          if (phase + f >= p.stride_h || y_row + f < 0 || y_row + f >= p.y_h) continue;
-          const T value = Numeric<T>::narrow(sum[f]);
-          good &= is_finite(value);
-          to[f * line] = value;
+      for (int l = 0; l < 2; ++l)
+#pragma unroll
+        for (int f = 0; f < kColumns; ++f) sum[l][f] = sum[l][f] + second[l][f] + bias;
+      if (wide) {
+#pragma unroll
+        for (int f = 0; f < kColumns; ++f) {
+          uint32_t next = from[f][1];
+#pragma unroll 1
+          for (int left = taps[f]; left > 0; left -= p.stride_w) {
+            next += tap_step * 4;
+#pragma unroll
+            for (int l = 0; l < 2; ++l) sum[l][f] += load_shared<float>(next + at[2 * l + 1]);
+          }
+        }
+      }
+#pragma unroll
+      for (int l = 0; l < 2; ++l) {
+        if (static_cast<int>(at[2 * l]) < 0) continue;
+        T* const output = to + at[2 * l];
+#pragma unroll
+        for (int f = 0; f < kColumns; ++f) check = fmaf(sum[l][f], 0.f, check);
+        if (kColumns == 2 && p.paired && is[0] && is[kColumns - 1]) {
+          if constexpr (sizeof(T) == 4) {
+            store_words(output, __float_as_uint(sum[l][0]), __float_as_uint(sum[l][kColumns - 1]));
+          } else {
+            *reinterpret_cast<uint32_t*>(output) = pack<T>(sum[l][0], sum[l][kColumns - 1]);
+          }
+        } else {
+#pragma unroll
+          for (int f = 0; f < kColumns; ++f)
+            if (is[f]) output[f] = Numeric<T>::narrow(sum[l][f]);
         }
       }
     }
   }
-  return good;
+  return check == 0;
 }
 
 // What a thread has collected of so many rows and is not finite, once more. A call, which would take the registers of sums
@@ -156,18 +199,19 @@ template <class T, int ROW>
 __device__ __noinline__ void mend(const Params& p, const Item& item, int row, int rows) {
   const Reached all = reached(p, item);
   for (int task = threadIdx.x % 128; task < tasks_of<ROW>(p, item, all); task += 128) {
-    const auto [pixel, channel] = task_of<ROW>(p, task);
-    if (channel >= item.channels || pixel >= all.count) continue;
-    for (int r = 0; r < rows * p.stride_h; ++r) {
-      const Row at = row_of(p, row + r / p.stride_h);
-      const int y_row = at.row * p.stride_h - p.pad_h + r % p.stride_h;
-      if (at.n >= p.batch || y_row < 0 || y_row >= p.y_h) continue;
-      T* const to = static_cast<T*>(p.destination) +
-                    (at.n * p.y_image + y_row * p.y_line + (all.first + pixel) * p.y_pixel +
-                     (item.channel + channel) * p.y_channel);
-      if (!is_finite(*to))
-        *to = plain_output<T>(p, at.n, item.channel + channel, y_row, all.first + pixel);
-    }
+    const auto [first, channel] = task_of<ROW>(p, all, task);
+    if (channel >= item.channels) continue;
+    for (int column = max(first, all.first);
+         column < min(first + kTaskColumns<ROW>, all.first + all.count); ++column)
+      for (int r = 0; r < rows * p.stride_h; ++r) {
+        const Row at = row_of(p, row + r / p.stride_h);
+        const int y_row = at.row * p.stride_h - p.pad_h + r % p.stride_h;
+        if (at.n >= p.batch || y_row < 0 || y_row >= p.y_h) continue;
+        T* const to = static_cast<T*>(p.destination) +
+                      (at.n * p.y_image + y_row * p.y_line + column * p.y_pixel +
+                       (item.channel + channel) * p.y_channel);
+        if (!is_finite(*to)) *to = plain_output<T>(p, at.n, item.channel + channel, y_row, column);
+      }
   }
 }
 

@@ -11,8 +11,9 @@
 // are (co, phase, kw).
 //
 //   x          of a chunk of channels: channels last, [row][pixel][128 B], swizzled; NCHW ("planes"), [channel][row][pixel]
-//              with zeros beside, as it lies: those who multiply fetch pixels (spread_fetched.cuh), as they do
-//              channels that are no whole 16 bytes
+//              with zeros beside, as it lies: those who multiply fetch pixels (spread_fetched.cuh). Where a pixel's channels
+//              are no whole 16 bytes but those of 2 or 4 neighbours are, a set: [place in a set][row][set][144 B], from the 16
+//              bytes on in which a chunk of a place starts
 //   weights    of the same: 16 bits [eight columns][channel][16 B], turned by the tensor core; words [four channels][column][16 B]
 //   products   of a warpgroup: [pixel, with zeros between rows][column]
 //
@@ -30,19 +31,18 @@
 namespace convt2d::cuda::spread {
 
 // Columns, a quarter of a multiple of 32 banks more than that: neighbours of a warp's store lie in different ones.
-// How x comes and is read: by the tensor core; fetched by those who multiply, as planes (NCHW) or as channels that are whole
-// words but no whole 16 bytes.
-enum Source : int32_t { kAsOperand, kPlanes, kWords };
+// How x comes and is read: by the tensor core; fetched by those who multiply, as planes (NCHW) or by sets of pixels.
+enum Source : int32_t { kAsOperand, kPlanes, kSets };
 struct Tile {
   int width;
   Source source = kAsOperand;
 };
-constexpr Tile kTiles[] = {{72}, {136}, {136, kPlanes}, {136, kWords}};
+constexpr Tile kTiles[] = {{72}, {136}, {136, kPlanes}, {128, kSets}};
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 // Floats of a pixel's products. Of planes, neighbours are pixels when outputs are collected: 16 of them and two columns meet
-// no bank twice.
+// no bank twice. Of sets a warp stores every second or fourth pixel's.
 CONVT2D_HOST_DEVICE constexpr int pitch(Tile tile) {
-  return tile.width + (tile.source == kPlanes ? 2 : 0);
+  return tile.width + (tile.source == kAsOperand ? 0 : 2);
 }
 CONVT2D_HOST_DEVICE constexpr bool fetched(Tile tile) { return tile.source != kAsOperand; }
 
@@ -58,9 +58,10 @@ CONVT2D_HOST_DEVICE constexpr int producer_registers(Tile tile) {
   return kProducerRegisters - (fetched(tile) ? 16 : 0);
 }
 
-constexpr int kRows = 64;   // pixels of an instruction
-constexpr int kLine = 128;  // bytes of a chunk's channels
-constexpr int kSlices = 4;  // instructions of it
+constexpr int kRows = 64;             // pixels of an instruction
+constexpr int kLine = 128;            // bytes of a chunk's channels
+constexpr int kSetLine = kLine + 16;  // with those before and behind, between 16 bytes
+constexpr int kSlices = 4;            // instructions of it
 constexpr int kMostStages = 4, kMostShifts = 4, kMostTaps = 16, kMostPhases = 8, kMostMargin = 16;
 // Times 16 bytes of weights that a thread has under way.
 CONVT2D_HOST_DEVICE constexpr int batch(Tile tile) { return fetched(tile) ? 5 : 9; }
@@ -91,7 +92,12 @@ struct Params {
   int32_t piece, units,
       row_shift;           // planes: bytes at once; of a channel, 32 times; 2^row_shift in a row
   int32_t plane_bytes;     // of a channel, in a stage
-  int32_t span;            // most columns of the destination of an item
+  int32_t place_shift;     // sets: of 2^place_shift pixels
+  int32_t place_bytes;     // of a place, in a stage
+  int32_t announced;       // planes: L2 is told of the next chunk's
+  int32_t span;            // planes: most pairs of columns of the destination of an item
+  int32_t paired;          // such a pair lies at a multiple of its size
+  int32_t lines;           // rows of the destination of an instruction's rows, an even number
   int32_t weight_vectors;  // eight columns of 16 bits are 16 bytes, or none
   int32_t block_channels, column_blocks;  // output channels of a block of columns
   int32_t shifts;                         // kernel rows of a phase
@@ -101,12 +107,12 @@ struct Params {
   int32_t margin;                         // zeros before, between and behind rows
   int32_t step, sweeps;                   // pixels from a stretch of a row to the next; stretches
   int32_t end_position;
-  FastDivide by_image_rows, by_fast,
-      by_stride_w;              // by_fast: channels of a block; of planes, `span`
+  FastDivide by_image_rows, by_fast, by_stride_w,
+      by_shifts;                // by_fast: channels of a block; of planes, `span`
   int32_t chunks, last_slices;  // of channels; instructions of the last one
   int32_t items, walkers;
   int32_t stages, stage_bytes, x_bytes, products_bytes;  // products: of a warpgroup
-  int32_t table_at, stages_at, products_at, shared_bytes;
+  int32_t table_at, lines_at, stages_at, products_at, shared_bytes;
 };
 
 constexpr int kHeader = kMostStages * 16;

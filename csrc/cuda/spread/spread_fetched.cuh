@@ -5,7 +5,8 @@
 // bits a word is two neighbouring pixels of a channel, and two channels' words are two words of two channels: rows l and
 // l + 8 of an instruction are neighbours.
 //
-// Words: channels of pixels as the copy engine would have laid them, if only they were whole 16 bytes.
+// Sets: a warp's 16 rows of an instruction are pixels of one place, so lanes meet no bank twice. Behind the last channel there
+// are those of the next pixel, which are multiplied by zeros.
 #pragma once
 
 #include "cuda/device/async_copy.cuh"
@@ -13,6 +14,7 @@
 #include "cuda/device/memory.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/stage_ring.cuh"
+#include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/spread/spread_scope.cuh"
 
@@ -57,6 +59,25 @@ __device__ __forceinline__ void ask_for_pieces(const Params& p, int chunk, int f
     }
   }
 }
+
+// Tells L2 of a later chunk's rows, since memory is further away than what is in the other stage lasts. Of a warp, which has
+// some neighbouring channels, a lane has one; rows of an image lie together.
+template <class T>
+__device__ __forceinline__ void announce_planes(const Params& p, const Item& item, int chunk) {
+  constexpr int kChannels = line_numbers(sizeof(T)) / kBringers;
+  const int lane = threadIdx.x % 32, warp = (threadIdx.x - kConsumers) / 32;
+  const int channel = chunk * line_numbers(sizeof(T)) + warp * kChannels + lane;
+  if (lane >= kChannels || channel >= p.reduce) return;
+  const int first = max(item.row - (p.shifts - 1), 0), end = min(item.row + p.tile_rows, p.rows);
+  const T* const plane = static_cast<const T*>(p.source) + channel * p.x_channel;
+#pragma unroll 1
+  for (int row = first; row < end;) {
+    const Row at = row_of(p, row);
+    const int rows = min(p.x_h - at.row, end - row);
+    if (rows > 0) announce(plane + (at.n * p.x_image + at.row * p.x_w), rows * p.x_w * sizeof(T));
+    row += p.image_rows - at.row;
+  }
+}
 // `piece`: of an item, if it has no more.
 template <class T>
 __device__ __forceinline__ void ask_for_planes(const Params& p, const Item& item, int chunk,
@@ -74,29 +95,27 @@ __device__ __forceinline__ void ask_for_planes(const Params& p, const Item& item
   }
 }
 
-// Channels of pixels, word by word or two at once.
-template <class T, int BYTES>
-__device__ __forceinline__ void ask_for_words(const Params& p, const Item& item, int chunk,
-                                              uint32_t to) {
-  constexpr int kLanes = kLine / BYTES, kPixels = 32 / kLanes;  // of a pixel; of a warp
-  const int lane = threadIdx.x % 32, warp = (threadIdx.x - kConsumers) / 32;
-  const int pixel = warp * kPixels + lane / kLanes, byte = lane % kLanes * BYTES;
-  const int c = chunk * line_numbers(sizeof(T)) + byte / int(sizeof(T));
-  const int step = kBringers * kPixels, left = c < p.reduce ? p.x_w - item.pixel : 0;
-  const T* const source = static_cast<const T*>(p.source);
-  uint32_t place = to + pixel * kLine + (byte ^ pixel % 8 << 4);
+// Sets of pixels by the copy engine, whose boxes start at multiples of 16 bytes: so a place's channels start up to 12 bytes
+// late. Each warp asks for some rows of some places.
+template <class T>
+__device__ __forceinline__ void ask_for_sets(const Params& p, const CUtensorMap& map,
+                                             const Item& item, int chunk, uint32_t to,
+                                             uint32_t full) {
+  const int warp = (threadIdx.x - kConsumers) / 32, rows = p.tile_rows + p.shifts - 1;
+  const uint32_t bytes = (p.run >> p.place_shift) * kSetLine;
+  const int boxes = rows << p.place_shift;
+  barrier_expect(full, (boxes - warp + kBringers - 1) / kBringers * bytes);
 #pragma unroll 1
-  for (int row = 0; row < p.tile_rows + p.shifts - 1; ++row, place += p.run * kLine) {
-    const Row at = row_of(p, item.row - (p.shifts - 1) + row);
-    const bool there = at.n >= 0 && at.n < p.batch && at.row < p.x_h;
-    const T* from =
-        source +
-        (there ? at.n * p.x_image + (at.row * p.x_w + item.pixel + pixel) * p.reduce + c : 0);
-    const int end = there ? left : 0, far = there ? step * p.reduce : 0;
-    uint32_t to_pixel = place;
-#pragma unroll 2
-    for (int i = pixel; i < p.run; i += step, from += far, to_pixel += step * kLine)
-      copy_async<BYTES>(to_pixel, i < end ? from : source, i < end);
+  for (int box = warp; box < boxes; box += kBringers) {
+    const int row = box >> p.place_shift, place = box - (row << p.place_shift);
+    const int first = item.row - (p.shifts - 1) + row;
+    const Row at = first < 0 ? Row{0, p.x_h} : row_of(p, first);
+    const int from = place * p.reduce * int(sizeof(T)) / 16 * 16 + chunk * kLine;
+    copy_box(to + place * p.place_bytes + row * bytes, &map, full, from / int(sizeof(T)),
+             item.pixel >> p.place_shift, at.row, at.n);
+    if (chunk + 1 < p.chunks)
+      announce_box(&map, (from + kLine) / int(sizeof(T)), item.pixel >> p.place_shift, at.row,
+                   at.n);
   }
 }
 
@@ -104,17 +123,17 @@ template <int ROW>
 using Sums = float[kBlocks][kTiles[ROW].width / 2];
 using PixelWords = uint32_t[kBlocks][4];
 
-// What a lane holds of a slice. `from`: of its first channel and pixel. `plane`: bytes from a channel to the next.
+// What a lane holds of a slice. `from`: of its first channel and pixel. `plane`: bytes from a channel to the next; of sets, from
+// a block's pixels of a place to those of the next block.
 template <class T, Source SOURCE>
 __device__ __forceinline__ void fetch_pixels(uint32_t from, uint32_t plane, PixelWords& word) {
 #pragma unroll
   for (int b = 0; b < kBlocks; ++b) {
-    if constexpr (SOURCE == kWords) {
+    if constexpr (SOURCE == kSets) {
+      const uint32_t at = from + b * plane;
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        word[b][i] = load_shared_4((from ^ i / 2 << 4) + (b * kRows + i % 2 * 8) * kLine);
-        if constexpr (sizeof(T) == 4) word[b][i] = MmaTF32::round(word[b][i]);
-      }
+      for (int i = 0; i < 4; ++i)
+        word[b][i] = load_shared_4(at + i / 2 * 16 + i % 2 * 8 * kSetLine);
     } else if constexpr (sizeof(T) == 4) {
       const uint32_t at = from + b * kRows * 4;
 #pragma unroll
@@ -136,7 +155,7 @@ __device__ __forceinline__ void fetch_pixels(uint32_t from, uint32_t plane, Pixe
 // The same place so many slices further on.
 template <class T, Source SOURCE>
 __device__ __forceinline__ uint32_t slices_on(uint32_t from, uint32_t plane, int slices) {
-  return SOURCE == kWords ? from ^ slices << 5 : from + slices * (32 / int(sizeof(T))) * plane;
+  return from + slices * (SOURCE == kSets ? 32 : 32 / int(sizeof(T)) * plane);
 }
 
 // Multiplies SLICES of a chunk, for one shift. Words of a slice stay until it is multiplied, two slices later. `issued`: once
@@ -176,19 +195,24 @@ __device__ __forceinline__ void multiply_fetched(const Params& p, int group, Sta
                                                  Sums<ROW>& sum) {
   constexpr int kWidth = kTiles[ROW].width, kNumbers = line_numbers(sizeof(T)), kSize = sizeof(T);
   constexpr Source kSource = kTiles[ROW].source;
-  constexpr int kPixel = kSource == kWords ? kLine : kSize;  // bytes from one to the next
   const int count = p.shifts * kWidth;
   const uint64_t weights =
       kSize == 4 ? operand_layout(count * 16, 128) : operand_layout(128, kNumbers * 16);
   const uint32_t step = kSize == 4 ? count * 2 : 16,
                  shift_step = kSize == 4 ? kWidth : kWidth / 8 * kNumbers;
-  const uint32_t row = p.run * kPixel, plane = p.plane_bytes;
+  const uint32_t row = kSource == kSets ? (p.run >> p.place_shift) * kSetLine : p.run * kSize,
+                 plane = kSource == kSets ? (kRows >> p.place_shift) * kSetLine : p.plane_bytes;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   // Of planes of 16 bits two neighbouring rows are a word, and two numbers of K two channels; else a word is one row's.
-  const uint32_t inside = kSource == kWords ? (lane / 4 * kLine) + (lane / 4 << 4 | lane % 4 * 4)
-                                            : lane % 4 * (4 / kSize) * plane + lane / 4 * 4;
-  const uint32_t mine =
-      inside + (group * kBlocks * kRows + warp * 16) * kPixel + (p.shifts - 1) * row;
+  uint32_t mine = (p.shifts - 1) * row;
+  if constexpr (kSource == kSets) {
+    const int place = warp & ((1 << p.place_shift) - 1);
+    mine += place * p.place_bytes + place * p.reduce * kSize % 16 + group * kBlocks * plane +
+            ((warp >> p.place_shift) * 16 + lane / 4) * kSetLine + lane % 4 * 4;
+  } else {
+    mine += lane % 4 * (4 / kSize) * plane + lane / 4 * 4 +
+            (group * kBlocks * kRows + warp * 16) * kSize;
+  }
   clear(sum);
   uint32_t previous = 0;
 #pragma unroll 1

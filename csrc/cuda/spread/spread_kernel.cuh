@@ -72,7 +72,9 @@ template <class T, int ROW>
 __device__ __forceinline__ void consume(const Params& p, uint32_t shared, StageRing& ring) {
   // From one lane, so that the compiler sees that a warp goes one way.
   const int group = __shfl_sync(0xffffffff, int(threadIdx.x) / 128, 0);
-  const uint32_t products = shared + p.products_at + group * p.products_bytes;
+  const uint32_t products = shared + p.products_at + group * p.products_bytes,
+                 lines = shared + p.lines_at + group * p.lines * 8;
+  static_assert(kBlocks == 2);
   for_items(p, [&](const Item& item) {
     Sums<ROW> sum;
     if constexpr (fetched(kTiles[ROW])) {
@@ -82,12 +84,18 @@ __device__ __forceinline__ void consume(const Params& p, uint32_t shared, StageR
     }
     const int first = item.row + group * kBlocks * p.block_rows;
     bool good = true;
-#pragma unroll
+    // One code that collects for all blocks.
+#pragma unroll 1
     for (int b = 0; b < kBlocks; ++b) {
       barrier_among(1 + group, 128);  // what was there has been collected
-      store_products<ROW, kTiles[ROW].source == kPlanes && !is_word<T>>(p, sum[b], products);
+      if (b == 0) {
+        store_products<T, ROW>(p, sum[0], products);
+      } else {
+        store_products<T, ROW>(p, sum[1], products);
+      }
+      find_lines<ROW>(p, first + b * p.block_rows, lines);
       barrier_among(1 + group, 128);
-      good &= collect<T, ROW>(p, item, first + b * p.block_rows, products);
+      good &= collect<T, ROW>(p, item, lines, products);
     }
     if (!good) mend<T, ROW>(p, item, first, kBlocks * p.block_rows);
   });
@@ -103,7 +111,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   StageRing ring{shared, shared + p.stages_at, p.stages, p.stage_bytes};
   if (threadIdx.x < p.stages) {
     // A warp's own stores, and what it or its threads have asked for.
-    const int asked = fetched(kTiles[ROW]) ? 32 : p.copied ? 1 : 0;
+    const int asked = kTiles[ROW].source == kPlanes             ? 32
+                      : kTiles[ROW].source == kSets || p.copied ? 1
+                                                                : 0;
     barrier_init(ring.barriers + threadIdx.x * 16, kBringers * (1 + asked));
     barrier_init(ring.barriers + threadIdx.x * 16 + 8, kConsumers / 32);
   }

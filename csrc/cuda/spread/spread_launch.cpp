@@ -17,7 +17,7 @@ void launch(const Problem& problem, const Plan& plan, const Args& args) {
   }
   const Params params = params_of(problem, plan, args);
   const auto run = params.number_bytes == 4 ? launch_words : launch_halves;
-  run(problem.dtype, plan.row, params, map_of(params), args.stream);
+  run(problem.dtype, plan.row, params, map_of(params, kTiles[plan.row]), args.stream);
 }
 
 }  // namespace

@@ -17,25 +17,28 @@ namespace {
 constexpr double kClock = 1700;  // cycles a microsecond
 
 // What things cost, in cycles where nothing else is said: counted by hand.
-constexpr double kLaunch = 12.5;      // us
-constexpr double kStart = 2500;       // of a tile: until its first chunk is there
-constexpr double kChunk = 120;        // of a chunk: barriers
-constexpr double kTensor = 1.25;      // times what an instruction takes: shared memory is as busy
-constexpr double kLatency = 900;      // of a batch that a thread has under way
-constexpr double kNumbers = 3.0;      // times that, where weights come number by number
-constexpr double kTask = 35;          // of a column and channel of a warp that is collected
-constexpr double kOutput = 18;        // of a row of the destination there
-constexpr double kTap = 4;            // of a product there
-constexpr double kPiece = 25;         // of a piece of a plane that a warp asks for
+constexpr double kLaunch = 14;         // us
+constexpr double kStart = 2500;        // of a tile: until its first chunk is there
+constexpr double kPlanesStart = 5000;  // of planes, which come from further away
+constexpr double kChunk = 120;         // of a chunk: barriers
+constexpr double kTensor = 1.25;       // times what an instruction takes: shared memory is as busy
+constexpr double kLatency = 900;       // of a batch that a thread has under way
+constexpr double kNumbers = 3.0;       // times that, where weights come number by number
+constexpr double kTask = 80;           // of a column and channel of a warp that is collected
+constexpr double kLinePair = 140;      // of two rows of the destination there
+constexpr double kSecond = 40;         // more where a warp has two columns
+constexpr double kTap = 30;            // of a third product there, and each further one
+constexpr double kPiece = 25;          // of a piece of a plane that a warp asks for
 constexpr double kPut = 500;          // of a chunk: until weights that have come are in their place
 constexpr double kProducts = 5;       // of four columns of products that are stored
 constexpr double kL2Bytes = 30;       // a cycle
 constexpr double kMemoryRate = 0.75;  // of the copy rate
 constexpr double kBeside = 0.25;      // of the lesser of work and bytes
-// Work over what is counted: of all; where warps bring pixels through registers; where a pixel's channels of a tile are less
-// than a sector; where phases have no taps; where consumers fetch pixels (16 layers and modes on an H200, 2026-11-24).
-constexpr double kOver = 1.15, kBroughtOver = 1.7, kFetchedOver = 1.7, kTornOver = 1.5,
-                 kEmptyOver = 1.5;
+// Of a chunk over what is counted: where warps bring pixels through registers; where consumers fetch them, asked for by warps
+// or by the copy engine. Of outputs that are collected: where a pixel's channels of a tile are less than a sector; where phases
+// have no taps.
+constexpr double kOver = 1.15, kBroughtOver = 1.7, kPlanesOver = 1.7, kSetsOver = 1.2,
+                 kTornOver = 2.5, kEmptyOver = 1.5;
 
 struct Choice {
   int row;  // of kTiles
@@ -63,22 +66,26 @@ bool weights_are_vectors(const Problem& problem, const Params& p) {
   return p.kernel_h * row % 8 == 0 && p.stride_h * row % 8 == 0;
 }
 
-// Bytes that threads ask for at once, of a row of a plane or of a pixel's channels; 0: these are no whole words.
+// Planes: bytes that threads ask for at once, of a row; 0: it is no whole words.
 int piece_bytes(const Problem& problem) {
-  const bool planes = problem.x_layout == Layout::nchw;
-  const int64_t size = element_size(problem.dtype),
-                run = (planes ? problem.w.in : problem.in_channels) * size;
-  const int64_t most = planes ? 4 * size : 8;  // stretches of planes start at fours
-  for (int64_t bytes = most; bytes >= 4; bytes /= 2)
+  const int64_t size = element_size(problem.dtype), run = problem.w.in * size;
+  for (int64_t bytes = 4 * size; bytes >= 4; bytes /= 2)  // stretches start at fours
     if (run % bytes == 0) return static_cast<int>(bytes);
+  return 0;
+}
+
+// Of 2 or 4 pixels, which together are whole 16 bytes and of which rows are; 0: there are no such sets.
+int places_of(const Problem& problem) {
+  for (const int places : {2, 4})
+    if (whole_vectors(problem, places * problem.in_channels) && problem.w.in % places == 0)
+      return places;
   return 0;
 }
 
 bool serves(Source source, const Problem& problem) {
   if (problem.x_layout == Layout::nchw) return source == kPlanes;
-  if (source == kWords)
-    return !whole_vectors(problem, problem.in_channels) && piece_bytes(problem) > 0;
-  return source == kAsOperand;
+  const bool sets = !whole_vectors(problem, problem.in_channels) && places_of(problem) > 0;
+  return source == kAsOperand || (source == kSets && sets);
 }
 
 // Where a column of a pixel's products is, and strides of x and y.
@@ -109,10 +116,13 @@ void set_planes(const Problem& problem, Params& p) {
   for (int32_t sweep = 0; sweep < p.sweeps; ++sweep) {
     const int32_t pixel = sweep * p.step, lead = sweep ? p.run - p.step : 0,
                   end = sweep == p.sweeps - 1 ? p.end_position - pixel : p.run;
-    p.span = std::max(p.span, std::min(p.y_w, (pixel + end) * p.stride_w - p.pad_w) -
-                                  std::max(0, (pixel + lead) * p.stride_w - p.pad_w));
+    const int32_t first = std::max(0, (pixel + lead) * p.stride_w - p.pad_w),
+                  last = std::min(p.y_w, (pixel + end) * p.stride_w - p.pad_w);
+    p.span = std::max(p.span, (last + 1) / 2 - first / 2);
   }
   p.by_fast = FastDivide(p.span);
+  p.paired = p.y_w % 2 == 0;
+  p.announced = p.sweeps == 1 && p.column_blocks == 1;
 }
 
 // Everything that follows from the problem and the choice, pointers aside. The refusal has seen to limits.
@@ -127,7 +137,7 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.number_bytes = static_cast<int32_t>(element_size(problem.dtype));
   const bool planes = tile.source == kPlanes;
   p.copied = !fetched(tile) && whole_vectors(problem, p.reduce);
-  p.piece = piece_bytes(problem);
+  p.piece = planes ? piece_bytes(problem) : 0;
   p.block_channels = choice.block_channels;
   set_order(problem, planes, p);
   p.column_blocks = static_cast<int32_t>(ceil_div(p.columns, p.block_channels));
@@ -140,8 +150,8 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.tile_rows = kGroups * kBlocks * p.block_rows;
   p.end_position = static_cast<int32_t>(end_of(w));
   const int32_t reach_w = static_cast<int32_t>(reach_of(w));
-  p.margin = std::max(reach_w, p.end_position - p.x_w);
-  p.step = planes ? (p.run - reach_w) / 4 * 4 : p.run - reach_w;
+  p.margin = std::max({reach_w, p.end_position - p.x_w, 1});
+  p.step = tile.source == kAsOperand ? p.run - reach_w : (p.run - reach_w) / 4 * 4;
   const int32_t pixels = std::min(p.x_w, p.end_position);
   p.sweeps = static_cast<int32_t>(ceil_div(std::max(pixels - p.run, 0), p.step)) + 1;
   p.image_rows = static_cast<int32_t>(std::max(h.in + reach_of(h), end_of(h)));
@@ -149,6 +159,7 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.by_image_rows = FastDivide(p.image_rows);
   p.by_fast = FastDivide(p.block_channels);
   p.by_stride_w = FastDivide(p.stride_w);
+  p.by_shifts = FastDivide(p.shifts);
 
   const int32_t numbers = line_numbers(p.number_bytes), slice = numbers / kSlices;
   p.chunks = static_cast<int32_t>(ceil_div(p.reduce, numbers));
@@ -159,11 +170,18 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.stages = choice.stages;
   p.x_bytes = (p.tile_rows + p.shifts - 1) * p.run * kLine;
   if (planes) set_planes(problem, p);
+  if (tile.source == kSets) {
+    p.place_shift = places_of(problem) / 2;
+    p.place_bytes = (p.tile_rows + p.shifts - 1) * (p.run >> p.place_shift) * kSetLine;
+    p.x_bytes = p.place_bytes << p.place_shift;
+  }
   const int32_t weights = p.shifts * tile.width * kLine;
   p.stage_bytes = static_cast<int32_t>(round_up(p.x_bytes + weights, 1024));
   p.products_bytes = (p.block_rows * (p.run + p.margin) + p.margin) * pitch(tile) * 4;
   SharedPlaces places{kHeader};
   p.table_at = places.take(int64_t{p.shifts} * tile.width * 4, 16);
+  p.lines = static_cast<int32_t>(round_up(p.block_rows * p.stride_h, 2));
+  p.lines_at = places.take(int64_t{kGroups} * p.lines * 8, 16);
   p.products_at = places.take(int64_t{kGroups} * p.products_bytes, 16);
   p.stages_at = places.take(int64_t{p.stages} * p.stage_bytes, 1024);
   p.shared_bytes = static_cast<int32_t>(places.end);
@@ -180,34 +198,33 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
                               : std::ceil(p.x_bytes / (8.0 * kLine) / kBringers /
                                           (p.reduce * p.number_bytes % 4 == 0 ? kPixelBatch : 1)));
   // Copies of a warp for a chunk.
-  const double copies = tile.source == kPlanes ? p.units * line_numbers(p.number_bytes)
-                        : tile.source == kWords
-                            ? (p.tile_rows + p.shifts - 1) * p.run * (kLine / p.piece) / 32.0
-                            : 0;
+  const double copies = tile.source == kPlanes ? p.units * line_numbers(p.number_bytes) : 0;
   const double pieces = kPiece * copies / kBringers;
   const double chunk = kChunk + std::max({tensor_core, kPut + std::max(kLatency * batches, pieces),
                                           p.stage_bytes / kL2Bytes});
-  const double wide = std::min(p.run, p.end_position) * p.stride_w * p.block_channels;
-  const double tasks = std::ceil(wide / 128);
-  // Both warpgroups do, as a rule at once.
-  const double collect =
-      kGroups * kBlocks *
-      (kProducts * width / 4 +
-       tasks * (kTask + p.block_rows * p.stride_h *
-                            (kOutput + kTap * std::ceil(double(p.kernel_w) / p.stride_w))));
-  const double chunks = p.chunks - 1 + p.last_slices / double(kSlices);
-  const double rounds = std::ceil(double(p.items) / p.walkers);
-  const double busy_us = rounds * (kStart + chunks * chunk + collect) / kClock;
-  const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
-  const bool torn = tile.source != kPlanes && p.block_channels * p.number_bytes < 32 &&
+  const bool planes = tile.source == kPlanes;
+  const bool torn = !planes && p.block_channels * p.number_bytes < 32 &&
                     p.block_channels < problem.group_out(),
              empty = problem.h.kernel < problem.h.stride || problem.w.kernel < problem.w.stride;
-  const double over = kOver *
-                      (fetched(tile) ? kFetchedOver
-                       : p.copied    ? 1
-                                     : kBroughtOver) *
-                      (torn ? kTornOver : 1) * (empty ? kEmptyOver : 1);
-  return kLaunch + std::max(over * busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
+  const double wide = std::min(p.run, p.end_position) * p.stride_w * p.block_channels;
+  const double tasks = std::ceil(wide / (planes ? 256 : 128));
+  const double more_taps = std::max(0, (p.kernel_w - 1) / p.stride_w - 1);
+  // Both warpgroups do, as a rule at once.
+  const double collect =
+      kBlocks *
+      (kProducts * width / 2 +
+       tasks * (kTask + p.lines / 2 * (kLinePair + kTap * more_taps + (planes ? kSecond : 0)))) *
+      (torn ? kTornOver : 1) * (empty ? kEmptyOver : 1);
+  const double chunks = p.chunks - 1 + p.last_slices / double(kSlices);
+  const double rounds = std::ceil(double(p.items) / p.walkers);
+  const double over = planes                 ? kPlanesOver
+                      : tile.source == kSets ? kSetsOver
+                      : p.copied             ? kOver
+                                             : kBroughtOver;
+  const double busy_us =
+      rounds * ((planes ? kPlanesStart : kStart) + over * chunks * chunk + collect) / kClock;
+  const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
+  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
 }
 
 std::vector<int> channel_choices(const Problem& problem, int most) {
@@ -233,6 +250,8 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
       for (int run = 8; run <= kRows; run *= 2) {
         if (run < 2 * reach_of(problem.w)) continue;  // more than half would be multiplied again
         if (kTiles[row].source == kPlanes && run - reach_of(problem.w) < 4) continue;
+        // A box of a set's pixels is whole eights.
+        if (kTiles[row].source == kSets && run < 8 * places_of(problem)) continue;
         Choice choice = {row, channels, run, 2, device.sm_count};
         Params p;
         shape(problem, choice, p);
@@ -261,9 +280,10 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   plan.note = std::to_string(kTiles[c.row].width) + " columns of " +
               std::to_string(p.block_channels) + " channels, " + std::to_string(p.tile_rows) +
               " rows x " + std::to_string(p.run) + " pixels" +
-              (fetched(kTiles[c.row]) ? " fetched"
-               : p.copied             ? " copied"
-                                      : "") +
+              (kTiles[c.row].source == kSets ? " in sets"
+               : fetched(kTiles[c.row])      ? " fetched"
+               : p.copied                    ? " copied"
+                                             : "") +
               ", " + std::to_string(p.stages) + " stages, " + std::to_string(p.items) +
               " tiles of " + std::to_string(p.walkers) + " blocks";
   return plan;
@@ -327,7 +347,20 @@ Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   return p;
 }
 
-CUtensorMap map_of(const Params& p) {
+CUtensorMap map_of(const Params& p, Tile tile) {
+  if (tile.source == kSets) {
+    const int64_t set = int64_t{p.reduce} * p.number_bytes << p.place_shift,
+                  row = set * (p.x_w >> p.place_shift);
+    TensorBox box{p.source,
+                  p.number_bytes,
+                  4,
+                  {p.reduce << p.place_shift, p.x_w >> p.place_shift, p.x_h, p.batch},
+                  {p.number_bytes, set, row, row * p.x_h},
+                  {kSetLine / p.number_bytes, p.run >> p.place_shift, 1, 1},
+                  {1, 1, 1, 1}};
+    box.swizzled = false;
+    return encode(box);
+  }
   if (!p.copied) return {};
   const int64_t pixel = int64_t{p.reduce} * p.number_bytes, row = pixel * p.x_w;
   return encode({p.source,

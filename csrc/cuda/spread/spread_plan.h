@@ -15,6 +15,6 @@ std::vector<Plan> plans(const Problem& problem, const Device& device, std::strin
 Decision plan(const Problem& problem, const Device& device);
 
 Params params_of(const Problem& problem, const Plan& plan, const Args& args);
-CUtensorMap map_of(const Params& params);
+CUtensorMap map_of(const Params& params, Tile tile);
 
 }  // namespace convt2d::cuda::spread

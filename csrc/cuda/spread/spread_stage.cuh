@@ -41,6 +41,16 @@ __device__ __forceinline__ int entry_of(const Params& p, const Item& item, uint3
   return int(entry >> kOffsetBits) < item.channels ? int(entry & ((1 << kOffsetBits) - 1)) : -1;
 }
 
+// Eights of columns in the order of memory: where kernel rows of a channel are side by side, its eights of all shifts, so that
+// both halves of a sector are asked for at once.
+template <int ROW>
+__device__ __forceinline__ int eight_of(const Params& p, int i) {
+  constexpr int kEights = kTiles[ROW].width / 8;
+  if (!p.by_channel) return i;
+  const int slow = p.by_shifts.quotient(i);
+  return i < p.shifts * kEights ? (i - slow * p.shifts) * kEights + slow : i;
+}
+
 // A thread's part of a chunk's weights: so many times 16 bytes, from unit `first` on. Words: a column of four channels,
 // which warps have for themselves. 16 bits: eight columns of a channel, of which warps have eight.
 //
@@ -63,11 +73,13 @@ __device__ __forceinline__ void load_weights(const Params& p, const Item& item, 
   for (int k = 0; k < kRows; ++k) row[k] = weight + min(c + k, p.reduce - 1) * p.weight_reduce;
 #pragma unroll
   for (int i = 0; i < batch(kTiles[ROW]); ++i) {
-    const int at =
-        entry_of(p, item, shared,
-                 is_word<T> ? (first + i) * 32 + lane : ((first + i) * 4 + lane / 8) * 8, count);
+    const int at = entry_of(
+        p, item, shared,
+        is_word<T> ? (first + i) * 32 + lane : eight_of<ROW>(p, (first + i) * 4 + lane / 8) * 8,
+        count);
     const int from = max(at, 0);
-    weights.there |= (at >= 0) << i;
+    // Sets have other numbers than zeros behind the last channel.
+    weights.there |= (at >= 0 && (is_word<T> || c < p.reduce)) << i;
     if constexpr (is_word<T>) {
 #pragma unroll
       for (int k = 0; k < kRows; ++k) {
@@ -82,23 +94,26 @@ __device__ __forceinline__ void load_weights(const Params& p, const Item& item, 
 }
 
 template <class T, int ROW>
-__device__ __forceinline__ void store_weights(const Params& p, uint32_t to, int first,
+__device__ __forceinline__ void store_weights(const Params& p, int chunk, uint32_t to, int first,
                                               const Weights<ROW>& weights) {
   const int lane = threadIdx.x % 32, warp = (threadIdx.x - kConsumers) / 32;
   const int count = p.shifts * kTiles[ROW].width;
+  const int left = is_word<T> && kTiles[ROW].source == kSets
+                       ? p.reduce - chunk * line_numbers(sizeof(T)) - warp * 4
+                       : 4;
 #pragma unroll
   for (int i = 0; i < batch(kTiles[ROW]); ++i) {
     uint32_t number[4];
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      const uint32_t bits = weights.there >> i & 1 ? weights.word[i][k] : 0;
+      const uint32_t bits = weights.there >> i & 1 && k < left ? weights.word[i][k] : 0;
       number[k] = is_word<T> ? MmaTF32::round(bits) : bits;
     }
     if constexpr (is_word<T>) {
       const int column = (first + i) * 32 + lane;
       if (column < count) store_shared_16(to + (warp * count + column) * 16, number);
     } else {
-      const int eight = (first + i) * 4 + lane / 8;
+      const int eight = eight_of<ROW>(p, (first + i) * 4 + lane / 8);
       if (eight * 8 < count)
         store_shared_16(to + (eight * line_numbers(sizeof(T)) + warp * 8 + lane % 8) * 16, number);
     }
@@ -178,10 +193,13 @@ __device__ __forceinline__ void bring_pixels(const Params& p, const Item& item, 
   }
 }
 
-// The same by the copy engine, which brings zeros for what there is not; each warp asks for some rows.
+// The same by the copy engine, which brings zeros for what there is not; each warp asks for some rows. L2 is told of the next
+// chunk's, since memory is further away than what is in the other stage lasts.
+template <class T>
 __device__ __forceinline__ void ask_for_pixels(const Params& p, const CUtensorMap& map,
-                                               const Item& item, int channel, uint32_t to,
+                                               const Item& item, int chunk, uint32_t to,
                                                uint32_t full) {
+  const int channel = chunk * line_numbers(sizeof(T)), next = channel + line_numbers(sizeof(T));
   const int warp = (threadIdx.x - kConsumers) / 32, rows = p.tile_rows + p.shifts - 1;
   const uint32_t bytes = p.run * kLine;
   barrier_expect(full, (rows - warp + kBringers - 1) / kBringers * bytes);
@@ -191,6 +209,7 @@ __device__ __forceinline__ void ask_for_pixels(const Params& p, const CUtensorMa
     // Before the first image there are only zeros, as behind the last row of any.
     const Row at = first < 0 ? Row{0, p.x_h} : row_of(p, first);
     copy_box(to + row * bytes, &map, full, channel, item.pixel, at.row, at.n);
+    if (next < p.reduce) announce_box(&map, next, item.pixel, at.row, at.n);
   }
 }
 
@@ -215,27 +234,25 @@ __device__ __forceinline__ void bring(const Params& p, const CUtensorMap& map, u
       const auto ready = [&] {
         barrier_wait(ring.empty(), ring.parity ^ 1);
         if (p.copied && threadIdx.x % 32 == 0)
-          ask_for_pixels(p, map, item, chunk * line_numbers(sizeof(T)), to, ring.full());
+          ask_for_pixels<T>(p, map, item, chunk, to, ring.full());
       };
       const auto ask = [&] {
         if constexpr (kTiles[ROW].source == kPlanes) {
           ask_for_planes<T>(p, item, chunk, piece, to);
-        } else if (p.piece == 8) {
-          ask_for_words<T, 8>(p, item, chunk, to);
-        } else {
-          ask_for_words<T, 4>(p, item, chunk, to);
+          if (p.announced) announce_planes<T>(p, item, chunk + 1);
+          copy_async_arrive(ring.full());
+        } else if (threadIdx.x % 32 == 0) {
+          ask_for_sets<T>(p, map, item, chunk, to, ring.full());
         }
-        copy_async_arrive(ring.full());
       };
       if constexpr (kFetched) {
-        // The first weights have come during the chunk before, others come while pixels are asked for.
+        // The first weights have come during the chunk before, others come while pixels do, which are further away.
         barrier_wait(ring.empty(), ring.parity ^ 1);
-        const int turn = vectors && units > kBatch ? kBatch : 0;
+        ask();
 #pragma unroll 1
-        for (int first = 0; first < units; first += kBatch) {
-          if (first > 0 && vectors) load_weights<T, ROW>(p, item, shared, chunk, first, weights);
-          if (first == turn) ask();
-          if (vectors) store_weights<T, ROW>(p, to + p.x_bytes, first, weights);
+        for (int first = 0; first < units && vectors; first += kBatch) {
+          if (first > 0) load_weights<T, ROW>(p, item, shared, chunk, first, weights);
+          store_weights<T, ROW>(p, chunk, to + p.x_bytes, first, weights);
         }
         if constexpr (!is_word<T>)
           if (!vectors) bring_numbers<T, ROW>(p, item, shared, chunk, to + p.x_bytes);
@@ -245,7 +262,7 @@ __device__ __forceinline__ void bring(const Params& p, const CUtensorMap& map, u
           for (int first = 0; first < units; first += kBatch) {
             load_weights<T, ROW>(p, item, shared, chunk, first, weights);
             if (first == 0) ready();
-            store_weights<T, ROW>(p, to + p.x_bytes, first, weights);
+            store_weights<T, ROW>(p, chunk, to + p.x_bytes, first, weights);
           }
         } else if constexpr (!is_word<T>) {
           ready();

@@ -70,4 +70,11 @@ inline void copy_run(uint32_t shared, const void* global, uint32_t bytes, uint32
   emulate::barrier_copied(barrier, bytes);
 }
 
+inline void announce_box(const CUtensorMap*, int, int, int, int) {}
+
+inline void announce(const void* global, int bytes) {
+  uint32_t one;
+  if (bytes > 0) std::memcpy(&one, static_cast<const char*>(global) + bytes - 1, 1);
+}
+
 }  // namespace convt2d::cuda
