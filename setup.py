@@ -42,8 +42,6 @@ CUDA_ROOMS = {
     "cuda/heddle": "heddle_plan.cpp heddle_launch.cpp heddle_tf32.cu heddle_f32x3.cu "
     "heddle_input_plan.cpp heddle_input.cu",
     "cuda/treadle": "treadle_plan.cpp treadle_launch.cpp treadle_f32.cu",
-    "cuda/reed": "reed_plan.cpp reed_launch.cpp reed_f16.cu reed_bf16.cu reed_tf32.cu "
-    "reed_f32x3.cu",
     "cuda/reed": "reed_plan.cpp reed_held_plan.cpp reed_launch.cpp reed_f16.cu reed_bf16.cu "
     "reed_tf32.cu reed_f32x3.cu reed_wide.cu",
     "cuda/narrow": "narrow_plan.cpp narrow_launch.cpp narrow_kernel.cu narrow_kernel_words.cu "
