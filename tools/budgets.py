@@ -58,7 +58,7 @@ KERNELS = {
     "strand": 46,  # eight of three types, six of strict fp32; two of windows, two of dense rows
     "quilt": 16,  # four of three types, two of strict fp32
     "mite": 56,  # twelve forms and six of grad_weight, of three types
-    "heddle": 16,  # three of TF32 and of strict fp32, two of four types for grad_input
+    "heddle": 12,  # two of TF32 and of strict fp32, two of four types for grad_input
     "treadle": 8,  # two of TF32 in two layouts, two of strict fp32
     "reed": 26,  # four of three types, two of strict fp32; two held ones of all four, two of wgmma
     "depthwise": 200,  # y, or dY, in registers: 45 in NCHW, 24 in NHWC

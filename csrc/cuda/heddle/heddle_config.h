@@ -35,12 +35,9 @@ struct Tile {
   int taps_h, taps_w, inputs, stride, warps;
 };
 // The first are not for strict fp32, whose sums of a chunk take as many registers again.
-constexpr Tile kTiles[] = {
-    {1, 3, 4, 1, 12}, {1, 7, 2, 1, 12}, {1, 5, 1, 3, 12},
-    {1, 3, 2, 1, 12}, {1, 7, 2, 1, 8},  {1, 5, 1, 3, 8},
-};
+constexpr Tile kTiles[] = {{1, 7, 2, 1, 12}, {1, 5, 1, 3, 12}, {1, 7, 2, 1, 8}, {1, 5, 1, 3, 8}};
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
-constexpr int kFirstStrict = 3;
+constexpr int kFirstStrict = 2;
 
 constexpr int kOutputs = 16;     // channels of a warp
 constexpr int kLaneWords = 8;    // of x in a chunk
