@@ -114,6 +114,7 @@ void shape(const Problem& problem, const Choice& choice, WeightParams& p) {
   p.bands = static_cast<int32_t>(ceil_div(h.in, choice.band_rows));
   p.items = p.batch * p.bands;
   p.split = choice.split;
+  p.same_bytes = 0x3210;
   p.channel_warps = choice.channel_warps;
   p.pixel_warps = kWeightWarps / choice.channel_warps;
   p.channel_blocks =
@@ -210,8 +211,7 @@ double predict(const Problem& problem, const Device& device, const WeightParams&
 std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
                                           std::string& reason) {
   std::vector<Candidate<Choice>> found;
-  int row = is_strict(problem) ? kFirstStrictWeight : 0;
-  while (kWeightTiles[row].columns * 8 < columns_of_weight(problem)) ++row;
+  const int row = is_strict(problem) ? kFirstStrictWeight : 0;
   const int64_t size = static_cast<int64_t>(element_size(problem.dtype));
   // In NCHW a band starts at whole 16 bytes.
   const int64_t vector = 16 / size,
