@@ -79,7 +79,7 @@ bool check_weight(const Case& one, Precision precision, int most) {
     trial.args.workspace = trial.partials.data();
     const narrow::WeightParams params = narrow::weight_params_of(p, plan, trial.args);
     constexpr int kFirst = M::kSplit ? narrow::kFirstStrictWeight : 0;
-    visit_row<2>(plan.row - kFirst, [&](auto index) {
+    visit_row<1>(plan.row - kFirst, [&](auto index) {
       constexpr int kRow = kFirst + decltype(index)::value;
       emulate::run_grid(narrow::weight_blocks(params), narrow::kWeightThreads, params.shared_bytes,
                         [&] { narrow::convt2d_narrow_grad_weight_kernel<M, kRow>(params); });

@@ -172,7 +172,7 @@ using WeightSums = float[kWeightTiles[ROW].inputs][kWeightTiles[ROW].columns][4]
 template <class M, int ROW>
 __device__ __forceinline__ void multiply_step(const WeightParams& p, uint32_t from_x, uint32_t y,
                                               int step, int pixels,
-                                              uint32_t (&places)[weight_places(kWeightTiles[ROW])],
+                                              uint32_t (&places)[kWeightTiles[ROW].columns],
                                               WeightSums<ROW>& sum) {
   using T = typename M::Element;
   constexpr WeightTile tile = kWeightTiles[ROW];
@@ -200,20 +200,18 @@ __device__ __forceinline__ void multiply_step(const WeightParams& p, uint32_t fr
       for (int i = 0; i < 4; ++i) {
         if constexpr (M::kSplit) {
           M::split(a[m][i], a[m][i], low[m][i]);
+        } else if constexpr (kSize == 2) {
+          // Said to be new: words as they were loaded would be moved to four neighbouring registers for each product.
+          a[m][i] = __byte_perm(a[m][i], a[m][i], p.same_bytes);
         } else {
           a[m][i] = M::round(a[m][i]);
         }
       }
 #pragma unroll
     for (int j = 0; j < tile.columns; ++j) {
-      // Or they would be taken apart ahead of all steps, and kept so.
-      if (pairs_places(tile) && j % 2 == 0) keep_in_register(places[j / 2]);
-      const uint32_t column = !pairs_places(tile) ? places[j]
-                              : j % 2 == 0        ? places[j / 2] & 0xffff
-                                                  : places[j / 2] >> 16;
       uint32_t b[2];
 #pragma unroll
-      for (int i = 0; i < 2; ++i) b[i] = M::round(fetch_y<T>(base[i] + column, p.pixel_step));
+      for (int i = 0; i < 2; ++i) b[i] = M::round(fetch_y<T>(base[i] + places[j], p.pixel_step));
       if constexpr (M::kSplit) {
         uint32_t low_b[2];
 #pragma unroll
@@ -317,7 +315,7 @@ __global__ void __launch_bounds__(kWeightThreads, 1)
 #ifdef CONVT2D_HAS_WGMMA  // other chips: declined by the planner
   using T = typename M::Element;
   constexpr WeightTile tile = kWeightTiles[ROW];
-  constexpr int kStages = weight_stages(tile), kStepBytes = step_bytes(tile);
+  constexpr int kStages = kWeightStages, kStepBytes = step_bytes(tile);
   extern __shared__ __align__(128) unsigned char smem[];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const uint32_t start = shared_address(smem), ring = start + kWeightHeader,
@@ -343,16 +341,9 @@ __global__ void __launch_bounds__(kWeightThreads, 1)
     barrier_init(start, kWeightThreads);
     barrier_init(start + 8, kWeightThreads);
   }
-  uint32_t places[weight_places(tile)] = {};
+  uint32_t places[tile.columns];
 #pragma unroll
-  for (int j = 0; j < tile.columns; ++j) {
-    const uint32_t column = p.column_at[j * 8 + lane / 4];
-    if constexpr (pairs_places(tile)) {
-      places[j / 2] |= column << j % 2 * 16;
-    } else {
-      places[j] = column;
-    }
-  }
+  for (int j = 0; j < tile.columns; ++j) places[j] = p.column_at[j * 8 + lane / 4];
   WeightSums<ROW> sum = {};
   // Ahead of the first band, all is asked for that shall be under way: the stage behind the one that is asked for.
   int stage = 1;

@@ -4,7 +4,7 @@
 //   dW[ci, co, tap] = sum over pixels of x[ci, pixel] * dY[co, pixel * stride - near_pad + tap * d]
 //
 // Rows M = input channels, columns N = (kh, co, kw), or (kh, kw, co) in channels-last, K = pixels. Nearly all bytes are x's,
-// so a warp has 64 input channels (strict fp32 of many columns: 32) and all columns, and its lanes copy (cp.async) x to a ring that each lane has for itself:
+// so a warp has 64 input channels and all columns, and its lanes copy (cp.async) x to a ring that each lane has for itself:
 // nobody waits for another. Which pixels are neighbours along K, and which channels are rows, is free as long as operands
 // agree, so what a lane (g, t) has of a step, 16 bytes for each 8 channels, are operands as they are:
 //
@@ -36,9 +36,9 @@ struct WeightTile {
   int columns, inputs;
   bool strict = false;
 };
-constexpr WeightTile kWeightTiles[] = {{6, 4}, {11, 4}, {6, 4, true}, {11, 2, true}};
+constexpr WeightTile kWeightTiles[] = {{6, 4}, {6, 4, true}};
 constexpr int kWeightTileCount = sizeof(kWeightTiles) / sizeof(kWeightTiles[0]);
-constexpr int kFirstStrictWeight = 2;
+constexpr int kFirstStrictWeight = 1;
 constexpr int kMostWeightColumns = kWeightTiles[kFirstStrictWeight - 1].columns * 8;
 
 constexpr int kWeightWarps = 8, kWeightThreads = kWeightWarps * 32;
@@ -47,17 +47,12 @@ CONVT2D_HOST_DEVICE constexpr int warp_inputs(WeightTile tile) { return tile.inp
 CONVT2D_HOST_DEVICE constexpr int weight_sums(WeightTile tile) {
   return tile.columns * tile.inputs * 4;
 }
-// Where registers are few, two columns' places share one.
-CONVT2D_HOST_DEVICE constexpr bool pairs_places(WeightTile tile) { return weight_sums(tile) > 128; }
-CONVT2D_HOST_DEVICE constexpr int weight_places(WeightTile tile) {
-  return pairs_places(tile) ? (tile.columns + 1) / 2 : tile.columns;
-}
-CONVT2D_HOST_DEVICE constexpr int weight_stages(WeightTile tile) { return tile.inputs > 2 ? 4 : 5; }
+constexpr int kWeightStages = 4;
 // Of x, of a lane and of a warp in a step; of all stages.
 CONVT2D_HOST_DEVICE constexpr int lane_pieces(WeightTile tile) { return tile.inputs * 2; }
 CONVT2D_HOST_DEVICE constexpr int step_bytes(WeightTile tile) { return lane_pieces(tile) * 512; }
 CONVT2D_HOST_DEVICE constexpr int ring_bytes(WeightTile tile) {
-  return kWeightWarps * weight_stages(tile) * step_bytes(tile);
+  return kWeightWarps * kWeightStages * step_bytes(tile);
 }
 
 // Of a step: pixels of a lane, and of the four that share a row of the GEMM.
@@ -88,6 +83,7 @@ struct WeightParams {
   int32_t y_image, y_row, y_channel,
       y_row_numbers;  // in numbers of dY: strides of lines, and a row's length
   int32_t shared_bytes;
+  int32_t same_bytes;  // a choice of bytes that leaves a word as it is
   FastDivide by_w, by_bands, by_words, by_row_lines, by_split, by_channel_blocks, by_channel_warps;
   int32_t column_at[kMostWeightColumns];  // bytes from a pixel's place to what a column reads
   int32_t column_to

@@ -13,24 +13,28 @@
 namespace convt2d::cuda::narrow {
 namespace {
 
-// Counted (2026-11-24).
-constexpr double kClock = 1700;    // cycles a microsecond
-constexpr double kLaunch = 5;      // us, the way in and out
-constexpr double kStart = 2600;    // cycles of a block: until the first bytes are there,
-constexpr double kEnd = 1200;      // from the last product to sums that are stored,
-constexpr double kStored = 12;     // and for each sum of a thread
-constexpr double kBand = 300;      // of a band: two barriers, and warps that wait for the slowest
-constexpr double kMma = 1.9;       // an instruction of the tensor core,
-constexpr double kIssued = 1.25;   // of a scheduler, one of a warp
-constexpr double kWarp = 2.2;      // cycles of a warp for an instruction, if it is alone,
-constexpr double kWarpStep = 250;  // and for a step beside
-constexpr double kCopied = 22;     // instructions for a word of dY of each lane
-constexpr double kL2Bytes = 30;    // a cycle
-constexpr double kRest = 0.15;     // of what is less busy that is not hidden
+// Counted, and then fitted to a sweep of an H200 (2026-11-24), on the scale of hopper's predictions, with which they vie.
+constexpr double kClock = 1700;     // cycles a microsecond
+constexpr double kLaunch = 5;       // us, the way in and out
+constexpr double kStart = 2600;     // cycles of a block: until the first bytes are there,
+constexpr double kEnd = 1200;       // from the last product to sums that are stored,
+constexpr double kStored = 12;      // and for each sum of a thread
+constexpr double kBand = 300;       // of a band: two barriers, and warps that wait for the slowest
+constexpr double kNextBand = 1700;  // dY of a band is asked for one band ahead: what that waits for
+constexpr double kMma = 1.9;        // an instruction of the tensor core,
+constexpr double kIssued = 1.25;    // of a scheduler, one of a warp
+constexpr double kWarp = 2.2;       // cycles of a warp for an instruction, if it is alone,
+constexpr double kWarpStep = 250;   // and for a step beside
+constexpr double kCopied = 22;      // instructions for a word of dY of each lane
+constexpr double kL2Bytes = 30;     // a cycle
+constexpr double kRest = 0.15;      // of what is less busy that is not hidden
 constexpr double kMemoryRate = 0.88;  // of the copy rate
 constexpr double kBeside = 0.1;       // of the lesser of work and bytes
 constexpr double kSum = 2.3;          // us, the second pass,
 constexpr double kPartialRate = 1.5;  // and times the copy rate's time
+
+// Times what is counted: NCHW and NHWC, of 32 bits and of 16; strict fp32.
+constexpr double kMore[2][2] = {{1.06, 1.15}, {1.35, 1.7}}, kStrict = 1.15;
 
 constexpr int64_t kMostBand = 8192;  // pixels
 
@@ -114,6 +118,7 @@ void shape(const Problem& problem, const Choice& choice, WeightParams& p) {
   p.bands = static_cast<int32_t>(ceil_div(h.in, choice.band_rows));
   p.items = p.batch * p.bands;
   p.split = choice.split;
+  p.same_bytes = 0x3210;
   p.channel_warps = choice.channel_warps;
   p.pixel_warps = kWeightWarps / choice.channel_warps;
   p.channel_blocks =
@@ -194,15 +199,16 @@ double predict(const Problem& problem, const Device& device, const WeightParams&
   const double blocks = double(combinations(p)) * p.split;
   const double turns = std::ceil(blocks / device.sm_count);
   const double bands = std::ceil(double(p.items) / p.split);
-  const double busy_us = turns * bands * band / kClock;
+  const double busy_us = turns * (bands * band + (bands - 1) * kNextBand) / kClock;
   // A block's first band comes before anything is multiplied.
   const double first = words * (4 / kL2Bytes + kIssued * kCopied / 32 / 4);
   const double beside_us = turns * (kStart + first + kEnd + kStored * weight_sums(tile)) / kClock;
   const double partial = static_cast<double>(partial_bytes(problem, p.split));
   const double memory_us =
       (tensor_bytes(problem) + partial) / (kMemoryRate * device.copy_bytes_per_us);
-  return kLaunch + beside_us + std::max(busy_us, memory_us) +
-         kBeside * std::min(busy_us, memory_us) +
+  const double slower = strict ? kStrict : kMore[p.channels_last][halves];
+  return kLaunch + beside_us +
+         slower * (std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us)) +
          (p.split > 1 ? kSum + kPartialRate * partial / device.copy_bytes_per_us : 0);
 }
 
@@ -210,8 +216,7 @@ double predict(const Problem& problem, const Device& device, const WeightParams&
 std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
                                           std::string& reason) {
   std::vector<Candidate<Choice>> found;
-  int row = is_strict(problem) ? kFirstStrictWeight : 0;
-  while (kWeightTiles[row].columns * 8 < columns_of_weight(problem)) ++row;
+  const int row = is_strict(problem) ? kFirstStrictWeight : 0;
   const int64_t size = static_cast<int64_t>(element_size(problem.dtype));
   // In NCHW a band starts at whole 16 bytes.
   const int64_t vector = 16 / size,
