@@ -11,7 +11,7 @@ namespace {
 
 // Counted; what is dated was measured.
 constexpr double kClock = 1700;       // cycles a microsecond
-constexpr double kLaunch = 6.5;       // us
+constexpr double kLaunch = 6.2;       // us
 constexpr double kBegin = 2500;       // cycles of a block beside its pixels and tiles
 constexpr double kTensorTime = 1.15;  // of what the rates of Device say
 constexpr double kRound = 2;          // instructions of a warp: 32 words rounded
