@@ -48,7 +48,7 @@ bool check(const Case& one, Precision precision, int most) {
       if (const int dense = strand::dense_row_of(plan); dense >= 0) {
         const auto params = strand::dense_params_of(trial.problem, plan, trial.args);
         const auto source = strand::map_of_dense(trial.problem, params);
-        visit_row<strand::kDenseTileCount>(dense, [&](auto row) {
+        visit_row<strand::dense_tile_count(M::kSplit)>(dense, [&](auto row) {
           const auto weights = strand::map_of_dense_weights(
               trial.problem, params, strand::dense_tile(row, M::kSplit).columns);
           emulate::run_grid(

@@ -27,11 +27,10 @@ namespace convt2d::cuda::reed {
 struct Tile {
   int rows, columns, warps_m, warps_n, teams;
 };
-constexpr Tile kTiles[] = {
-    {128, 64, 4, 2, 1}, {128, 128, 2, 4, 1}, {128, 96, 4, 2, 2}, {128, 256, 2, 8, 1}};
+constexpr Tile kTiles[] = {{128, 64, 4, 2, 1}, {128, 128, 2, 4, 1}};
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 // Strict fp32, whose sums leave registers to those of a chunk, has the first of them.
-constexpr int kStrictTiles = 2;
+constexpr int kStrictTiles = 1;
 CONVT2D_HOST_DEVICE constexpr int tile_count(bool strict) {
   return strict ? kStrictTiles : kTileCount;
 }

@@ -11,9 +11,4 @@ void launch_windows_bf16(int row, const WindowParams& params, const CUtensorMap&
   launch_window_rows<MmaBF16>(row, params, source, weights, stream);
 }
 
-void launch_dense_bf16(int row, const DenseParams& params, const CUtensorMap& source,
-                       const CUtensorMap& weights, void* stream) {
-  launch_dense_rows<MmaBF16>(row, params, source, weights, stream);
-}
-
 }  // namespace convt2d::cuda::strand

@@ -35,8 +35,8 @@ struct Tile {
   int stages;          // chunks under way
 };
 constexpr Tile kTiles[] = {
-    {32, 16, 16, 256, 6}, {32, 32, 32, 256, 6},  {32, 64, 32, 256, 4}, {64, 32, 32, 256, 4},
-    {64, 64, 32, 128, 6}, {128, 64, 32, 128, 4}, {64, 96, 48, 128, 4}, {128, 128, 64, 128, 6},
+    {32, 32, 32, 256, 6}, {64, 32, 32, 256, 4},   {128, 64, 32, 128, 4},
+    {64, 96, 48, 128, 4}, {128, 128, 64, 128, 6},
 };
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 // The first of them: for strict fp32, whose sums of a few steps take registers beside those of all.

@@ -1,4 +1,4 @@
-// strand's dense rows, NCHW: the same GEMM where the copy engine brings rows of dY as they lie, whatever positions share of
+// strand's dense rows, of fp32 in NCHW: the same GEMM where the copy engine brings rows of dY as they lie, whatever positions share of
 // them, and warps fetch their operands from there word by word (hifigan_u0: rows of 16 taps at stride 8).
 //
 //   dY        [image of the tile][output channel][row that the tile meets][columns that it meets]
@@ -20,9 +20,9 @@ struct DenseTile {
   int positions, columns;
   int sixteens, eights;  // of positions and channels: a warp's
 };
-constexpr DenseTile kDenseTiles[] = {{128, 128, 4, 4}, {128, 48, 2, 6}};
-constexpr DenseTile kDenseStrictTiles[] = {{128, 128, 2, 4}, {128, 48, 2, 3}};
-constexpr int kDenseTileCount = 2;
+constexpr DenseTile kDenseTiles[] = {{128, 48, 2, 6}, {128, 128, 4, 4}};
+constexpr DenseTile kDenseStrictTiles[] = {{128, 48, 2, 3}};
+CONVT2D_HOST_DEVICE constexpr int dense_tile_count(bool strict) { return strict ? 1 : 2; }
 
 CONVT2D_HOST_DEVICE constexpr DenseTile dense_tile(int row, bool strict) {
   return strict ? kDenseStrictTiles[row] : kDenseTiles[row];

@@ -10,12 +10,11 @@
 namespace convt2d::cuda::strand {
 namespace {
 
-// Counted, not measured.
+// Counted; what is dated was measured.
 constexpr double kClock = 1700;                   // cycles a microsecond
-constexpr double kLaunch = 6.5;                   // us: launch, cold code, the way out
+constexpr double kLaunch = 9.5;                   // us: launch, cold code, the way out
 constexpr double kClusters = 1.5;                 // us: a cluster starts, its sums are added
 constexpr double kFirst = 1500;                   // cycles until the first unit is there
-constexpr double kLeftOver = 0.03;                // of multiprocessors, for each rank but the first
 constexpr double kTensorTime = 1.2;               // of what the rates of Device say
 constexpr double kSplit = 5;                      // instructions of a warp: 32 words split,
 constexpr double kFetch = 4;                      // two operands of dY fetched,
@@ -26,6 +25,7 @@ constexpr double kL2Rate = 1.15;                  // and all of them, times the 
 constexpr double kRest = 0.15;                    // of what is less busy that is not hidden
 constexpr double kOutside = 0.3;                  // and of memory's time
 constexpr double kMemoryRate = 0.8;               // of the copy rate
+constexpr double kStrictTime = 1.3;  // of strict fp32's work over what is counted (hifigan_u0, 2026-11-24)
 constexpr double kStored = 40;  // cycles: four sums of each thread, added and stored
 
 constexpr int kFewestStages = 3, kMostStages = 8;
@@ -132,12 +132,11 @@ double predict(const Problem& problem, const Device& device, int row, const Dens
                        double(p.weight_boxes) * tile.columns;
   const double l2 = std::max(bytes / kL2Bytes, lines * kLine);
   const double busiest = std::max({mma, issue, shared, l2});
-  const double cycles = busiest + kRest * (mma + issue + shared + l2 - busiest);
+  const double cycles =
+      (strict ? kStrictTime : 1) * (busiest + kRest * (mma + issue + shared + l2 - busiest));
   const double blocks = static_cast<double>(dense_tiles_of(p)) * p.ranks;
   const double units = std::ceil(double(p.units) / p.ranks);
-  const double processors =
-      std::max(double(p.ranks), std::floor(device.sm_count * (1 - kLeftOver * (p.ranks - 1))));
-  const double rounds = std::ceil(blocks / processors);
+  const double rounds = rounds_of(device, dense_tiles_of(p), p.ranks, 1);
   const double stored = double(tile.positions) * tile.columns / 4 / kDenseThreads;
   const double busy_us =
       rounds * (units * cycles + kFirst + kStored * stored * (dense_teams(tile) + 2)) / kClock;
@@ -151,7 +150,7 @@ double predict(const Problem& problem, const Device& device, int row, const Dens
 std::vector<Candidate<DenseChoice>> candidates(const Problem& problem, const Device& device,
                                                std::string& reason) {
   std::vector<Candidate<DenseChoice>> found;
-  for (int row = 0; row < kDenseTileCount; ++row)
+  for (int row = 0; row < dense_tile_count(is_strict(problem)); ++row)
     for (const int ranks : {1, 2, 3, 4, 6, 8}) {
       std::vector<Candidate<DenseChoice>> ways;
       for (int width = 3; width <= 6; ++width)
@@ -212,6 +211,7 @@ std::string refusal(const Problem& problem, const Device& device) {
   const int64_t size = size_of(problem), row = w.kernel * size, plane = plane_bytes(problem);
   if (!device.has_wgmma) return "dense rows are for sm_90a";
   if (problem.y_layout != Layout::nchw) return "dense rows are for NCHW";
+  if (size != 4) return "dense rows of 16 bits are no faster";  // hifigan_u0, 2026-11-24
   if (problem.groups != 1) return number(problem.groups) + " groups";
   if (h.dilation != 1 || w.dilation != 1) return "taps lie apart";
   if (w.near_pad < 0) return "dY's rows are cut at their start";

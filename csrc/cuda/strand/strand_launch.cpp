@@ -19,8 +19,7 @@ void launch(const Problem& problem, const Plan& plan, const Args& args) {
   if (const int row = dense_row_of(plan); row >= 0) {
     const DenseParams params = dense_params_of(problem, plan, args);
     const int columns = dense_tile(row, is_strict(problem)).columns;
-    const auto run =
-        of_mode(launch_dense_f16, launch_dense_bf16, launch_dense_tf32, launch_dense_f32x3);
+    const auto run = is_strict(problem) ? launch_dense_f32x3 : launch_dense_tf32;
     run(row, params, map_of_dense(problem, params), map_of_dense_weights(problem, params, columns),
         args.stream);
     return;

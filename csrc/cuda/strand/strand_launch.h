@@ -20,6 +20,6 @@ LaunchWindows launch_windows_f16, launch_windows_bf16, launch_windows_tf32, laun
 
 using LaunchDense = void(int row, const DenseParams& params, const CUtensorMap& source,
                          const CUtensorMap& weights, void* stream);
-LaunchDense launch_dense_f16, launch_dense_bf16, launch_dense_tf32, launch_dense_f32x3;
+LaunchDense launch_dense_tf32, launch_dense_f32x3;
 
 }  // namespace convt2d::cuda::strand

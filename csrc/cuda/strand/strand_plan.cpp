@@ -15,7 +15,6 @@ namespace {
 // Counted; what is dated was measured.
 constexpr double kClock = 1700;     // cycles a microsecond
 constexpr double kLaunch = 6.5;     // us: launch, cold code, places, the way out
-constexpr double kLeftOver = 0.03;  // of multiprocessors, for each rank but the first
 constexpr double kTornRuns = 1.5,
                  kTornStrict = 1.3;  // by depthany_S_r0, k3s3, k2s2_odd (2026-11-24)
 constexpr double kClusters = 1.5;    // us: a cluster starts, its sums are added
@@ -170,11 +169,8 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double cycles = torn * (busiest + kRest * (mma + issue + shared + l2 - busiest));
   const double blocks = static_cast<double>(tiles_of(p)) * p.ranks;
   const double chunks = std::ceil(double(p.chunks) / p.ranks);
-  // Clusters leave multiprocessors over, which come in groups that are no multiple of theirs: 16 of six blocks have one each, of
-  // seven they take as long as two rounds (hifigan_u0, fcn32s, vector_to_image, 2026-11-24).
-  const double processors = std::floor(device.sm_count * (1 - kLeftOver * (p.ranks - 1)));
-  const double rounds = std::ceil(blocks / processors);
-  const double waves = std::ceil(blocks / (processors * side_by_side(tile)));
+  const double rounds = rounds_of(device, tiles_of(p), p.ranks, side_by_side(tile));
+  const double waves = std::ceil(rounds / side_by_side(tile));
   const double stored = double(tile.rows) * tile.positions / 4 / kThreads / p.ranks;
   const double busy_us = (rounds * chunks * cycles + waves * (chunks * kBarrier + kFirst) +
                           rounds * kStored * (teams(tile) + p.ranks + stored)) /
@@ -282,6 +278,20 @@ std::string refusal(const Problem& problem, const Device& device) {
 
 int64_t tiles_of(const Params& params) {
   return int64_t{params.groups} * params.row_tiles * params.position_tiles;
+}
+
+// A cluster's blocks are of one group of multiprocessors. So of 132, 16 clusters of six have one each, of seven two rounds; and of
+// eleven seven are at once (hifigan_u0, fcn32s, 2026-11-24).
+double rounds_of(const Device& device, int64_t tiles, int ranks, int together) {
+  constexpr int kGroup = 18;
+  const auto at_once = [&](int blocks) {
+    const int groups = std::max(1, device.sm_count / kGroup);
+    return std::max<int64_t>(1, ranks > 1 ? int64_t{groups} * (kGroup * blocks / ranks)
+                                          : int64_t{device.sm_count} * blocks);
+  };
+  const int64_t whole = tiles / at_once(together), rest = tiles % at_once(together);
+  return static_cast<double>(whole * together +
+                             std::min<int64_t>(together, ceil_div(rest, at_once(1))));
 }
 
 std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {

@@ -17,6 +17,10 @@ namespace convt2d::cuda::strand {
 std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason);
 Decision plan(const Problem& problem, const Device& device);
 
+// How often a multiprocessor's turn comes for so many tiles, each a cluster of `ranks`, where `together` blocks run side by side
+// on one.
+double rounds_of(const Device& device, int64_t tiles, int ranks, int together);
+
 Params params_of(const Problem& problem, const Plan& plan, const Args& args);
 int64_t tiles_of(const Params& params);
 

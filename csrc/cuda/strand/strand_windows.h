@@ -20,8 +20,8 @@ namespace convt2d::cuda::strand {
 constexpr int kWindowColumns = 24, kWindowWarps = 16, kWindowConsumers = kWindowWarps * 32;
 constexpr int kWindowThreads = kWindowConsumers + 32;  // one more warp asks the copy engine
 // Positions of a block; rows of kTiles end where these begin.
-constexpr int kWindowPositions[] = {64, 32};
-constexpr int kWindowTileCount = 2;
+constexpr int kWindowPositions[] = {64};
+constexpr int kWindowTileCount = 1;
 constexpr int kMostWindowRanks = 16;  // more than eight are for GPUs that are asked
 
 // Sixteens of positions of a warp: strict fp32 has sums of a few steps beside those of all.

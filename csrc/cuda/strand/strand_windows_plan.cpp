@@ -10,18 +10,18 @@
 namespace convt2d::cuda::strand {
 namespace {
 
-// Counted, not measured.
+// Counted; what is dated was measured.
 constexpr double kClock = 1700;                  // cycles a microsecond
 constexpr double kLaunch = 6.5;                  // us: launch, cold code, the way out
 constexpr double kClusters = 1.5;                // us: a cluster starts, its sums are added
 constexpr double kFirst = 1500;                  // cycles until the first unit is there
-constexpr double kLeftOver = 0.03;               // of multiprocessors, for each rank but the first
 constexpr double kTensorTime = 1.2;              // of what the rates of Device say
 constexpr double kSplit = 5;                     // instructions of a warp: 32 words split
 constexpr double kPlace = 4;                     // or 32 addresses made, and fetched from
 constexpr double kStepRest = 8, kUnitRest = 30;  // and what a step and a unit take beside them
-constexpr double kL2Bytes = 45;                  // a cycle that reach a multiprocessor,
-constexpr double kLine = 2;          // or cycles of a segment, where segments are short,
+constexpr double kL2Bytes = 39;      // a cycle that reach a multiprocessor,
+constexpr double kBox = 75;          // cycles of each box beside them (fcn32s, 2026-11-24),
+constexpr double kStrictTime = 1.3;  // and of strict fp32's work over what is counted
 constexpr double kL2Rate = 1.15;     // and all of them, times the copy rate
 constexpr double kRest = 0.3;        // of what is less busy that is not hidden
 constexpr double kMemoryRate = 0.8;  // of the copy rate
@@ -137,16 +137,13 @@ double predict(const Problem& problem, const Device& device, int row, const Wind
                        kWindowWarps * kUnitRest / 4;
   // shared memory, and what comes to it.
   const double shared = p.steps * groups * words + p.asked_bytes / 128.0;
-  const double lines =
-      double(p.planes) * (double(p.rows) * p.segments + double(p.down) * p.across * columns);
-  const double l2 = std::max(p.asked_bytes / kL2Bytes, lines * kLine);
+  const double l2 = p.asked_bytes / kL2Bytes + (p.rows + p.down) * kBox;
   const double busiest = std::max({mma, issue, shared, l2});
-  const double cycles = busiest + kRest / 3 * (mma + issue + shared + l2 - busiest);
+  const double cycles =
+      (strict ? kStrictTime : 1) * (busiest + kRest / 3 * (mma + issue + shared + l2 - busiest));
   const double blocks = static_cast<double>(window_tiles_of(p)) * p.ranks;
   const double units = std::ceil(double(p.units) / p.ranks);
-  const double processors =
-      std::max(double(p.ranks), std::floor(device.sm_count * (1 - kLeftOver * (p.ranks - 1))));
-  const double rounds = std::ceil(blocks / processors);
+  const double rounds = rounds_of(device, window_tiles_of(p), p.ranks, 1);
   const double busy_us = rounds * (units * cycles + kFirst) / kClock;
   // Rows and channels beyond the tensors come from nowhere.
   const double there = std::min(1.0, double(problem.in_channels) / (p.column_tiles * columns));
