@@ -6,7 +6,7 @@
 //
 // Rows are input channels: weights come as they lie, by the copy engine. Columns are positions, eights of a row of x one
 // after the other, of all rows and images: an eight is 16 bytes of shared memory for each k, and what is beside the end
-// of a row is nobody's. Four warps bring these: a lane loads what a kernel row's taps at an eight of positions read
+// of a row is nobody's. Eight warps bring these: a lane loads what a kernel row's taps at an eight of positions read
 // of a row of dY, which is a run of memory, from a multiple of 16 bytes on, and sorts it in registers by tap. The tensor
 // core takes such columns as they are (the turned layout of wgmma.cuh).
 //
@@ -38,8 +38,11 @@ constexpr int kBlock = 64;                              // positions of 128 byte
 constexpr int kAtomBytes = 8 * 128, kBlockBytes = kDepth / 8 * kAtomBytes,
               kHalfBytes = kColumns / kBlock * kBlockBytes, kWeightRow = kDepth * 2,
               kWeightBytes = kRows * kWeightRow;
-constexpr int kGroups = 2, kConsumers = 128 * kGroups, kBringers = 128,
+constexpr int kGroups = 2, kConsumers = 128 * kGroups, kBringers = 256,
               kBringWarps = kBringers / 32, kThreads = kConsumers + kBringers;
+// Registers of a thread; together those that a multiprocessor has.
+constexpr int kConsumerRegisters = 160, kBringerRegisters = 96;
+static_assert(kConsumers * kConsumerRegisters + kBringers * kBringerRegisters == 65536);
 constexpr int kMostStages = 8;
 
 // Kernel rows and steps along a row of x that are served. `lead`: elements between a multiple of 16 bytes and what the
@@ -70,9 +73,9 @@ CONVT2D_HOST_DEVICE constexpr int chunk_rows(Taps taps) {
   return kDepth % taps.kernel == 0 ? kDepth / taps.kernel : (kDepth - 1) / taps.kernel + 2;
 }
 CONVT2D_HOST_DEVICE constexpr int batch_of(Taps taps, bool paired) {
-  if (paired) return 3;
-  if (taps.kernel == 3) return vectors_of(taps) > 3 ? 3 : 6;
-  return vectors_of(taps) > 4 ? 2 : vectors_of(taps) > 2 ? 4 : 8;
+  if (paired) return 2;
+  if (taps.kernel == 3) return vectors_of(taps) > 3 ? 2 : 3;
+  return vectors_of(taps) > 3 ? 2 : vectors_of(taps) > 1 ? 4 : 8;
 }
 
 // Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.

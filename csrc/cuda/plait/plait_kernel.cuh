@@ -29,6 +29,8 @@ __device__ __forceinline__ void consume(const Params& p, const Scope& at, uint32
     // Whoever waits for a stage's next filling has to know that the one before is over.
     if (p.turns && number > 0) barrier_among(1 + warpgroup, kConsumers);
     Sums sum;
+    auto& low = reinterpret_cast<float(&)[kColumns / 4]>(sum);
+    auto& high = reinterpret_cast<float(&)[kColumns / 4]>(sum[kColumns / 4]);
 #pragma unroll
     for (int i = 0; i < kColumns / 2; ++i) sum[i] = 0;
     uint32_t left = 0;  // `empty` of the stage that was left last, but is maybe being read
@@ -48,9 +50,12 @@ __device__ __forceinline__ void consume(const Params& p, const Scope& at, uint32
       const auto multiply = [&](auto count) {
         wgmma_fence();
 #pragma unroll
-        for (int slice = 0; slice < decltype(count)::value; ++slice)
-          Wgmma<T, kColumns, true>::add(sum, advance(a, slice * (kSlice * 2 >> 4)),
-                                        advance(b, slice * (p.slice_bytes >> 4)));
+        for (int slice = 0; slice < decltype(count)::value; ++slice) {
+          const uint64_t a_slice = advance(a, slice * (kSlice * 2 >> 4)),
+                         b_slice = advance(b, slice * (p.slice_bytes >> 4));
+          Wgmma<T, kColumns / 2, true>::add(low, a_slice, b_slice);
+          Wgmma<T, kColumns / 2, true>::add(high, a_slice, advance(b_slice, p.block_bytes * 2 >> 4));
+        }
         wgmma_commit();
       };
       if (slices == 4)
@@ -103,6 +108,12 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (thread == 0) barrier_init(shared + kResidentAt, 1);
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
+  if (thread < kConsumers) {
+    more_registers<kConsumerRegisters>();
+    consume<T>(p, at, shared);
+    return;
+  }
+  fewer_registers<kBringerRegisters>();
   if (thread == kConsumers && p.resident) {
     const int row = at.group * p.columns + at.column_tile * tile_channels(p);
     barrier_expect(shared + kResidentAt, p.chunks * weight_bytes(p));
@@ -110,13 +121,10 @@ __global__ void __launch_bounds__(kThreads, 1)
       copy_box(shared + p.weights_at + chunk * weight_bytes(p), &maps.weight, shared + kResidentAt,
                chunk * kDepth, row, 0, 0);
   }
-  if (thread < kConsumers) {
-    consume<T>(p, at, shared);
-  } else if (p.copied) {
-    if (thread == kConsumers) copy_rows(p, maps, at, shared);
-  } else {
+  if (!p.copied)
     bring(p, maps, at, shared);
-  }
+  else if (thread == kConsumers)
+    copy_rows(p, maps, at, shared);
 #endif
 }
 

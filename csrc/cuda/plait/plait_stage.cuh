@@ -127,11 +127,12 @@ __device__ __forceinline__ void write_row(const Loaded<KIND>& loaded, const Insi
 }
 
 // The rows of a warp in a chunk of K: of (channel, kernel row), of 32 eights; or PAIRED, of (channel, row of dY), of eight,
-// four at a time. `number`: which of the warp's.
+// four at a time. `number`: which of the warp's. Warps take turns at the rows that are left over.
 template <int KIND, bool PAIRED>
 struct ChunkRows {
   static constexpr Taps taps = kTaps[KIND];
-  int first, step;  // of this warp: numbers of the block
+  static constexpr int kLeftOver = PAIRED ? 2 : 0;
+  int first, step;  // of this warp: numbers of the block; a power of two
   int eight;
 
   __device__ __forceinline__ int batches() const {
@@ -139,7 +140,7 @@ struct ChunkRows {
     return (rows + step * batch_of(taps, PAIRED) - 1) / (step * batch_of(taps, PAIRED));
   }
   __device__ __forceinline__ int row(int chunk, int number) const {
-    const int of_block = first + number * step;
+    const int of_block = ((first + chunk * kLeftOver) & (step - 1)) + number * step;
     return PAIRED ? of_block * 4 + (threadIdx.x % 32 >> 3)
                   : chunk * kDepth / taps.kernel + of_block;
   }
