@@ -144,11 +144,15 @@ constexpr Forward kForward[] = {
 // TF32, two phases, rows that start anywhere: over that, so that hopper, which predicts too little, does not come first
 // (2026-11-24: kernelbench_2_5 1728 to 2146 us by loom; hopper, slower, predicts 1760).
 constexpr double kOddRows = 0.76;
-// Laid weights, counted (2026-11-24): of the tensor core's rate and of shared memory's; cycles of a chunk; of a warpgroup that
-// stores a tile, by lanes and by lines; bytes that are laid in a cycle; of the copy rate; of what tiles that meet in a row cost.
-constexpr double kLaidTensor = .85, kLaidBanks = 128 * .9, kLaidChunk = 100, kLaidStore = 2000,
-                 kLaidLines = 3000, kLaidBytes = 25, kLaidMemory = .8, kLaidTorn = .25,
-                 kLaidTwo = 1.03;
+// Laid weights, fitted to 650 plans of 15 layers on the H200 (2026-11-24): of the tensor core's rate; bytes a cycle of shared
+// memory (counted 115: operands meet in banks); bytes that are laid in a cycle; of the copy rate; of what tiles that meet in a
+// row cost. Of words, and of 16 bits: cycles of a chunk, of a warpgroup that stores a tile, by lanes and by lines.
+constexpr double kLaidTensor = .85, kLaidBanks = 75, kLaidBytes = 25, kLaidMemory = .8,
+                 kLaidTorn = .25, kLaidTwo = 1.03;
+struct Laid {
+  double chunk, store, lines;
+};
+constexpr Laid kLaidWords = {100, 6000, 6000}, kLaidHalves = {1000, 2000, 6000};
 
 const Forward& forward_of(const GatherParams& p) {
   return kForward[p.element_bytes == 2 ? 0 : p.strict ? 2 : 1];
@@ -172,16 +176,17 @@ double laid_cycles(const GatherParams& p, Tile tile, int group, double x_bytes, 
   }
   if (p.row_phases == 1 && !p.own_tiles) all *= kGroups;  // sets
   const double width = positions(tile);
+  const Laid& laid = p.element_bytes == 2 ? kLaidHalves : kLaidWords;
   // A stage is asked for again when it was turned.
   const double waits = p.brought ? 0 : (kUnderWay / p.slices + patch + turned) / p.x_stages;
   const auto products = [&](double steps) {
     const double tensor = steps * width / 2 / kLaidTensor,
                  banks = (steps * (width * kSliceBytes + kMatrix) + x_bytes + 2 * turned_bytes) /
                          kLaidBanks;
-    return p.chunks * (p.slices * std::max({tensor, banks, patch, turned, waits}) + kLaidChunk) *
+    return p.chunks * (p.slices * std::max({tensor, banks, patch, turned, waits}) + laid.chunk) *
            (p.turned_stages == 2 ? kLaidTwo : 1);
   };
-  const double store = p.lined ? kLaidLines : kLaidStore;
+  const double store = p.lined ? laid.lines : laid.store;
   if (p.own_tiles) return std::max(products(all), (products(all) + store) / kGroups);
   return std::max(products(all), products(most) + store);
 }
