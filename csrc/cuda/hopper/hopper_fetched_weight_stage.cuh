@@ -420,35 +420,30 @@ template <int ROW>
 __device__ __forceinline__ void shift_x_of_two(const FetchedWeightParams& p, uint32_t stage,
                                                const KTile& start, int helper) {
   constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
-  constexpr int kPairs = tile.width / 2, kAtOnce = 8, kWarps = kHelpers / 32;
-  constexpr int kStep = kAtOnce * kWarps;
-  static_assert(2 * kStep % 8 == 0);  // channels from step to step, whose pieces are permuted alike
+  constexpr int kPairs = tile.width / 2, kAtOnce = 4, kWarps = kHelpers / 32;
+  static_assert(2 * kAtOnce == 8 && kPairs % kAtOnce == 0);  // channels whose pieces are permuted
   const int lane = helper % 16, residue = helper / 16 % 2, plane = p.x_h * p.x_w;
   const int numbers = p.element_bytes == 4 ? 1 : 2;  // of a word; dividing took as long as a step
   const int first = plane_pixel(p, start), left = plane - first - lane * 2 * numbers;
-  uint32_t there[2], to[kAtOnce];
+  uint32_t there[2];
 #pragma unroll
   for (int i = 0; i < 2; ++i)
     there[i] = left >= (i + 1) * numbers ? ~0u : left > i * numbers ? 0xffffu : 0u;
-  int pair = helper / 32;
-#pragma unroll
-  for (int j = 0; j < kAtOnce; ++j) {
-    const int channel = 2 * (pair + j * kWarps) + residue;
-    to[j] = stage + channel * kKRow + (lane * 8 ^ (channel & 7) << 4);
-  }
+  int pair = helper / 32 * kAtOnce;
   uint32_t from = stage + shifted_at(p, tile) + (residue * kPairs + pair) * kShiftedRow +
                   ((residue * plane + first) * p.element_bytes & 15) + lane * 8;
-  uint32_t on = 0;
+  uint32_t to = stage + (2 * pair + residue) * kKRow + (lane * 8 ^ residue << 4);
 #pragma unroll 1
-  for (; pair < kPairs; pair += kStep, from += kStep * kShiftedRow, on += 2 * kStep * kKRow) {
+  for (; pair < kPairs; pair += kAtOnce * kWarps) {
     uint32_t word[kAtOnce][2];
 #pragma unroll
-    for (int j = 0; j < kAtOnce; ++j)
-      if (pair + j * kWarps < kPairs) load_shared_8(from + j * kWarps * kShiftedRow, word[j]);
+    for (int j = 0; j < kAtOnce; ++j) load_shared_8(from + j * kShiftedRow, word[j]);
 #pragma unroll
     for (int j = 0; j < kAtOnce; ++j)
-      if (pair + j * kWarps < kPairs)
-        store_shared<2>(to[j] + on, {word[j][0] & there[0], word[j][1] & there[1]});
+      store_shared<2>((to ^ j << 5) + j * 2 * kKRow,
+                      {word[j][0] & there[0], word[j][1] & there[1]});
+    from += kAtOnce * kWarps * kShiftedRow;
+    to += 2 * kAtOnce * kWarps * kKRow;
   }
 }
 
