@@ -228,7 +228,7 @@ __device__ __forceinline__ void consume_laid(const GatherParams& p, const Scope&
       if (speaks) barrier_arrive(used);
       if (p.own_tiles) ring.skip(p.chunks, p.turned_stages);
     }
-    if (p.lined)
+    if (sizeof(T) == 2 ? laid_lines(kTiles[TILE]) : p.lined)
       store_lines<T, TILE>(p, shared, tile, sum);
     else
       store<T, TILE>(p, shared, tile, sum);

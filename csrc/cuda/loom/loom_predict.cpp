@@ -144,15 +144,27 @@ constexpr Forward kForward[] = {
 // TF32, two phases, rows that start anywhere: over that, so that hopper, which predicts too little, does not come first
 // (2026-11-24: kernelbench_2_5 1728 to 2146 us by loom; hopper, slower, predicts 1760).
 constexpr double kOddRows = 0.76;
-// Laid weights, fitted to 650 plans of 15 layers on the H200 (2026-11-24): of the tensor core's rate; bytes a cycle of shared
-// memory (counted 115: operands meet in banks); bytes that are laid in a cycle; of the copy rate; of what tiles that meet in a
-// row cost. Of words, and of 16 bits: cycles of a chunk, of a warpgroup that stores a tile, by lanes and by lines.
-constexpr double kLaidTensor = .85, kLaidBanks = 75, kLaidBytes = 25, kLaidMemory = .8,
-                 kLaidTorn = .25, kLaidTwo = 1.03;
+// Laid weights, by 703 times of plans for 33 layers on an H200 (2026-11-24), in 16 bits and TF32: 1.13 and 1.09 times off in the
+// mean. Found together, as above. Shared memory is what they wait for most, and laying them is much of a small layer.
 struct Laid {
-  double chunk, store, lines;
+  double banks, l2_bytes;  // of shared memory and of patches, a cycle
+  double row;              // bytes of a copied row, over its pixels
+  double turned;           // cycles of 96 pixels of a slice
+  double under_way;        // from asking for a patch to having it
+  double step, chunk;      // cycles, over the products
+  // Of a warpgroup that stores a tile, by phases: what lanes have, and lines.
+  double lanes[2], lines[2];
+  double start, laid;           // cycles of a block; bytes that are laid in one
+  double memory, lines_memory;  // of the copy rate
 };
-constexpr Laid kLaidWords = {100, 6000, 6000}, kLaidHalves = {1000, 2000, 6000};
+constexpr Laid kLaid[] = {
+    {85, 30, 78, 25, 660, 0, 744, {13600, 4900}, {5300, 7800}, 17800, 30, .66, .585},
+    {85.6, 13.5, 16, 109, 940, 37, 457, {12700, 3800}, {4000, 5800}, 0, 4.9, .85, .85},
+};
+// Two turned stages over more; columns of one phase, of words; of a tile's stores what products of the other one do not hide.
+constexpr double kLaidTwo = 1.04, kLaidColumns = 1.25, kLaidShown = .03;
+
+const Laid& laid_of(const GatherParams& p) { return kLaid[p.element_bytes == 2 ? 0 : 1]; }
 
 const Forward& forward_of(const GatherParams& p) {
   return kForward[p.element_bytes == 2 ? 0 : p.strict ? 2 : 1];
@@ -163,10 +175,9 @@ double strict_rate(const GatherParams& p, Tile tile) {
   return p.brought ? kStrictBrought : tile.taps == 1 ? kStrictTaps : kStrictStepped;
 }
 
-// A tile of laid weights, or of one warpgroup, in steady state: while one multiplies the other stores. `patch`: of a slice,
-// from L2; `turned`: by warps that wait for what they load.
-double laid_cycles(const GatherParams& p, Tile tile, int group, double x_bytes, double turned_bytes,
-                   double patch, double turned) {
+// A tile of laid weights, or of one warpgroup, in steady state: while one multiplies the other stores.
+double laid_cycles(const GatherParams& p, Tile tile, int group) {
+  const Laid& fit = laid_of(p);
   const int first = group * p.row_phases;
   double all = 0, most = 0;
   for (int run = first; run < first + (p.halved ? 1 : p.row_phases); ++run) {
@@ -175,24 +186,33 @@ double laid_cycles(const GatherParams& p, Tile tile, int group, double x_bytes, 
     most = std::max(most, steps);
   }
   if (p.row_phases == 1 && !p.own_tiles) all *= kGroups;  // sets
-  const double width = positions(tile);
-  const Laid& laid = p.element_bytes == 2 ? kLaidHalves : kLaidWords;
+  const bool halves = p.element_bytes == 2;
+  const double width = positions(tile), turned_bytes = double(p.row_sets) * p.items * kSliceBytes,
+               x_bytes = double(p.tile_n) * p.copied_h * (halves ? 1 : p.row_sets) *
+                         slice_of(p.element_bytes) * (p.copied_w * p.element_bytes + fit.row),
+               patch = x_bytes / fit.l2_bytes,
+               turned = p.row_sets * ceil_div(p.items, 32 * kTurners) *
+                        (p.brought ? kBroughtAlone : fit.turned);
   // A stage is asked for again when it was turned.
-  const double waits = p.brought ? 0 : (kUnderWay / p.slices + patch + turned) / p.x_stages;
+  const double waits = p.brought ? 0 : (fit.under_way / p.slices + patch + turned) / p.x_stages;
+  const double over = (p.turned_stages == 2 ? kLaidTwo : 1) *
+                      (!halves && tile.phases == 1 && p.layout != kRuns ? kLaidColumns : 1);
   const auto products = [&](double steps) {
-    const double tensor = steps * width / 2 / kLaidTensor,
+    const double tensor = steps * (width / 2 + fit.step),
                  banks = (steps * (width * kSliceBytes + kMatrix) + x_bytes + 2 * turned_bytes) /
-                         kLaidBanks;
-    return p.chunks * (p.slices * std::max({tensor, banks, patch, turned, waits}) + laid.chunk) *
-           (p.turned_stages == 2 ? kLaidTwo : 1);
+                         fit.banks;
+    return p.chunks * (p.slices * std::max({tensor, banks, patch, turned, waits}) + fit.chunk) *
+           over;
   };
-  const double store = p.lined ? laid.lines : laid.store;
-  if (p.own_tiles) return std::max(products(all), (products(all) + store) / kGroups);
+  const double store = (p.lined ? fit.lines : fit.lanes)[tile.phases - 1];
+  if (p.own_tiles)
+    return std::max(products(all), (products(all) + store) / kGroups) + kLaidShown * store;
   return std::max(products(all), products(most) + store);
 }
 
 // A tile whose phases are those of a group.
 double tile_cycles(const GatherParams& p, Tile tile, int group) {
+  if (tile.laid) return laid_cycles(p, tile, group);
   // Steps of both warpgroups.
   const int runs = p.row_phases * p.parts, first = group * runs, warpgroups = kGroups;
   const double steps = double(warpgroups) / p.row_phases *
@@ -240,9 +260,6 @@ double tile_cycles(const GatherParams& p, Tile tile, int group) {
                high =
                    std::min<double>(p.parts * p.load_h, p.h.source_extent) / (p.parts * p.load_h);
   const double patch = x_bytes * wide * high / kL2Bytes;
-  if (tile.laid)
-    return laid_cycles(p, tile, group, x_bytes, turned_bytes,
-                       patch * kL2Bytes / forward_of(p).l2_bytes, turned);
   const double brought = patch + weight_bytes * (p.own_rows ? kShort : 1) / kL2Bytes;
   // Where a patch is turned before the next one is asked for; of many stages, where one is before it is used again.
   const double alone =
@@ -334,9 +351,8 @@ double predict(const Problem& problem, const Device& device, Tile tile, GatherPa
   double longest = 0, all = 0;
   for (int g = 0; g < p.h.groups; ++g) {
     const double once =
-        kStart + (!p.resident ? 0
-                  : p.laid    ? p.all_weights / kLaidBytes
-                              : double(p.all_weights) / (p.forward ? fit.l2_bytes : kL2Bytes));
+        p.laid ? laid_of(p).start + p.all_weights / laid_of(p).laid
+               : kStart + (!p.resident ? 0 : p.all_weights / (p.forward ? fit.l2_bytes : kL2Bytes));
     const double block = once + ceil_div(tiles_of(p), p.walkers[g]) * cycles[g];
     longest = std::max(longest, block);
     all += block * p.walkers[g] * combos;
@@ -348,10 +364,9 @@ double predict(const Problem& problem, const Device& device, Tile tile, GatherPa
                                      : anywhere      ? fit.lines_by_phases
                                                      : fit.by_phases);
   double memory_us = tensor_bytes(problem) / (rate * device.copy_bytes_per_us);
-  if (p.laid)  // of x, blocks of other phases find a part in L2
-    memory_us = (tensor_bytes(problem) + (p.h.groups - 1) * .5 * p.element_bytes * problem.batch *
-                                             problem.in_channels * problem.h.in * problem.w.in) /
-                (kLaidMemory * device.copy_bytes_per_us);
+  if (p.laid)
+    memory_us = tensor_bytes(problem) / ((p.lined ? laid_of(p).lines_memory : laid_of(p).memory) *
+                                         device.copy_bytes_per_us);
   const double rows = double(problem.batch) * p.columns * p.groups * p.h.destination_extent;
   const int sector = 32 / p.element_bytes;
   const bool whole = p.w.destination_extent % sector == 0 &&
@@ -360,7 +375,7 @@ double predict(const Problem& problem, const Device& device, Tile tile, GatherPa
   double torn_us = torn * rows * p.tiles_w / device.copy_bytes_per_us;
   // Three products leave time for those bytes as well.
   if (tile.strict) memory_us += std::exchange(torn_us, 0);
-  if (p.laid) memory_us += std::exchange(torn_us, 0) * kLaidTorn;
+  if (p.laid) torn_us = 0;  // is in the rates
   double us =
       kLaunch + std::max(busy_us, memory_us) + kLesser * std::min(busy_us, memory_us) + torn_us;
   us *= over_of(p);

@@ -452,6 +452,9 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
       (!p.resident && p.weight_stages < least_weights(tile, p)))
     return "chunks of one step want three stages";
   p.lined = choice.lined || starts_anywhere(p, tile);
+  if (tile.laid && halves && p.lined != laid_lines(tile))
+    return p.lined ? "laid weights of 16 bits and two phases store no lines"
+                   : "laid weights of 16 bits and one phase store lines";
   SharedPlaces places{kHeader};
   p.items_at = places.take(
       int64_t{halves ? p.tables * p.table_items : p.row_sets * p.items} * (p.lines ? 8 : 4), 16);
