@@ -29,8 +29,8 @@ __device__ __forceinline__ void consume(const Params& p, const Scope& at, uint32
     // Whoever waits for a stage's next filling has to know that the one before is over.
     if (p.turns && number > 0) barrier_among(1 + warpgroup, kConsumers);
     Sums sum;
-    auto& low = reinterpret_cast<float(&)[kColumns / 4]>(sum);
-    auto& high = reinterpret_cast<float(&)[kColumns / 4]>(sum[kColumns / 4]);
+    auto& low = reinterpret_cast<float (&)[kColumns / 4]>(sum);
+    auto& high = reinterpret_cast<float (&)[kColumns / 4]>(sum[kColumns / 4]);
 #pragma unroll
     for (int i = 0; i < kColumns / 2; ++i) sum[i] = 0;
     uint32_t left = 0;  // `empty` of the stage that was left last, but is maybe being read
@@ -54,7 +54,8 @@ __device__ __forceinline__ void consume(const Params& p, const Scope& at, uint32
           const uint64_t a_slice = advance(a, slice * (kSlice * 2 >> 4)),
                          b_slice = advance(b, slice * (p.slice_bytes >> 4));
           Wgmma<T, kColumns / 2, true>::add(low, a_slice, b_slice);
-          Wgmma<T, kColumns / 2, true>::add(high, a_slice, advance(b_slice, p.block_bytes * 2 >> 4));
+          Wgmma<T, kColumns / 2, true>::add(high, a_slice,
+                                            advance(b_slice, p.block_bytes * 2 >> 4));
         }
         wgmma_commit();
       };
