@@ -163,7 +163,9 @@ double predict(const Problem& problem, const Device& device, const Held& h) {
   const double each = blocks / device.sm_count, full = std::floor(each / together);
   const double busy = full * round(together) +
                       (each > full * together ? round(std::ceil(each - full * together)) : 0);
-  const double over = (strict ? kStrictOver : together == 1 ? kAloneOver : 1) *
+  const double over = (strict          ? kStrictOver
+                       : together == 1 ? kAloneOver
+                                       : 1) *
                       (!p.joined && p.run * size <= kShort ? kShortOver : 1);
   return with_bytes(problem, device, over * busy / kClock);
 }

@@ -25,7 +25,8 @@ constexpr double kL2Rate = 1.15;                  // and all of them, times the 
 constexpr double kRest = 0.15;                    // of what is less busy that is not hidden
 constexpr double kOutside = 0.3;                  // and of memory's time
 constexpr double kMemoryRate = 0.8;               // of the copy rate
-constexpr double kStrictTime = 1.3;  // of strict fp32's work over what is counted (hifigan_u0, 2026-11-24)
+constexpr double kStrictTime =
+    1.3;  // of strict fp32's work over what is counted (hifigan_u0, 2026-11-24)
 constexpr double kStored = 40;  // cycles: four sums of each thread, added and stored
 
 constexpr int kFewestStages = 3, kMostStages = 8;

@@ -13,8 +13,8 @@ namespace convt2d::cuda::strand {
 namespace {
 
 // Counted; what is dated was measured.
-constexpr double kClock = 1700;     // cycles a microsecond
-constexpr double kLaunch = 6.5;     // us: launch, cold code, places, the way out
+constexpr double kClock = 1700;  // cycles a microsecond
+constexpr double kLaunch = 6.5;  // us: launch, cold code, places, the way out
 constexpr double kTornRuns = 1.5,
                  kTornStrict = 1.3;  // by depthany_S_r0, k3s3, k2s2_odd (2026-11-24)
 constexpr double kClusters = 1.5;    // us: a cluster starts, its sums are added

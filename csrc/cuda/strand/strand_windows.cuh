@@ -41,16 +41,12 @@ __device__ __forceinline__ void ask_for_unit(const WindowParams& p, const Window
                                              const CUtensorMap& source, const CUtensorMap& weights,
                                              uint32_t stage, uint32_t full) {
   const int outer = p.by_remainders.quotient(unit), remainder = unit - outer * p.remainders;
-  const int plane = outer * p.planes, step = p.base.stride_h;
+  const int plane = outer * p.planes, row = p.shift + remainder;
+  const int more = row >= p.base.stride_h;
   barrier_expect(full, p.asked_bytes);
-#pragma unroll 1
-  for (int i = 0; i < p.rows; ++i)
-    copy_box(stage + i * p.row_pitch, &source, full, 0, at.w * p.hop - p.skipped,
-             (at.h + i) * step - p.base.pad_h + remainder, plane, at.image);
-#pragma unroll 1
-  for (int i = 0; i < p.down; ++i)
-    copy_box(stage + p.weights_at + i * p.weight_bytes, &weights, full, 0, at.column, 0,
-             i * step + remainder, plane);
+  copy_box(stage, &source, full, 0, at.w * p.hop - p.skipped, plane + at.image * p.image_planes,
+           row - (more ? p.base.stride_h : 0), at.h + at.image * p.image_steps - p.before + more);
+  copy_box(stage + p.weights_at, &weights, full, 0, at.column, remainder * p.across, plane, 0);
 }
 
 // Where the copy engine puts the 16 bytes of that address.
@@ -232,7 +228,7 @@ __global__ void __launch_bounds__(kWindowThreads, 1)
       const int part = digit(p.segment / kStep) * kStep, across = digit(p.across);
       const int down = digit(p.down), plane = rest;
       store_shared_4(shared + p.table_at + i * 8,
-                     down * p.row_pitch + (plane * p.segments + across) * p.segment + part);
+                     down * p.row_bytes + (plane * p.segments + across) * p.segment + part);
       store_shared_4(shared + p.table_at + i * 8 + 4,
                      p.weights_at + down * p.weight_bytes +
                          (plane * p.across + across) * kWindowColumns * p.segment + part);
@@ -260,7 +256,7 @@ __global__ void __launch_bounds__(kWindowThreads, 1)
 #pragma unroll
     for (int i = 0; i < kSixteens; ++i) {
       const int number = first + i * 16 + lane % 16;
-      position[i] = (number >> p.width_bits) * p.row_pitch +
+      position[i] = (number >> p.width_bits) * p.row_bytes +
                     (number & ((1 << p.width_bits) - 1)) * p.hop * p.segment + lane / 16 * 16;
     }
     channel[0] = (lane / 16 * 8 + lane % 8) * p.segment + lane / 8 % 2 * 16;

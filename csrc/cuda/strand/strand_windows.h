@@ -2,7 +2,8 @@
 // of dY once for all positions of a tile that read it (fcn32s: 64 x 64 kernels at stride 32, 2 x 2 positions).
 //
 // Where a kernel row is `across` segments of 32, 64 or 128 bytes, and steps, padding and dY's rows are whole numbers of
-// them; channels last a step is one segment of each plane, and planes are a step's segments; in NCHW planes are channels. A
+// them, and kernels and dY have whole steps of rows, so that a box has the rows that are a step apart: boxes cost more than
+// what is in them. Channels last a step is one segment of each plane, and planes are a step's segments; in NCHW planes are channels. A
 // unit of K is one remainder of the kernel row divided by the step, of some planes: of weights all kernel rows `down` that
 // leave it, of dY the rows that a tile of positions meets there, each once.
 //
@@ -44,8 +45,10 @@ struct WindowParams {
   int32_t down, across, remainders;  // of a kernel; remainders of its rows divided by the step
   int32_t planes, units, steps;      // planes and steps of a unit
   int32_t segments, rows;            // of dY, of a plane of a unit
-  int32_t hop, skipped;  // segments from a position to the next; of dY before its row: padding
-  int32_t row_bytes, row_pitch, weight_bytes, weights_at, asked_bytes;
+  int32_t hop, skipped;   // segments from a position to the next; of dY before its row: padding
+  int32_t before, shift;  // padding: steps of rows, and the rows that it is less than those
+  int32_t image_planes, image_steps;  // of dY from an image to the next: planes, or steps of rows
+  int32_t row_bytes, weight_bytes, weights_at, asked_bytes;
   int32_t stages, stage_bytes, table_at, stages_at, shared_bytes;
   FastDivide by_remainders;
 };

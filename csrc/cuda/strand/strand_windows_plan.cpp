@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "core/phases.h"
 #include "cuda/gather_params.h"
 #include "cuda/strand/strand_plan.h"
 #include "cuda/strict_sums.h"
@@ -19,7 +20,7 @@ constexpr double kTensorTime = 1.2;              // of what the rates of Device 
 constexpr double kSplit = 5;                     // instructions of a warp: 32 words split
 constexpr double kPlace = 4;                     // or 32 addresses made, and fetched from
 constexpr double kStepRest = 8, kUnitRest = 30;  // and what a step and a unit take beside them
-constexpr double kL2Bytes = 39;      // a cycle that reach a multiprocessor,
+constexpr double kL2Bytes = 39;                  // a cycle that reach a multiprocessor,
 constexpr double kBox = 75;          // cycles of each box beside them (fcn32s, 2026-11-24),
 constexpr double kStrictTime = 1.3;  // and of strict fp32's work over what is counted
 constexpr double kL2Rate = 1.15;     // and all of them, times the copy rate
@@ -93,10 +94,15 @@ void shape(const Problem& problem, const WindowChoice& choice, WindowParams& p) 
   set(p.segments, (width - 1) * hop + p.across);
   set(p.rows, positions / width + p.down - 1);
   p.skipped = static_cast<int32_t>(w.near_pad * hop / w.stride);
+  p.before = static_cast<int32_t>(-floor_div(-h.near_pad, h.stride));
+  p.shift = static_cast<int32_t>(p.before * h.stride - h.near_pad);
+  if (last(problem))
+    set(p.image_steps, h.out / h.stride);
+  else
+    set(p.image_planes, problem.out_channels);
   set(p.row_bytes, int64_t{p.planes} * p.segments * p.segment);
-  set(p.row_pitch, round_up(p.row_bytes, 128));
   set(p.weight_bytes, int64_t{p.planes} * p.across * kWindowColumns * p.segment);
-  set(p.weights_at, int64_t{p.rows} * p.row_pitch);
+  set(p.weights_at, round_up(int64_t{p.rows} * p.row_bytes, 128));
   set(p.asked_bytes, int64_t{p.rows} * p.row_bytes + int64_t{p.down} * p.weight_bytes);
   set(p.stage_bytes, round_up(int64_t{p.weights_at} + int64_t{p.down} * p.weight_bytes, 1024));
   p.by_remainders = FastDivide(p.remainders);
@@ -137,7 +143,7 @@ double predict(const Problem& problem, const Device& device, int row, const Wind
                        kWindowWarps * kUnitRest / 4;
   // shared memory, and what comes to it.
   const double shared = p.steps * groups * words + p.asked_bytes / 128.0;
-  const double l2 = p.asked_bytes / kL2Bytes + (p.rows + p.down) * kBox;
+  const double l2 = p.asked_bytes / kL2Bytes + 2 * kBox;
   const double busiest = std::max({mma, issue, shared, l2});
   const double cycles =
       (strict ? kStrictTime : 1) * (busiest + kRest / 3 * (mma + issue + shared + l2 - busiest));
@@ -161,7 +167,7 @@ std::vector<Candidate<WindowChoice>> candidates(const Problem& problem, const De
     for (int bits = 3; 1 << bits <= std::min(kWindowPositions[row], 32); ++bits) {
       WindowParams p;
       shape(problem, {row, bits, 1}, p);
-      if (p.segments > kMostSpan || p.across > kMostSpan || p.planes > kMostSpan) {
+      if (std::max({p.segments, p.across, p.planes, p.rows, p.down}) > kMostSpan) {
         reason = "a box of windows is too long";
         continue;
       }
@@ -212,6 +218,12 @@ std::string refusal(const Problem& problem, const Device& device) {
   if (problem.groups != 1) return number(problem.groups) + " groups";
   if (h.dilation != 1 || w.dilation != 1) return "taps lie apart";
   if (segment_of(problem) < kStep) return "segments of " + number(segment_of(problem)) + " bytes";
+  if (h.kernel % h.stride != 0 || h.out % h.stride != 0)
+    return "kernels or dY have no whole steps of " + number(h.stride) + " rows";
+  // Of the images of dY channels last, the rows of one follow those of the one before.
+  if (last(problem) && problem.batch > 1 &&
+      (h.near_pad > 0 || (h.in - 1) * h.stride - h.near_pad + h.kernel > h.out))
+    return "images of dY meet where rows lie beside it";
   if (last(problem) &&
       (w.kernel % w.stride != 0 || w.near_pad % w.stride != 0 || w.out % w.stride != 0))
     return "kernel rows and dY's are no whole steps of " + number(w.stride);
@@ -263,14 +275,16 @@ WindowParams window_params_of(const Problem& problem, const Plan& plan, const Ar
 CUtensorMap map_of_windows(const Problem& problem, const WindowParams& p) {
   const int64_t size = size_of(problem), segment = p.segment, step = segment_step(problem),
                 pixel = last(problem) ? problem.out_channels : 1,
-                row = problem.w.out * pixel * size, rows = problem.h.out, plane = row * rows;
+                row = problem.w.out * pixel * size, rows = problem.h.stride,
+                steps = problem.h.out / rows, plane = row * problem.h.out;
+  const int64_t planes = planes_of(problem), images = problem.batch;
   return encode({p.base.source,
                  static_cast<int>(size),
                  5,
-                 {segment / size, row / step, rows, planes_of(problem), problem.batch},
-                 {size, step, row, last(problem) ? segment : plane,
-                  plane * (last(problem) ? 1 : problem.out_channels)},
-                 {static_cast<int32_t>(segment / size), p.segments, 1, p.planes, 1},
+                 {segment / size, row / step, last(problem) ? planes : planes * images, rows,
+                  last(problem) ? steps * images : steps},
+                 {size, step, last(problem) ? segment : plane, row, row * rows},
+                 {static_cast<int32_t>(segment / size), p.segments, p.planes, 1, p.rows},
                  {1, 1, 1, 1, 1},
                  true,
                  !is_strict(problem)});
@@ -278,14 +292,14 @@ CUtensorMap map_of_windows(const Problem& problem, const WindowParams& p) {
 
 CUtensorMap map_of_window_weights(const Problem& problem, const WindowParams& p) {
   const int64_t size = size_of(problem), segment = p.segment, step = segment_step(problem),
-                row = step * p.across, rows = problem.h.kernel, plane = row * rows;
+                row = step * p.across, rows = problem.h.stride, plane = row * problem.h.kernel;
   return encode({p.base.weight,
                  static_cast<int>(size),
                  5,
-                 {segment / size, problem.in_channels, p.across, rows, planes_of(problem)},
-                 {size, plane * (last(problem) ? 1 : problem.out_channels), step, row,
-                  last(problem) ? segment : plane},
-                 {static_cast<int32_t>(segment / size), kWindowColumns, p.across, 1, p.planes},
+                 {segment / size, problem.in_channels, rows * p.across, planes_of(problem), p.down},
+                 {size, plane * (last(problem) ? 1 : problem.out_channels), step,
+                  last(problem) ? segment : plane, row * rows},
+                 {static_cast<int32_t>(segment / size), kWindowColumns, p.across, p.planes, p.down},
                  {1, 1, 1, 1, 1},
                  true,
                  !is_strict(problem)});
