@@ -21,7 +21,8 @@ constexpr double kSplit = 5;                     // instructions of a warp: 32 w
 constexpr double kPlace = 4;                     // or 32 addresses made, and fetched from
 constexpr double kStepRest = 8, kUnitRest = 30;  // and what a step and a unit take beside them
 constexpr double kL2Bytes = 39;                  // a cycle that reach a multiprocessor,
-constexpr double kBox = 75;          // cycles of each box beside them (fcn32s, 2026-11-24),
+constexpr double kBox = 75;     // cycles of each of two boxes beside them (fcn32s, 2026-11-24),
+constexpr double kBoxRow = 10;  // and of each of their rows,
 constexpr double kStrictTime = 1.3;  // and of strict fp32's work over what is counted
 constexpr double kL2Rate = 1.15;     // and all of them, times the copy rate
 constexpr double kRest = 0.3;        // of what is less busy that is not hidden
@@ -143,7 +144,7 @@ double predict(const Problem& problem, const Device& device, int row, const Wind
                        kWindowWarps * kUnitRest / 4;
   // shared memory, and what comes to it.
   const double shared = p.steps * groups * words + p.asked_bytes / 128.0;
-  const double l2 = p.asked_bytes / kL2Bytes + 2 * kBox;
+  const double l2 = p.asked_bytes / kL2Bytes + 2 * kBox + (p.rows + p.down) * kBoxRow;
   const double busiest = std::max({mma, issue, shared, l2});
   const double cycles =
       (strict ? kStrictTime : 1) * (busiest + kRest / 3 * (mma + issue + shared + l2 - busiest));
