@@ -380,6 +380,9 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   if (p.own_tiles && !p.laid) return "tiles of a group want weights that are laid";
   if (p.laid && (!p.forward || choice.weight_stages != 0 || choice.own_rows))
     return "laid weights are those of forward, and stay";
+  // Of eight columns each, such tiles took four times what runs take (kernelbench_2_5, stylegan2_hi; H200, 2026-11-24).
+  if (p.laid && p.layout != kRuns && p.w.destination_extent * p.element_bytes % 32 != 0)
+    return "laid weights in columns want rows of y that are whole sectors";
   p.row_sets = 1;
   if (!halves) {
     const std::string unlike = set_rows_of_words(p);
