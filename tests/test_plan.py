@@ -244,8 +244,7 @@ REGIMES = (
     (MANY, (*TENSOR_CORES, "f32"), ("forward",), ("nchw",), HOPPER, "loom"),
     (MANY, ("tf32",), ("grad_input",), ("nchw",), HOPPER, "hopper"),  # pixels are fetched
     (SAME, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "hopper"),
-    (ROWS, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "loom"),  # laid weights
-    (ROWS, ("f16", "bf16"), ("grad_input",), ("nchw",), HOPPER, "slide"),
+    (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nchw",), HOPPER, "slide"),
     (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),
     (NARROW, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "loom"),
     (NARROW, ("f16", "bf16"), ("grad_input",), ("nchw",), HOPPER, "plait"),

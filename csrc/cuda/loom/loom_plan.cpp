@@ -92,6 +92,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
     const Tile tile = kTiles[row];
     if (tile.phases != phases_w || tile.strict != is_strict(problem)) continue;
     if (tile.laid ? problem.direction != Direction::fwd : fetched) continue;
+    const bool one_way = tile.laid && element_size(problem.dtype) == 2;  // of storing
     const size_t before = found.size();
     std::vector<Choice> tiles;
     for (const auto& [sets, row_phases] : {std::pair{1, 1}, {2, 1}, {1, 2}, {0, 2}})
@@ -116,7 +117,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                          1,
                          2,
                          tile.laid ? 0 : 2,
-                         0,
+                         one_way && laid_lines(tile),
                          parted,
                          own_tiles,
                          {}},
@@ -141,6 +142,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
             // Lines, and what lanes have, where both are possible: lines of grad_input were not measured.
             for (const int lined : {1, 0}) {
               if (lined && problem.direction != Direction::fwd) continue;
+              if (one_way && lined != laid_lines(tile)) continue;
               choice.lined = lined;
               choice.x_stages = 1;
               GatherParams p;

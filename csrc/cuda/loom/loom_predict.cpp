@@ -151,17 +151,18 @@ struct Laid {
   double row;              // bytes of a copied row, over its pixels
   double turned;           // cycles of 96 pixels of a slice
   double under_way;        // from asking for a patch to having it
-  double step, chunk;      // cycles, over the products
+  double step, chunk;      // cycles, over the products: of a step of two phases
   // Of a warpgroup that stores a tile, by phases: what lanes have, and lines.
   double lanes[2], lines[2];
   double start, laid;           // cycles of a block; bytes that are laid in one
   double memory, lines_memory;  // of the copy rate
 };
 constexpr Laid kLaid[] = {
-    {85, 30, 78, 25, 660, 0, 744, {13600, 4900}, {5300, 7800}, 17800, 30, .66, .585},
-    {85.6, 13.5, 16, 109, 940, 37, 457, {12700, 3800}, {4000, 5800}, 0, 4.9, .85, .85},
+    {90, 30, 78, 25, 660, 0, 640, {13600, 4900}, {5300, 7800}, 17800, 30, .8, .46},
+    {95, 13.5, 16, 109, 940, 37, 457, {12700, 3800}, {4000, 5800}, 0, 4.9, .85, .85},
 };
-// Two turned stages over more; columns of one phase, of words; of a tile's stores what products of the other one do not hide.
+// Two turned stages over more; columns of words, of one phase or where rows start anywhere; of a tile's stores what products of
+// the other one do not hide.
 constexpr double kLaidTwo = 1.04, kLaidColumns = 1.25, kLaidShown = .03;
 
 const Laid& laid_of(const GatherParams& p) { return kLaid[p.element_bytes == 2 ? 0 : 1]; }
@@ -195,10 +196,12 @@ double laid_cycles(const GatherParams& p, Tile tile, int group) {
                         (p.brought ? kBroughtAlone : fit.turned);
   // A stage is asked for again when it was turned.
   const double waits = p.brought ? 0 : (fit.under_way / p.slices + patch + turned) / p.x_stages;
-  const double over = (p.turned_stages == 2 ? kLaidTwo : 1) *
-                      (!halves && tile.phases == 1 && p.layout != kRuns ? kLaidColumns : 1);
+  const double over =
+      (p.turned_stages == 2 ? kLaidTwo : 1) *
+      (!halves && p.layout != kRuns && (tile.phases == 1 || starts_anywhere(p, tile)) ? kLaidColumns
+                                                                                      : 1);
   const auto products = [&](double steps) {
-    const double tensor = steps * (width / 2 + fit.step),
+    const double tensor = steps * (width / 2 + (tile.phases == 2 ? fit.step : 0)),
                  banks = (steps * (width * kSliceBytes + kMatrix) + x_bytes + 2 * turned_bytes) /
                          fit.banks;
     return p.chunks * (p.slices * std::max({tensor, banks, patch, turned, waits}) + fit.chunk) *
@@ -364,9 +367,11 @@ double predict(const Problem& problem, const Device& device, Tile tile, GatherPa
                                      : anywhere      ? fit.lines_by_phases
                                                      : fit.by_phases);
   double memory_us = tensor_bytes(problem) / (rate * device.copy_bytes_per_us);
-  if (p.laid)
-    memory_us = tensor_bytes(problem) / ((p.lined ? laid_of(p).lines_memory : laid_of(p).memory) *
-                                         device.copy_bytes_per_us);
+  if (p.laid) {
+    const double lanes = laid_of(p).memory * (p.h.groups == 1 ? 1 : kByPhases);
+    memory_us = tensor_bytes(problem) /
+                ((p.lined ? laid_of(p).lines_memory : lanes) * device.copy_bytes_per_us);
+  }
   const double rows = double(problem.batch) * p.columns * p.groups * p.h.destination_extent;
   const int sector = 32 / p.element_bytes;
   const bool whole = p.w.destination_extent % sector == 0 &&
