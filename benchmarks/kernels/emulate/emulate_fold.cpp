@@ -39,13 +39,12 @@ bool check(const Case& one, Precision precision, int most) {
     visit_row<fold::kTileCount>(plan.row, [&](auto row) {
       constexpr fold::Tile tile = fold::kTiles[row];
       if constexpr (sizeof(T) == 4 ? !tile.shifted : !tile.strict)
-        emulate::run_grid(fold::blocks_of(params), fold::kThreads, params.shared_bytes,
-                          [&] {
-                            if constexpr (tile.flat)
-                              fold::convt2d_fold_flat_kernel<T, row>(params, maps);
-                            else
-                              fold::convt2d_fold_kernel<T, row>(params, maps);
-                          });
+        emulate::run_grid(fold::blocks_of(params), fold::kThreads, params.shared_bytes, [&] {
+          if constexpr (tile.flat)
+            fold::convt2d_fold_flat_kernel<T, row>(params, maps);
+          else
+            fold::convt2d_fold_kernel<T, row>(params, maps);
+        });
     });
   });
 }

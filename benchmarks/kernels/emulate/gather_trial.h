@@ -29,7 +29,8 @@ class GatherTrial {
     x_ = integers<T>(inputs), y_ = integers<T>(outputs);
     w_ = integers<T>(p.in_channels * p.group_out() * p.h.kernel * p.w.kernel);
     bias_ = integers<T>(p.out_channels);
-    if (std::getenv("INFINITE"))  // zeros that stand in for what is not there must not be multiplied by it
+    // Zeros that stand in for what is not there must not be multiplied by it.
+    if (std::getenv("INFINITE"))
       for (std::vector<T>* some : {&w_, forward ? &x_ : &y_})
         (*some)[emulate::random() % some->size()] = Numeric<T>::narrow(INFINITY);
     if constexpr (sizeof(T) == 4)

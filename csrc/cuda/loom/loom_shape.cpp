@@ -383,6 +383,10 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   // Of eight columns each, such tiles took four times what runs take (kernelbench_2_5, stylegan2_hi; H200, 2026-11-24).
   if (p.laid && p.layout != kRuns && p.w.destination_extent * p.element_bytes % 32 != 0)
     return "laid weights in columns want rows of y that are whole sectors";
+  // Of some widths these took twice what others take, for a reason that is not known (kernelbench_2_5 1354 to 2844 us, 2_19 2334
+  // to 4581; H200, 2026-11-24).
+  if (p.laid && !halves && p.own_tiles && p.layout == kRuns)
+    return "laid weights of words and tiles of a group are for columns";
   p.row_sets = 1;
   if (!halves) {
     const std::string unlike = set_rows_of_words(p);

@@ -91,8 +91,8 @@ void read_column(uint64_t descriptor, int n, float* out) {
                  group = (descriptor >> 32 & 0x3fff) << 4, row = 256 >> (descriptor >> 62);
   if (!(descriptor >> 62)) {  // no swizzle: eight numbers in 16 bytes
     for (int k = 0; k < 16; ++k)
-      *out++ = element<T>(
-          emulate::shared(start + n / 8 * group + k / 8 * block + k % 8 * 16, 16) + n % 8 * 2);
+      *out++ = element<T>(emulate::shared(start + n / 8 * group + k / 8 * block + k % 8 * 16, 16) +
+                          n % 8 * 2);
     return;
   }
   const uint32_t in_row = n * sizeof(T) % row, blocks = n * sizeof(T) / row;
