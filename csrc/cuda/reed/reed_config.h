@@ -22,28 +22,25 @@
 
 namespace convt2d::cuda::reed {
 
-// Rows and positions of a block, and among how many warps they are shared out. Of teams, each has all of them and its
-// part of every chunk.
+// Rows and positions of a block, and among how many warps they are shared out.
 struct Tile {
-  int rows, columns, warps_m, warps_n, teams;
+  int rows, columns, warps_m, warps_n;
 };
-constexpr Tile kTiles[] = {{128, 64, 4, 2, 1}, {128, 128, 2, 4, 1}};
+constexpr Tile kTiles[] = {{128, 64, 4, 2}, {128, 128, 2, 4}};
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 // Strict fp32, whose sums leave registers to those of a chunk, has the first of them.
 constexpr int kStrictTiles = 1;
 CONVT2D_HOST_DEVICE constexpr int tile_count(bool strict) {
   return strict ? kStrictTiles : kTileCount;
 }
-CONVT2D_HOST_DEVICE constexpr int threads_of(Tile tile) {
-  return tile.warps_m * tile.warps_n * tile.teams * 32;
-}
+CONVT2D_HOST_DEVICE constexpr int threads_of(Tile tile) { return tile.warps_m * tile.warps_n * 32; }
 
-// Bytes of K of a chunk, 32 words or 64 numbers of 16 bits a team; and how many numbers they are.
-CONVT2D_HOST_DEVICE constexpr int chunk_bytes(Tile tile) { return tile.teams * 128; }
-CONVT2D_HOST_DEVICE constexpr int chunk_of(Tile tile, int element_bytes) {
-  return chunk_bytes(tile) / element_bytes;
+// Bytes of K of a chunk, 32 words or 64 numbers of 16 bits; and how many numbers they are.
+constexpr int kChunkBytes = 128;
+CONVT2D_HOST_DEVICE constexpr int chunk_of(int element_bytes) {
+  return kChunkBytes / element_bytes;
 }
-constexpr int kSteps = 128 / 32;  // of a team
+constexpr int kSteps = kChunkBytes / 32;
 constexpr int kMostStages = 4;
 
 // Tiles of 16 rows and of 8 positions of a warp; registers of sums of a thread.
@@ -60,27 +57,23 @@ CONVT2D_HOST_DEVICE constexpr int side_by_side(Tile tile, bool strict) {
 }
 // In how many parts numbers of 16 bits come, so that a thread holds few of them.
 CONVT2D_HOST_DEVICE constexpr int parts_of(Tile tile) {
-  return tile.columns * (chunk_bytes(tile) / 16) > threads_of(tile) * 2 ? 2 : 1;
+  return tile.columns * (kChunkBytes / 16) > threads_of(tile) * 2 ? 2 : 1;
 }
-
-// Positions in front of a tile's. Where positions of a row end beyond x, the one before reads of j what a position reads of
-// j + 1, if it is there: in pairs, a team has j and one the next, of the same channels.
-CONVT2D_HOST_DEVICE constexpr int lead(Tile tile) { return tile.teams > 1 ? 1 : 0; }
 
 // Bytes from one number of K of w, or position of x, to the next, so that neighbours lie in different banks.
 CONVT2D_HOST_DEVICE constexpr int w_pitch(Tile tile, int element_bytes) {
   return tile.rows * element_bytes + element_bytes * 8;
 }
-CONVT2D_HOST_DEVICE constexpr int x_pitch(Tile tile) { return chunk_bytes(tile) + 16; }
+constexpr int kXPitch = kChunkBytes + 16;
 CONVT2D_HOST_DEVICE constexpr int w_bytes(Tile tile, int element_bytes) {
-  return chunk_of(tile, element_bytes) * w_pitch(tile, element_bytes);
+  return chunk_of(element_bytes) * w_pitch(tile, element_bytes);
 }
 CONVT2D_HOST_DEVICE constexpr int stage_bytes(Tile tile, int element_bytes) {
-  return w_bytes(tile, element_bytes) + (tile.columns + lead(tile)) * x_pitch(tile);
+  return w_bytes(tile, element_bytes) + tile.columns * kXPitch;
 }
 // In front of the stages: 16 bytes of each position, 16 of each run of rows that is stored at once, a bias of each row.
 CONVT2D_HOST_DEVICE constexpr int table_bytes(Tile tile) {
-  return (tile.columns + lead(tile)) * 16 + tile.rows * 16 + tile.rows * 4;
+  return tile.columns * 16 + tile.rows * 16 + tile.rows * 4;
 }
 
 // How x comes.
@@ -113,7 +106,8 @@ struct Params {
   // The same of weights, whose rows may be joined: a run of `run` neighbours, runs of one channel, a channel's rows.
   int32_t run, runs, run_h, run_w, run_taps;
   int32_t joined;  // whether j of an axis h steps along them
-  int32_t paired;  // whether teams have two j of a kernel row
+  int32_t
+      paired;  // held tiles: whether a chunk has two j of a kernel row, each of half as many channels
   Way way;
   int32_t w_piece;  // bytes of w at once
   int32_t row_blocks, position_blocks, stages;

@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(kHeldThreads, M::kSplit ? 1 : 2)
   using T = typename M::Element;
   constexpr int kStage = held_stage_bytes(sizeof(T)),
                 kPitch = w_pitch(kTiles[kHeldTile], sizeof(T));
-  constexpr int kChunk = chunk_of(kTiles[kHeldTile], sizeof(T));
+  constexpr int kChunk = chunk_of(sizeof(T));
   extern __shared__ __align__(16) unsigned char smem[];
   const Params& p = h.base;
   const uint32_t places = shared_address(smem), bias = places + held_positions(KM) * 16,

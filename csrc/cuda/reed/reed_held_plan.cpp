@@ -52,7 +52,7 @@ void shape_held(const Problem& problem, const Choice& choice, Held& h) {
   const int64_t size = static_cast<int64_t>(element_size(problem.dtype));
   // Two j at once where runs of one are less than a sector: their weights are neighbours.
   p.paired = !p.joined && p.taps_w % 2 == 0 && p.run * size < 32;
-  const int64_t channels = chunk_of(kTiles[kHeldTile], number(size)) >> p.paired;
+  const int64_t channels = chunk_of(number(size)) >> p.paired;
   p.chunks = number(int64_t{p.taps_h} * (p.taps_w >> p.paired) * ceil_div(p.terms, channels));
   h.tiles = choice.tiles;
   h.parts = choice.parts;
@@ -139,12 +139,12 @@ double predict(const Problem& problem, const Device& device, const Held& h) {
   const double words = 2 * n + (strict ? 4 * m : 0);
   const double step =
       m * n * products + m + (half ? 2 : 4) + (half ? 0 : words * (strict ? kSplit : kRound)) + 6;
-  const double copies = double(kHeldRows) * chunk_bytes(kTiles[kHeldTile]) / 16 / 32;
+  const double copies = double(kHeldRows) * kChunkBytes / 16 / 32;
   const double issue =
       (all_steps * step * warps + p.chunks * (copies * kCopy + kAround * warps)) / 4;
   // shared memory, and weights from L2, whose shorter runs come in sectors of 32 bytes.
-  const double shared = all_steps * warps * (4 * m + 2 * n) +
-                        p.chunks * double(kHeldRows) * chunk_bytes(kTiles[kHeldTile]) / 128;
+  const double shared =
+      all_steps * warps * (4 * m + 2 * n) + p.chunks * double(kHeldRows) * kChunkBytes / 128;
   const double sectors =
       p.joined || p.paired || p.run * size >= 32 ? 1 : std::min(32.0 / (p.run * size), 2.0);
   const double l2 = double(p.terms) * p.taps_h * p.taps_w * p.used * size * sectors / kL2Bytes;

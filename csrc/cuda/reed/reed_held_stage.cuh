@@ -182,7 +182,7 @@ __device__ __forceinline__ void bring_held(const Params& p, const WeightRow& row
                                            uint32_t to) {
   constexpr Tile tile = kTiles[kHeldTile];
   constexpr int kPitch = w_pitch(tile, sizeof(T)), kUnits = tile.rows / (16 / int(sizeof(T)));
-  constexpr int kTurns = chunk_of(tile, sizeof(T)) * kUnits / THREADS;
+  constexpr int kTurns = chunk_of(sizeof(T)) * kUnits / THREADS;
   const int thread = threadIdx.x % THREADS >> p.paired, second = threadIdx.x & p.paired;
   const int step_h = p.joined ? 0 : walk.h, step_w = p.joined ? walk.h : walk.w + second;
   const bool exists =
@@ -191,7 +191,7 @@ __device__ __forceinline__ void bring_held(const Params& p, const WeightRow& row
   const T* const w = static_cast<const T*>(p.w);
   const T* from = w + row.offset + step_h * p.runs * p.run_w + step_w * p.run +
                   int64_t{walk.channel + k} * p.w_channel;
-  to += (second * (chunk_of(tile, sizeof(T)) / 2) + k) * kPitch + thread % kUnits * 16;
+  to += (second * (chunk_of(sizeof(T)) / 2) + k) * kPitch + thread % kUnits * 16;
   const int left = exists ? p.terms - walk.channel - k : 0;
 #pragma unroll
   for (int i = 0; i < kTurns; ++i) {

@@ -21,7 +21,7 @@ template <class M, int ROW>
 __device__ __forceinline__ uint32_t first_columns() {
   const int lane = threadIdx.x % 32;
   return w_bytes(kTiles[ROW], sizeof(typename M::Element)) +
-         (warp_column<ROW>() + lane % 8 + lane / 16 * 8) * x_pitch(kTiles[ROW]) + lane / 8 % 2 * 16;
+         (warp_column<ROW>() + lane % 8 + lane / 16 * 8) * kXPitch + lane / 8 % 2 * 16;
 }
 
 // 16 rows of an instruction, from where the first of them are; of words, a thread has neighbours.
@@ -38,7 +38,7 @@ __device__ __forceinline__ void load_rows(uint32_t (&word)[4], uint32_t from) {
   }
 }
 
-// The first `steps` of COUNT steps of 32 bytes of K; of teams all, which are zeros then, so that nothing branches.
+// The first `steps` of COUNT steps of 32 bytes of K.
 template <class M, int ROW, int COUNT>
 __device__ __forceinline__ void multiply(Sums<ROW>& sum, uint32_t w, uint32_t x, int steps) {
   using T = typename M::Element;
@@ -48,12 +48,12 @@ __device__ __forceinline__ void multiply(Sums<ROW>& sum, uint32_t w, uint32_t x,
   static_assert(kN % 2 == 0);
 #pragma unroll
   for (int step = 0; step < COUNT; ++step) {
-    if (tile.teams == 1 && step >= steps) break;
+    if (step >= steps) break;
     uint32_t columns[kN][2], low[M::kSplit ? kN : 1][2];
 #pragma unroll
     for (int j = 0; j < kN; j += 2) {
       uint32_t two[4];
-      ldmatrix_x4(two, x + j * 8 * x_pitch(tile) + step * 32);
+      ldmatrix_x4(two, x + j * 8 * kXPitch + step * 32);
       columns[j][0] = two[0], columns[j][1] = two[1];
       columns[j + 1][0] = two[2], columns[j + 1][1] = two[3];
     }
@@ -117,65 +117,41 @@ __global__ void __launch_bounds__(threads_of(kTiles[ROW]), side_by_side(kTiles[R
 #else
   using T = typename M::Element;
   constexpr Tile tile = kTiles[ROW];
-  constexpr int kStage = stage_bytes(tile, sizeof(T)),
-                kPart = chunk_of(tile, sizeof(T)) / tile.teams;
+  constexpr int kStage = stage_bytes(tile, sizeof(T)), kChunk = chunk_of(sizeof(T));
   constexpr bool kHalf = sizeof(T) == 2;
   constexpr int kParts = kHalf ? parts_of(tile) : 1;
   extern __shared__ __align__(16) unsigned char smem[];
-  const uint32_t first_place = shared_address(smem), places = first_place + lead(tile) * 16,
-                 rows = places + tile.columns * 16, bias = rows + tile.rows * 16,
-                 stages = bias + tile.rows * 4;
+  const uint32_t places = shared_address(smem), rows = places + tile.columns * 16,
+                 bias = rows + tile.rows * 16, stages = bias + tile.rows * 4;
   const Scope at = scope_of(p, tile);
   const WeightRow weight_row(p, at, tile.rows, p.w_piece / int(sizeof(T)));
-  // Calls visit(whether paired, the places that it brings).
-  const auto by_pairs = [&](auto&& visit) {
-    if constexpr (kTiles[ROW].teams > 1)
-      if (p.paired) return visit(std::true_type(), first_place);
-    visit(std::false_type(), places);
-  };
   const auto bring_w = [&](const Walk& walk, uint32_t stage) {
-    by_pairs([&](auto paired, uint32_t) {
-      constexpr bool kPaired = decltype(paired)::value;
-      if (p.w_piece == 16) {
-        bring_weights<T, 16, ROW, kPaired>(p, weight_row, walk, stage);
-      } else if (p.w_piece == 8) {
-        bring_weights<T, 8, ROW, kPaired>(p, weight_row, walk, stage);
-      } else {
-        bring_weights<T, 4, ROW, kPaired>(p, weight_row, walk, stage);
-      }
-    });
+    if (p.w_piece == 16) {
+      bring_weights<T, 16, ROW>(p, weight_row, walk, stage);
+    } else if (p.w_piece == 8) {
+      bring_weights<T, 8, ROW>(p, weight_row, walk, stage);
+    } else {
+      bring_weights<T, 4, ROW>(p, weight_row, walk, stage);
+    }
   };
   // What comes asynchronously.
   const auto bring_x = [&](const Walk& walk, uint32_t to) {
-    by_pairs([&](auto paired, uint32_t of) {
-      constexpr bool kPaired = decltype(paired)::value;
-      if (p.way == kVectors) {
-        bring_vectors<T, ROW, kPaired>(p, of, walk, to);
-      } else if constexpr (!kHalf) {
-        bring_words<ROW, kPaired>(p, of, walk, to);
-      }
-    });
+    if (p.way == kVectors) {
+      bring_vectors<T, ROW>(p, places, walk, to);
+    } else if constexpr (!kHalf) {
+      bring_words<ROW>(p, places, walk, to);
+    }
   };
   Numbers<ROW> numbers;
   const bool by_number = kHalf && p.way == kNumbers;
-  const auto load_numbers = [&](const Walk& walk, int part) {
-    by_pairs([&](auto paired, uint32_t of) {
-      numbers.template load<decltype(paired)::value>(p, of, walk, part);
-    });
-  };
-  const auto put_numbers = [&](uint32_t to, int part) {
-    by_pairs(
-        [&](auto paired, uint32_t) { numbers.template put<decltype(paired)::value>(to, part); });
-  };
   const auto steps_of = [&](const Walk& walk) {
     return (p.terms - walk.channel + M::kRow - 1) / M::kRow;
   };
   constexpr int kXPlace = w_bytes(tile, sizeof(T));
 
-  const int channels = p.paired ? kPart : kPart * tile.teams;  // of a chunk
   Walk next, here;
   bring_w(next, stages);  // while the table is written
-  write_places(p, at, tile, first_place);
+  write_places(p, at, tile, places);
   float of_row = 0;
   if (threadIdx.x < tile.rows) {
     const RowOf row(p, at.row + threadIdx.x);
@@ -192,17 +168,15 @@ __global__ void __launch_bounds__(threads_of(kTiles[ROW]), side_by_side(kTiles[R
         if (by_number)
 #pragma unroll 1
           for (int part = 0; part < kParts; ++part) {
-            load_numbers(next, part);
-            put_numbers(stage + kXPlace, part);
+            numbers.load(p, places, next, part);
+            numbers.put(stage + kXPlace, part);
           }
-      next.advance(p, channels);
+      next.advance(p, kChunk);
     }
     copy_async_commit();
   }
   Sums<ROW> sum = {};
-  const uint32_t w = first_rows<M, ROW>(),
-                 x = first_columns<M, ROW>() +
-                     (p.paired ? (1 - team<ROW>()) * x_pitch(tile) : team<ROW>() * kSteps * 32);
+  const uint32_t w = first_rows<M, ROW>(), x = first_columns<M, ROW>();
   constexpr int kStep = M::kRow * w_pitch(tile, sizeof(T));
   int from = 0, to = p.stages - 1;  // stages
 #pragma unroll 1
@@ -220,16 +194,16 @@ __global__ void __launch_bounds__(threads_of(kTiles[ROW]), side_by_side(kTiles[R
     constexpr int kMine = kSteps / kParts;  // steps at once
 #pragma unroll
     for (int part = 0; part < kParts; ++part) {
-      const int first = team<ROW>() * kSteps + part * kMine;
+      const int first = part * kMine;
       if constexpr (kHalf)
-        if (by_number && more) load_numbers(next, part);
-      multiply_part<M, ROW, kMine>(sum, w + stage + first * kStep, x + stage + part * kMine * 32,
+        if (by_number && more) numbers.load(p, places, next, part);
+      multiply_part<M, ROW, kMine>(sum, w + stage + first * kStep, x + stage + first * 32,
                                    steps - first);
       if constexpr (kHalf)
-        if (by_number && more) put_numbers(ahead + kXPlace, part);
+        if (by_number && more) numbers.put(ahead + kXPlace, part);
     }
-    if (more) next.advance(p, channels);
-    here.advance(p, channels);
+    if (more) next.advance(p, kChunk);
+    here.advance(p, kChunk);
     from = from + 1 == p.stages ? 0 : from + 1;
     to = to + 1 == p.stages ? 0 : to + 1;
   }

@@ -33,8 +33,7 @@ constexpr double kNumberTime = 1.5;  // and where x comes by numbers
 constexpr double kAlone = 1.3;       // eight warps that have a multiprocessor to themselves
 constexpr double kMemoryRate = 0.8;  // of the copy rate
 constexpr double kBeside = 0.3;      // of the lesser of work and bytes
-// Work over what is counted, by 700 times (2026-11-24), and where each team takes a step of taps.
-constexpr double kOver = 0.85, kPairsOver = 1.08;
+constexpr double kOver = 0.85;       // work over what is counted, by 700 times (2026-11-24)
 
 constexpr int64_t kFar = 30000;  // of what 16 bits hold
 
@@ -101,10 +100,7 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.w_group = number(problem.group_in() * int64_t{p.w_channel});
   p.joined = w.kernel == w.stride;
   const bool all = p.joined && h.kernel == h.stride;
-  p.paired = tile.teams > 1 && p.taps_w % 2 == 0 && p.first_w <= 0 &&
-             p.first_w + extent_of(w) + 1 - p.taps_w >= w.in;
-  const int of_chunk = chunk_of(tile, number(size)) / (1 + p.paired);
-  p.chunks = number(int64_t{p.taps_h} * p.taps_w / (1 + p.paired) * ceil_div(p.terms, of_chunk));
+  p.chunks = number(int64_t{p.taps_h} * p.taps_w * ceil_div(p.terms, chunk_of(number(size))));
   p.run = all ? p.rows : p.joined ? number(h.stride) * p.unit : p.unit;
   p.runs = p.joined ? 1 : p.stride_h;
   p.run_h = p.joined ? 1 : p.kernel_h;
@@ -143,12 +139,11 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
 namespace {
 
 double predict(const Problem& problem, const Device& device, const Params& p, Tile tile) {
-  const int size = static_cast<int>(element_size(problem.dtype)), chunk = chunk_of(tile, size);
+  const int size = static_cast<int>(element_size(problem.dtype)), chunk = chunk_of(size);
   const bool half = size == 2, strict = is_strict(problem);
   const double products = strict ? 3 : 1, warps = threads_of(tile) / 32;
   // Of a chunk, on average, cycles of a multiprocessor: its tensor cores,
-  const double steps = tile.teams > 1 ? kSteps * tile.teams
-                                      : std::ceil(p.terms * size / 32.0) / ceil_div(p.terms, chunk);
+  const double steps = std::ceil(p.terms * size / 32.0) / ceil_div(p.terms, chunk);
   const double rate = (half ? device.mma_f16_per_us : device.mma_tf32_per_us) / device.sm_count /
                       kClock / kTensorTime;
   const double mma = double(tile.rows) * tile.columns * steps * 32 / size * products / rate;
@@ -156,19 +151,18 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double m = row_tiles(tile), n = column_tiles(tile), words = 4 * m + 2 * n;
   const double step = m * (half ? 1 : 2) + n / 2 + m * n * products +
                       (half ? 0 : words * (strict ? kSplit : kRound)) + 4;
-  const double w_copies = double(tile.rows) * chunk_bytes(tile) / p.w_piece / 32;
-  const double x_bytes = double(tile.columns) * chunk_bytes(tile) / (1 + p.paired);
+  const double w_copies = double(tile.rows) * kChunkBytes / p.w_piece / 32;
+  const double x_bytes = double(tile.columns) * kChunkBytes;
   const double x_copies = x_bytes / 32 /
                           (p.way == kVectors ? 16 / kVector
                            : p.way == kWords ? 4 / kWord
                                              : 2 / kNumber);
-  const double issue =
-      (steps * step * warps / tile.teams + w_copies * kCopy + x_copies + kAround * warps) / 4;
+  const double issue = (steps * step * warps + w_copies * kCopy + x_copies + kAround * warps) / 4;
   // shared memory, and what comes to it, of weights in sectors of 32 bytes.
-  const double row_bytes = double(tile.rows) * chunk_bytes(tile);
-  const double shared = steps * warps / tile.teams * (4 * m + 2 * n) + (row_bytes + x_bytes) / 128 +
+  const double row_bytes = double(tile.rows) * kChunkBytes;
+  const double shared = steps * warps * (4 * m + 2 * n) + (row_bytes + x_bytes) / 128 +
                         (p.way == kVectors ? 0 : x_bytes / size / 16);
-  const double sectors = p.joined || p.paired || p.run * size >= 32 ? 1 : 32.0 / (p.run * size);
+  const double sectors = p.joined || p.run * size >= 32 ? 1 : 32.0 / (p.run * size);
   const double l2 = (row_bytes * std::min(sectors, 2.0) + x_bytes) / kL2Bytes;
   const double busiest = std::max({mma, issue, shared, l2});
   const double cycles = (p.way == kNumbers ? kNumberTime : kChunkTime) *
@@ -184,8 +178,7 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
                           std::ceil(rounds / side_by_side(tile, is_strict(problem))) * kBlock) /
                          kClock;
   const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
-  const double over = p.paired ? kPairsOver : kOver;
-  return kLaunch + std::max(over * busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
+  return kLaunch + std::max(kOver * busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
 }
 
 // Chunks under way: as many as leave room for a second block, where registers do.
@@ -235,9 +228,8 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
               (p.way == kVectors ? "vectors"
                : p.way == kWords ? "words"
                                  : "numbers") +
-              (p.paired ? " in pairs, stores of " : ", stores of ") + number(p.vector) + ", " +
-              number(p.chunks) + " chunks, " + number(p.stages) + " stages, " +
-              number(blocks_of(p)) + " blocks";
+              ", stores of " + number(p.vector) + ", " + number(p.chunks) + " chunks, " +
+              number(p.stages) + " stages, " + number(blocks_of(p)) + " blocks";
   return plan;
 }
 

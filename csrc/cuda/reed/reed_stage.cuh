@@ -48,8 +48,8 @@ __device__ __forceinline__ Place place_at(uint32_t places, int n) {
 }
 __device__ __forceinline__ void write_places(const Params& p, const Scope& at, Tile tile,
                                              uint32_t places) {
-  for (int n = threadIdx.x; n < tile.columns + lead(tile); n += threads_of(tile)) {
-    const int number = at.position + n - lead(tile);
+  for (int n = threadIdx.x; n < tile.columns; n += threads_of(tile)) {
+    const int number = at.position + n;
     const int image = p.by_image.quotient(number);
     const int in_image = number - image * int(p.by_image.divisor);
     const int row = p.by_width.quotient(in_image);
@@ -96,24 +96,22 @@ struct WeightRow {
     offset = at.group * p.w_group + channel * p.run_taps + h * p.run_w + w;
   }
 };
-template <class T, int BYTES, int ROW, bool PAIRED>
+template <class T, int BYTES, int ROW>
 __device__ __forceinline__ void bring_weights(const Params& p, const WeightRow& row,
                                               const Walk& walk, uint32_t to) {
   constexpr Tile tile = kTiles[ROW];
   constexpr int kPitch = w_pitch(tile, sizeof(T)), kUnits = tile.rows / (BYTES / int(sizeof(T)));
-  // Of pairs, neighbouring threads have the same rows of both, which are neighbours in memory.
-  constexpr int kTogether = PAIRED ? 2 : 1, kNumbers = chunk_of(tile, sizeof(T)) / kTogether;
-  constexpr int kAtOnce = threads_of(tile) / kTogether / kUnits;  // numbers of K
+  constexpr int kNumbers = chunk_of(sizeof(T));
+  constexpr int kAtOnce = threads_of(tile) / kUnits;  // numbers of K
   static_assert(kNumbers % kAtOnce == 0);
-  const int thread = threadIdx.x / kTogether, second = PAIRED ? threadIdx.x % 2 : 0;
-  const int step_h = p.joined ? 0 : walk.h, step_w = p.joined ? walk.h : walk.w + second;
+  const int step_h = p.joined ? 0 : walk.h, step_w = p.joined ? walk.h : walk.w;
   const bool exists =
       row.exists && row.h + step_h * p.runs < p.run_h && row.w + step_w * p.run < p.run_w;
-  const int k = thread / kUnits;
+  const int k = threadIdx.x / kUnits;
   const T* const w = static_cast<const T*>(p.w);
   const T* from = w + row.offset + step_h * p.runs * p.run_w + step_w * p.run +
                   int64_t{walk.channel + k} * p.w_channel;
-  to += (second * kNumbers + k) * kPitch + thread % kUnits * BYTES;
+  to += k * kPitch + threadIdx.x % kUnits * BYTES;
   const int left = exists ? p.terms - walk.channel - k : 0;
 #pragma unroll
   for (int i = 0; i < kNumbers; i += kAtOnce) {
@@ -134,18 +132,12 @@ __device__ __forceinline__ const T* source_of(const Params& p, const Place& plac
          int64_t{walk.channel} * p.x_channel;
 }
 
-// Bytes of channels and positions of a chunk of x.
-template <int ROW, bool PAIRED>
-constexpr int kBytes = chunk_bytes(kTiles[ROW]) / (PAIRED ? 2 : 1);
-template <int ROW, bool PAIRED>
-constexpr int kPlaces = kTiles[ROW].columns + (PAIRED ? 1 : 0);
-
 // x, 16 bytes of channels of a position at once: neighbouring lanes have those of a chunk.
-template <class T, int ROW, bool PAIRED>
+template <class T, int ROW>
 __device__ __forceinline__ void bring_vectors(const Params& p, uint32_t places, const Walk& walk,
                                               uint32_t to) {
-  constexpr int kColumns = kPlaces<ROW, PAIRED>, kLanes = kBytes<ROW, PAIRED> / 16;
-  constexpr int kAtOnce = threads_of(kTiles[ROW]) / kLanes, kPitch = x_pitch(kTiles[ROW]);
+  constexpr int kColumns = kTiles[ROW].columns, kLanes = kChunkBytes / 16;
+  constexpr int kAtOnce = threads_of(kTiles[ROW]) / kLanes, kPitch = kXPitch;
   const int lane = threadIdx.x % kLanes, first = threadIdx.x / kLanes;
   const int channel = lane * (16 / int(sizeof(T)));
   to += first * kPitch + lane * 16;
@@ -161,10 +153,10 @@ __device__ __forceinline__ void bring_vectors(const Params& p, uint32_t places, 
 }
 
 // Words: eight neighbouring positions and four channels of a warp at once.
-template <int ROW, bool PAIRED>
+template <int ROW>
 __device__ __forceinline__ void bring_words(const Params& p, uint32_t places, const Walk& walk,
                                             uint32_t to) {
-  constexpr int kColumns = kPlaces<ROW, PAIRED>, kAtOnce = threads_of(kTiles[ROW]) / 4;
+  constexpr int kColumns = kTiles[ROW].columns, kAtOnce = threads_of(kTiles[ROW]) / 4;
   const int lane = threadIdx.x % 32, k = lane / 8;
 #pragma unroll
   for (int i = 0; i < kColumns; i += kAtOnce) {
@@ -173,9 +165,9 @@ __device__ __forceinline__ void bring_words(const Params& p, uint32_t places, co
     const Place place = place_at(places, n);
     const int left = reads(p, place, walk) ? p.terms - walk.channel - k : 0;
     const float* from = source_of<float>(p, place, walk) + int64_t{k} * p.x_channel;
-    const uint32_t here = to + n * x_pitch(kTiles[ROW]) + k * 4;
+    const uint32_t here = to + n * kXPitch + k * 4;
 #pragma unroll
-    for (int j = 0; j < kBytes<ROW, PAIRED> / 4; j += 4) {
+    for (int j = 0; j < kChunkBytes / 4; j += 4) {
       copy_async<4>(here + j * 4, j < left ? from : static_cast<const float*>(p.x), j < left);
       from += 4 * p.x_channel;
     }
@@ -188,28 +180,25 @@ template <int ROW>
 struct Numbers {
   static constexpr Tile kTile = kTiles[ROW];
   static constexpr int kThreads = threads_of(kTile);
-  template <bool PAIRED>
-  static constexpr int kPart = kBytes<ROW, PAIRED> / 2 / parts_of(kTile);
-  static constexpr int kCount = (kTile.columns * (kPart<false> / 8) + kThreads - 1) / kThreads;
+  static constexpr int kPart = kChunkBytes / 2 / parts_of(kTile);
+  static constexpr int kItems = kTile.columns * (kPart / 8);
+  static constexpr int kCount = (kItems + kThreads - 1) / kThreads;
   uint32_t number[kCount][8];
 
-  template <bool PAIRED, class Visit>
+  template <class Visit>
   static __device__ __forceinline__ void each(Visit&& visit) {
-    constexpr int kColumns = kPlaces<ROW, PAIRED>, kItems = kColumns * (kPart<PAIRED> / 8);
-    constexpr int kTurns = (kItems + kThreads - 1) / kThreads;
-    static_assert(kTurns <= kCount);
 #pragma unroll
-    for (int i = 0; i < kTurns; ++i) {
+    for (int i = 0; i < kCount; ++i) {
       const int item = i * kThreads + threadIdx.x;
-      if (kItems % kThreads == 0 || item < kItems) visit(i, item % kColumns, item / kColumns * 8);
+      if (kItems % kThreads == 0 || item < kItems)
+        visit(i, item % kTile.columns, item / kTile.columns * 8);
     }
   }
-  template <bool PAIRED>
   __device__ __forceinline__ void load(const Params& p, uint32_t places, const Walk& walk,
                                        int part) {
-    each<PAIRED>([&](int i, int n, int k) {
+    each([&](int i, int n, int k) {
       const Place place = place_at(places, n);
-      k += part * kPart<PAIRED>;
+      k += part * kPart;
       const int left = reads(p, place, walk) ? p.terms - walk.channel - k : 0;
       const unsigned short* from =
           source_of<unsigned short>(p, place, walk) + int64_t{k} * p.x_channel;
@@ -220,10 +209,9 @@ struct Numbers {
       }
     });
   }
-  template <bool PAIRED>
   __device__ __forceinline__ void put(uint32_t to, int part) const {
-    each<PAIRED>([&](int i, int n, int k) {
-      store_shared_16(to + n * x_pitch(kTile) + (part * kPart<PAIRED> + k) * 2,
+    each([&](int i, int n, int k) {
+      store_shared_16(to + n * kXPitch + (part * kPart + k) * 2,
                       {number[i][0] | number[i][1] << 16, number[i][2] | number[i][3] << 16,
                        number[i][4] | number[i][5] << 16, number[i][6] | number[i][7] << 16});
     });

@@ -21,15 +21,10 @@ __device__ __forceinline__ int warp_column() {
   return threadIdx.x / 32 / kTiles[ROW].warps_m % kTiles[ROW].warps_n * column_tiles(kTiles[ROW]) *
          8;
 }
-template <int ROW>
-__device__ __forceinline__ int team() {
-  return kTiles[ROW].teams > 1 ? threadIdx.x / (threads_of(kTiles[ROW]) / kTiles[ROW].teams) : 0;
-}
 
-// Sums to [position][row], or added to what is there.
+// Sums to [position][row].
 template <class M, int ROW>
-__device__ __forceinline__ void put_sums(const Params& p, const Sums<ROW>& sum, uint32_t out,
-                                         bool add) {
+__device__ __forceinline__ void put_sums(const Params& p, const Sums<ROW>& sum, uint32_t out) {
   constexpr int kM = row_tiles(kTiles[ROW]), kN = column_tiles(kTiles[ROW]);
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int pitch = p.out_pitch * 4;
@@ -43,13 +38,8 @@ __device__ __forceinline__ void put_sums(const Params& p, const Sums<ROW>& sum, 
 #pragma unroll
         for (int i = 0; i < kM; ++i) {
           const uint32_t place = to + (i * 16 + 2 * g) * 4;
-          float value[2] = {sum[i][j][e], sum[i][j][2 + e]};
-          if (add) {
-            uint32_t word[2];
-            load_shared_8(place, word);
-            value[0] += __uint_as_float(word[0]), value[1] += __uint_as_float(word[1]);
-          }
-          store_shared<2>(place, {__float_as_uint(value[0]), __float_as_uint(value[1])});
+          store_shared<2>(place,
+                          {__float_as_uint(sum[i][j][e]), __float_as_uint(sum[i][j][2 + e])});
         }
       } else {
 #pragma unroll
@@ -57,9 +47,7 @@ __device__ __forceinline__ void put_sums(const Params& p, const Sums<ROW>& sum, 
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
             const uint32_t place = to + (i * 16 + half * 8 + g) * 4;
-            float value = sum[i][j][half * 2 + e];
-            if (add) value += load_shared<float>(place);
-            store_shared_sum(place, value);
+            store_shared_sum(place, sum[i][j][half * 2 + e]);
           }
       }
     }
@@ -186,15 +174,10 @@ __device__ __forceinline__ void store_sums(const Params& p, const Scope& at, con
                                            uint32_t places, uint32_t rows, uint32_t bias,
                                            uint32_t out) {
   const auto store = [&](auto vector) {
-    constexpr int kVector = decltype(vector)::value, kTeams = kTiles[ROW].teams;
+    constexpr int kVector = decltype(vector)::value;
     write_rows<kVector>(p, at, kTiles[ROW], rows);
-    if (kTeams == 1 || team<ROW>() == 0) put_sums<M, ROW>(p, sum, out, false);
+    put_sums<M, ROW>(p, sum, out);
     __syncthreads();
-    if constexpr (kTeams > 1) {
-      static_assert(kTeams == 2);
-      if (team<ROW>() == 1) put_sums<M, ROW>(p, sum, out, true);
-      __syncthreads();
-    }
     store_runs<M, ROW, kVector>(p, at, places, rows, bias, out);
   };
   if (p.vector == 4) {

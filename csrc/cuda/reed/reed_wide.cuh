@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(kHeldThreads, 1)
     convt2d_reed_wide_kernel(const __grid_constant__ Held h) {
 #ifdef CONVT2D_HAS_WGMMA
   constexpr int kStage = held_stage_bytes(4), kPitch = w_pitch(kTiles[kHeldTile], 4);
-  constexpr int kChunk = chunk_of(kTiles[kHeldTile], 4);
+  constexpr int kChunk = chunk_of(4);
   extern __shared__ __align__(16) unsigned char smem[];
   const Params& p = h.base;
   const int group = threadIdx.x / 128, thread = threadIdx.x % 128;
