@@ -54,6 +54,14 @@ Decision best_plan(const Problem& problem, const Device& device, Refuse&& refuse
   return Decision::accept(describe(problem, cheapest(found)));
 }
 
+// For these, where `describe` is a function that wants to know the device too.
+template <class Describe>
+auto described_on(const Device& device, Describe& describe) {
+  return [&device, &describe](const Problem& problem, const auto& candidate) {
+    return describe(problem, device, candidate);
+  };
+}
+
 // Places in a block's shared memory, one after the other. What is more than any block has stays a number.
 struct SharedPlaces {
   int64_t end;  // of what has been taken

@@ -237,18 +237,14 @@ int shared_bytes(const WeightParams& p, int width) {
 }
 
 std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
-  const auto describe = [&](const Problem& given, const auto& found) {
-    return plan_of(given, device, found);
-  };
+  const auto describe = described_on(device, plan_of);
   if (problem.direction == Direction::grad_weight)
     return all_plans(problem, device, reason, refusal, on_reference(weight_candidates), describe);
   return all_plans(problem, device, reason, refusal, candidates, describe);
 }
 
 Decision plan(const Problem& problem, const Device& device) {
-  const auto describe = [&](const Problem& given, const auto& found) {
-    return plan_of(given, device, found);
-  };
+  const auto describe = described_on(device, plan_of);
   if (problem.direction == Direction::grad_weight)
     return best_plan(problem, device, refusal, on_reference(weight_candidates), describe);
   return best_plan(problem, device, refusal, candidates, describe);

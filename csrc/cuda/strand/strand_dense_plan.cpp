@@ -30,16 +30,12 @@ constexpr double kStrictTime =
 constexpr double kStored = 40;  // cycles: four sums of each thread, added and stored
 
 constexpr int kFewestStages = 3, kMostStages = 8;
-constexpr int kTurns = 4;      // steps of a team and unit, if there is room
-constexpr int kMostTiles = 4;  // as of strand's other tiles: of a multiprocessor
+constexpr int kTurns = 4;  // steps of a team and unit, if there is room
 
 struct DenseChoice {
   int row, width_bits, height_bits, ranks;
 };
 
-int64_t size_of(const Problem& problem) {
-  return static_cast<int64_t>(element_size(problem.dtype));
-}
 int64_t plane_bytes(const Problem& problem) {
   return problem.h.kernel * problem.w.kernel * size_of(problem);
 }
@@ -98,9 +94,7 @@ void shape(const Problem& problem, const DenseChoice& choice, DenseParams& p) {
 void set_stages(const Problem& problem, const Device& device, int row, DenseParams& p) {
   const DenseTile tile = dense_tile(row, is_strict(problem));
   const int64_t sums = int64_t{dense_teams(tile)} * dense_sum_bytes(tile);
-  p.table_at = kMostStages * 16;
-  p.stages_at = static_cast<int32_t>(
-      std::min<int64_t>(round_up(p.table_at + int64_t{p.steps} * 8, 1024), INT32_MAX / 2));
+  place_stages(kMostStages, p);
   const int64_t room = int64_t{device.smem_optin} - p.stages_at;
   p.stages = static_cast<int32_t>(std::min<int64_t>(room / p.stage_bytes, kMostStages));
   p.shared_bytes = static_cast<int32_t>(p.stages_at +
@@ -233,10 +227,7 @@ int64_t dense_tiles_of(const DenseParams& p) {
 }
 
 std::vector<Plan> dense_plans(const Problem& problem, const Device& device, std::string& reason) {
-  return all_plans(problem, device, reason, refusal, candidates,
-                   [&](const Problem& problem, const auto& candidate) {
-                     return plan_of(problem, device, candidate);
-                   });
+  return all_plans(problem, device, reason, refusal, candidates, described_on(device, plan_of));
 }
 
 Decision dense_plan(const Problem& problem, const Device& device) {
@@ -249,17 +240,13 @@ Decision dense_plan(const Problem& problem, const Device& device) {
       return "dX has " + std::to_string(tiles) + " tiles of dense rows, more than few";
     return {};
   };
-  return best_plan(problem, device, refuse, candidates,
-                   [&](const Problem& problem, const auto& candidate) {
-                     return plan_of(problem, device, candidate);
-                   });
+  return best_plan(problem, device, refuse, candidates, described_on(device, plan_of));
 }
 
 DenseParams dense_params_of(const Problem& problem, const Plan& plan, const Args& args) {
   DenseParams p;
   shape(problem, {dense_row_of(plan), plan.detail[0], plan.detail[3], plan.split}, p);
-  p.table_at = kMostStages * 16;
-  p.stages_at = static_cast<int32_t>(round_up(p.table_at + int64_t{p.steps} * 8, 1024));
+  place_stages(kMostStages, p);
   p.stages = plan.detail[1];
   p.shared_bytes = plan.detail[2];
   Plan plain;  // any other tile: what is summed again knows no tiles

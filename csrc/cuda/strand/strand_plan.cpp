@@ -33,9 +33,6 @@ constexpr double kRest = 0.3;        // of what is less busy that is not hidden
 constexpr double kMemoryRate = 0.8;  // of the copy rate
 constexpr double kStored = 60;       // cycles: four sums of each thread, added and stored
 
-// Tiles of a multiprocessor up to which outputs count as few: what more of them are best served by was not measured.
-constexpr int kMostTiles = 4;
-
 struct Choice {
   int row, ranks;
 };

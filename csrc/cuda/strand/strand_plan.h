@@ -1,10 +1,12 @@
 // Which tiles of strand fit a problem, their predicted times, and what a kernel is told of one. Host arithmetic only.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "core/args.h"
+#include "core/phases.h"
 #include "core/plan.h"
 #include "core/problem.h"
 #include "cuda/strand/strand_dense.h"
@@ -12,6 +14,9 @@
 #include "cuda/tensor_map.h"
 
 namespace convt2d::cuda::strand {
+
+// Tiles of a multiprocessor up to which outputs count as few: what more of them are best served by was not measured.
+constexpr int kMostTiles = 4;
 
 // Every plan there is, in no order, also where outputs are too many for `plan`. `reason` says why there is none.
 std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason);
@@ -41,5 +46,17 @@ DenseParams dense_params_of(const Problem& problem, const Plan& plan, const Args
 int64_t dense_tiles_of(const DenseParams& params);
 CUtensorMap map_of_dense(const Problem& problem, const DenseParams& params);
 CUtensorMap map_of_dense_weights(const Problem& problem, const DenseParams& params, int columns);
+
+// What windows and dense rows have in common on the host: bytes of a number, and where a block's table of a unit's steps and
+// its stages are, behind the barriers of as many stages as there may be.
+inline int64_t size_of(const Problem& problem) {
+  return static_cast<int64_t>(element_size(problem.dtype));
+}
+template <class UnitParams>
+void place_stages(int most_stages, UnitParams& p) {
+  p.table_at = most_stages * 16;
+  p.stages_at = static_cast<int32_t>(
+      std::min<int64_t>(round_up(p.table_at + int64_t{p.steps} * 8, 1024), INT32_MAX / 2));
+}
 
 }  // namespace convt2d::cuda::strand

@@ -31,16 +31,11 @@ constexpr double kMemoryRate = 0.8;  // of the copy rate
 // Steps of a unit, at least, if there are as many planes: those of all teams.
 constexpr int kSteps = 16;
 constexpr int kFewestStages = 2, kMostStages = 16;
-// As of strand's other tiles: of a multiprocessor.
-constexpr int kMostTiles = 4;
 
 struct WindowChoice {
   int row, width_bits, ranks;
 };
 
-int64_t size_of(const Problem& problem) {
-  return static_cast<int64_t>(element_size(problem.dtype));
-}
 bool last(const Problem& problem) { return problem.y_layout == Layout::nhwc; }
 // Bytes of a step along a row of dY, of all channels that lie there.
 int64_t step_bytes(const Problem& problem) {
@@ -114,9 +109,7 @@ void set_stages(const Problem& problem, const Device& device, int row, WindowPar
   const int positions = kWindowPositions[row];
   const int64_t sums =
       int64_t{window_teams(positions, is_strict(problem))} * window_sum_bytes(positions);
-  p.table_at = kMostStages * 16;
-  p.stages_at = static_cast<int32_t>(
-      std::min<int64_t>(round_up(p.table_at + int64_t{p.steps} * 8, 1024), INT32_MAX / 2));
+  place_stages(kMostStages, p);
   const int64_t room = int64_t{device.smem_optin} - p.stages_at;
   p.stages = static_cast<int32_t>(
       std::min<int64_t>({room / p.stage_bytes, kMostStages,
@@ -238,10 +231,7 @@ int64_t window_tiles_of(const WindowParams& p) {
 }
 
 std::vector<Plan> window_plans(const Problem& problem, const Device& device, std::string& reason) {
-  return all_plans(problem, device, reason, refusal, candidates,
-                   [&](const Problem& problem, const auto& candidate) {
-                     return plan_of(problem, device, candidate);
-                   });
+  return all_plans(problem, device, reason, refusal, candidates, described_on(device, plan_of));
 }
 
 Decision window_plan(const Problem& problem, const Device& device) {
@@ -255,17 +245,13 @@ Decision window_plan(const Problem& problem, const Device& device) {
       return "dX has " + std::to_string(tiles) + " tiles of windows, more than few";
     return {};
   };
-  return best_plan(problem, device, refuse, candidates,
-                   [&](const Problem& problem, const auto& candidate) {
-                     return plan_of(problem, device, candidate);
-                   });
+  return best_plan(problem, device, refuse, candidates, described_on(device, plan_of));
 }
 
 WindowParams window_params_of(const Problem& problem, const Plan& plan, const Args& args) {
   WindowParams p;
   shape(problem, {plan.row - kTileCount, plan.detail[0], plan.split}, p);
-  p.table_at = kMostStages * 16;
-  p.stages_at = static_cast<int32_t>(round_up(p.table_at + int64_t{p.steps} * 8, 1024));
+  place_stages(kMostStages, p);
   p.stages = plan.detail[1];
   p.shared_bytes = plan.detail[2];
   Plan plain;  // any other tile: what is summed again knows no tiles
