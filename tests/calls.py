@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -27,14 +28,32 @@ def families(device: str) -> list[str]:
     return INNER.families(device).split(",")
 
 
-# Every algorithm and format that this machine can run. A CPU has no TF32.
-FAMILY_FORMATS = [
-    pytest.param(device, family, each, id=f"{device}-{family}-{each.name}")
+# Every format that this machine can run. A CPU has no TF32.
+DEVICE_FORMATS = [
+    pytest.param(device, each, id=f"{device}-{each.name}")
     for device in DEVICES
     for each in FORMATS
-    for family in families(device)
     if device == "cuda" or each.precision == 0
 ]
+
+
+def for_each_family(device: str, run: Callable[[str], None]) -> None:
+    """Runs it for every algorithm that does not refuse, and names all that fail together.
+
+    Not a test each: most of them refuse most cases. CONVT2D_FAMILIES=slide,loom runs those alone.
+    """
+    asked_for = os.environ.get("CONVT2D_FAMILIES", "")
+    failures, served = [], 0
+    for family in asked_for.split(",") if asked_for else families(device):
+        try:
+            run(family)
+        except Refused:
+            continue
+        except (AssertionError, RuntimeError) as error:
+            failures.append(f"{family}: {error}")
+        served += 1
+    assert not failures, "\n".join(failures)
+    assert served or asked_for, "every family refuses"
 
 
 def own(device: str | torch.device) -> str:

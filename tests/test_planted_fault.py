@@ -95,12 +95,12 @@ def fault_in(monkeypatch, on_result=None, on_operands=None):
 
 
 def exact(direction, number_format="f32"):
-    test_exact.test_exact(direction, CASE, "cpu", "direct", FORMATS[number_format])
+    test_exact.test_exact(direction, CASE, "cpu", FORMATS[number_format])
 
 
 def numeric(direction, number_format="f32"):
     test_numeric.test_error_against_float64(
-        direction, CASE, "cpu", "direct", FORMATS[number_format]
+        direction, CASE, "cpu", FORMATS[number_format]
     )
 
 
