@@ -8,6 +8,10 @@ Each pairs two of (x, w, y) and yields the third, so its derivatives are the oth
 derivatives of any order, forward or reverse, never leave these three. The four functions at the top
 are differentiable; they call the bare inner op where nobody can ask for a derivative.
 
+A forward of plain tensors in plain eager mode goes to aten::convolution_overrideable instead of
+_Forward: the same kernels, but the node is torch's own, whose backward needs no Python
+(csrc/torch/overrideable.h).
+
 Under vmap an axis that only the data carries is folded into the batch; where the weight carries it
 too, the examples are laid side by side as groups, since each has a weight of its own.
 """
@@ -38,6 +42,9 @@ _has_rpc_agent: Callable[[], bool] = getattr(
 )
 
 
+# Subclasses may want to see what is called.
+_PLAIN = frozenset((Tensor, torch.nn.Parameter))
+
 # An operation is recorded if derivatives may be asked for later (reverse mode) or travel along (the
 # rest). That is written out four times: small layers feel every microsecond.
 
@@ -50,7 +57,16 @@ def forward(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry) -> Te
         _grad_enabled()
         and (x.requires_grad or w.requires_grad or (bias is not None and bias.requires_grad))
     ):
-        y = _Forward.apply(x, w, bias, geometry)
+        if (
+            geometry.convolution is not None
+            and type(x) in _PLAIN
+            and type(w) in _PLAIN
+            and forward_ad._current_level < 0
+            and _inner.unobserved()
+        ):
+            y = _inner.forward_of_node(x, w, bias, geometry)
+        else:
+            y = _Forward.apply(x, w, bias, geometry)
     else:
         y = _inner.forward(x, w, bias, geometry)
     return y
@@ -93,6 +109,28 @@ def grad_bias(grad_y: Tensor) -> Tensor:
     else:
         sums = _inner.grad_bias(grad_y)
     return sums
+
+
+def gradients(
+    grad_y: Tensor,
+    x: Tensor,
+    w: Tensor,
+    geometry: Geometry,
+    need_x: bool,
+    need_w: bool,
+    need_bias: bool,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Those that are needed, of x, w and bias."""
+    grad_x = grad_w = grad_b = None
+    if (need_x or need_w) and not grad_y.is_contiguous():
+        grad_y = _laid_out_like(x, grad_y)
+    if need_x:
+        grad_x = grad_input(grad_y, w, geometry)
+    if need_w:
+        grad_w, grad_b = grad_weight(grad_y, x, geometry, need_bias)
+    elif need_bias:
+        grad_b = grad_bias(grad_y)
+    return grad_x, grad_w, grad_b
 
 
 class _Function(torch.autograd.Function):
@@ -154,16 +192,7 @@ class _Forward(_Function):
             return None, None, None, None
         x, w = ctx.saved_tensors
         need_x, need_w, need_bias, _ = _wanted(ctx)
-        grad_x = grad_w = grad_b = None
-        if (need_x or need_w) and not grad_y.is_contiguous():
-            grad_y = _laid_out_like(x, grad_y)
-        if need_x:
-            grad_x = grad_input(grad_y, w, ctx.geometry)
-        if need_w:
-            grad_w, grad_b = grad_weight(grad_y, x, ctx.geometry, need_bias)
-        elif need_bias:
-            grad_b = grad_bias(grad_y)
-        return grad_x, grad_w, grad_b, None
+        return *gradients(grad_y, x, w, ctx.geometry, need_x, need_w, need_bias), None
 
     @staticmethod
     def jvp(ctx: Any, x_t: Tensor | None, w_t: Tensor | None, bias_t: Tensor | None, _: Any) -> Any:

@@ -42,7 +42,7 @@ FAMILIES = {device_type: _families(device_type) for device_type in ("cpu", "cuda
 
 
 def algorithm_index(algorithm: str, device_type: str) -> int:
-    """The number of a family; -1 for "auto"."""
+    """The number of a family; -1 for "auto", and for the only one there is."""
     if algorithm == "auto":
         return -1
     families = FAMILIES.get(device_type, ())
@@ -51,7 +51,7 @@ def algorithm_index(algorithm: str, device_type: str) -> int:
         raise ValueError(
             f'this build has no algorithm "{algorithm}" on {device_type}; it has {known}'
         )
-    return families.index(algorithm)
+    return families.index(algorithm) if len(families) > 1 else -1
 
 
 def conv_transpose2d(
@@ -227,6 +227,41 @@ def channels_last_result(input: Tensor, weight: Tensor) -> bool:
     )
 
 
+def _gradients(
+    grad_y: Tensor, x: Tensor, w: Tensor, *scalars: int
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """convt2d::gradients: differentiable, and under every transform."""
+    stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, groups, *wanted = scalars
+    geometry = Geometry(
+        (stride_h, stride_w),
+        (pad_h, pad_w),
+        (x.shape[2], x.shape[3]),
+        (grad_y.shape[2], grad_y.shape[3]),
+        (w.shape[2], w.shape[3]),
+        (dilation_h, dilation_w),
+        groups,
+        channels_last_result(x, w),
+        -1,
+    )
+    return _autograd.gradients(grad_y, x, w, geometry, *wanted)
+
+
+def _convolution_backward(
+    grad_y: Tensor,
+    x: Tensor,
+    w: Tensor,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    _transposed: bool,
+    _output_padding: Sequence[int],
+    groups: int,
+    wanted: Sequence[bool],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """aten::convolution_backward_overrideable likewise."""
+    return _gradients(grad_y, x, w, *stride, *padding, *dilation, groups, *wanted)
+
+
 def _raw_call(
     input: Tensor,
     weight: Tensor,
@@ -253,3 +288,4 @@ def _raw_call(
 
 
 _ops.implement_public_op(_raw_call)
+_ops.implement_gradients(_gradients, _convolution_backward)

@@ -7,7 +7,7 @@ The inner ops (schemas in csrc/torch/library.cpp) know nothing of autograd, vmap
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ importlib.import_module("convt2d_ext._C")  # its static initialisers register th
 
 _library: Any = torch.library  # torch does not annotate it
 LIBRARY = _library.Library("convt2d", "FRAGMENT")
+ATEN = _library.Library("aten", "IMPL")
 
 # int[2] and not SymInt[2], because only int[2] takes a bare int. An output_padding that follows
 # from a symbolic output_size is guarded on instead, and the sizes themselves stay symbolic.
@@ -40,6 +41,29 @@ def implement_public_op(function: Callable[..., Tensor]) -> None:
     """
     for key in ("CompositeImplicitAutograd", "FuncTorchDynamicLayerFrontMode"):
         LIBRARY.impl("conv_transpose2d", function, key)
+
+
+def implement_gradients(function: Callable[..., Any], of_aten: Callable[..., Any]) -> None:
+    """Registers the backward of torch's node wherever Python has a say in it.
+
+    Transforms, and whoever records what is called (modes, compiled autograd), meet the inner ops.
+    """
+    LIBRARY.impl("gradients", function, "CompositeImplicitAutograd")
+    LIBRARY.impl("backward", function, "Python")
+    ATEN.impl("convolution_backward_overrideable", of_aten, "FuncTorchDynamicLayerFrontMode")
+
+
+def _out_of_memory(like: Tensor, sizes: Sequence[int]) -> None:
+    """After the pass that is under way torch is asked once more, and says so itself."""
+
+    def ask_again() -> None:
+        torch.empty(sizes, dtype=like.dtype, device=like.device)
+        raise torch.OutOfMemoryError(f"no memory for a gradient of sizes {list(sizes)}")
+
+    torch.autograd.Variable._execution_engine.queue_callback(ask_again)
+
+
+LIBRARY.impl("out_of_memory", _out_of_memory, "CompositeExplicitAutograd")
 
 
 def _refuse_transforms(*_: Any, **__: Any) -> None:

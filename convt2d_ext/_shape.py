@@ -52,6 +52,8 @@ class Geometry:
 
     `forward`, `grad_input` and `grad_weight` are the middle arguments of the inner op of that name;
     they differ in the extent of the result only. `packed` is None where a number is symbolic.
+    `convolution` are the arguments of aten::convolution_overrideable after its tensors, None also
+    where the algorithm is a given one, which that op has no word for.
     """
 
     stride: Pair
@@ -71,6 +73,9 @@ class Geometry:
         self.grad_input = (*self.stride, *self.padding, *self.size, *last)
         self.grad_weight = (*self.stride, *self.padding, *self.kernel, *last)
         self.packed = self._pack()
+        self.convolution = (
+            None if self.packed is None or self.algorithm >= 0 else self._convolution()
+        )
 
     def _pack(self) -> Packed | None:
         scalars = self.forward, self.grad_input, self.grad_weight
@@ -82,6 +87,28 @@ class Geometry:
             for text in (*texts[:2], f"{texts[2]},0", f"{texts[2]},1")
         )
         return Packed(forward, grad_input, grad_weight, with_bias)
+
+    def _convolution(self) -> tuple[Any, ...]:
+        output_padding = [
+            self.out_size[axis]
+            - output_extent(
+                self.size[axis],
+                self.kernel[axis],
+                self.stride[axis],
+                self.padding[axis],
+                0,
+                self.dilation[axis],
+            )
+            for axis in (0, 1)
+        ]
+        return (
+            list(self.stride),
+            list(self.padding),
+            list(self.dilation),
+            True,
+            output_padding,
+            self.groups,
+        )
 
     def repeated(self, count: int) -> Geometry:
         """The same convolution `count` times side by side, as groups."""

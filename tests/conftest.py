@@ -8,6 +8,8 @@ import os
 import pytest
 import torch
 
+from convt2d_ext import _autograd
+
 REQUIRE_CUDA = os.environ.get("REQUIRE_CUDA") == "1"
 
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -53,3 +55,11 @@ def strict_fp32():
     """For tests that compare two of our results closely: each may come from another family, and
     those differ where torch's default, TF32, lets them round."""
     torch.backends.cudnn.conv.fp32_precision = "ieee"
+
+
+@pytest.fixture(params=["torch's node", "our node"])
+def node(request, monkeypatch):
+    """Whose node of the graph stands for a forward: torch's is for plain eager calls only."""
+    if request.param == "our node":
+        monkeypatch.setattr(_autograd, "_PLAIN", frozenset())
+    return request.param

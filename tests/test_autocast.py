@@ -41,7 +41,8 @@ def test_dtype_and_gradients(low, device):
     with torch.autocast(device, dtype=low):
         ours, theirs = both(x, w, bias)
     assert ours.dtype == theirs.dtype == low
-    torch.testing.assert_close(ours, theirs, rtol=2e-2, atol=2e-2)
+    # Sums of about 16, which torch's own rounds in between on some CPUs.
+    torch.testing.assert_close(ours, theirs, rtol=2e-2, atol=0.25)
     grad_y = torch.randn_like(ours)
     for mine, its in zip(
         torch.autograd.grad(ours, (w, bias), grad_y), torch.autograd.grad(theirs, (w, bias), grad_y)

@@ -13,7 +13,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import convt2d_ext
-from convt2d_ext import _inner
+from convt2d_ext import _autograd, _inner
 
 pytest.importorskip("expecttest", reason="torch.testing._internal needs it")
 
@@ -113,6 +113,7 @@ def test_one_result_has_no_room_for_a_bias_gradient(device):
 @pytest.mark.parametrize("direction", ["forward", "grad_input", "grad_weight"])
 def test_who_gets_packs(direction, device, strict_fp32, monkeypatch):
     """Plain calls do; whoever records them gets scalars, which may be symbolic."""
+    monkeypatch.setattr(_autograd, "_PLAIN", frozenset())  # our own node
     x, w, _ = tensors_of(BY_NAME["k3s2p1op1"], device, requires_grad=True)
 
     def run():
@@ -343,6 +344,7 @@ def test_odd_strides(device):
 @pytest.mark.parametrize("order", (torch.contiguous_format, torch.channels_last))
 def test_a_part_of_a_gradient_is_laid_out_once(order, device, monkeypatch):
     """torch.cat hands back parts of its gradient: both of ours read the same copy, in x's order."""
+    monkeypatch.setattr(_autograd, "_PLAIN", frozenset())  # our own node
     seen = []
 
     def watched(real):

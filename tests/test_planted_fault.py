@@ -99,9 +99,7 @@ def exact(direction, number_format="f32"):
 
 
 def numeric(direction, number_format="f32"):
-    test_numeric.test_error_against_float64(
-        direction, CASE, "cpu", FORMATS[number_format]
-    )
+    test_numeric.test_error_against_float64(direction, CASE, "cpu", FORMATS[number_format])
 
 
 directions = pytest.mark.parametrize("direction", data.DIRECTIONS)
@@ -186,10 +184,10 @@ def test_multiplied_padding(monkeypatch):
         return result, rest
 
     problem = test_nan_footprint.infinite_weights("forward", CASE, "cpu", FORMATS["f32"], 0)
-    test_nan_footprint.check(problem, "forward", CASE, "direct", 0)
+    test_nan_footprint.check(problem, "forward", CASE, "cpu", 0)
     monkeypatch.setattr(calls, "inner", faulty)
     with pytest.raises(AssertionError):
-        test_nan_footprint.check(problem, "forward", CASE, "direct", 0)
+        test_nan_footprint.check(problem, "forward", CASE, "cpu", 0)
 
 
 def test_uninitialised_memory_is_seen():

@@ -12,6 +12,7 @@
 #include "cuda/cuda_families.h"
 #include "cuda/direct/direct.h"
 #include "torch/choice_cache.h"
+#include "torch/overrideable.h"
 #include "torch/tensor_args.h"
 
 namespace convt2d::cuda {
@@ -72,6 +73,14 @@ void run(Call& call) {
   choice.family->launch(call.problem, choice.plan, call.args);
 }
 
+void run_grad_bias(Call& call) {
+  if (call.empty) return;
+  const torch::stable::accelerator::DeviceGuard guard(call.device_index);
+  allocate_workspace(call, grad_bias_workspace_bytes(call.problem));
+  call.args.stream = current_stream(call.device_index);
+  launch_grad_bias(call.problem, call.args);
+}
+
 void forward_op(StableIValue* stack, uint64_t arguments, uint64_t results) {
   Call call = forward_call(stack, arguments, results);
   run(call);
@@ -92,14 +101,15 @@ void grad_weight_op(StableIValue* stack, uint64_t arguments, uint64_t results) {
 
 void grad_bias_op(StableIValue* stack, uint64_t arguments, uint64_t results) {
   Call call = grad_bias_call(stack, arguments, results);
-  if (!call.empty) {
-    const torch::stable::accelerator::DeviceGuard guard(call.device_index);
-    allocate_workspace(call, grad_bias_workspace_bytes(call.problem));
-    call.args.stream = current_stream(call.device_index);
-    launch_grad_bias(call.problem, call.args);
-  }
+  run_grad_bias(call);
   return_results(call, stack);
 }
+
+struct Ops {
+  static void run(Call& call) { cuda::run(call); }
+  static void run_grad_bias(Call& call) { cuda::run_grad_bias(call); }
+  static int64_t precision() { return ambient_precision() == Precision::tf32; }
+};
 
 }  // namespace
 }  // namespace convt2d::cuda
@@ -113,4 +123,15 @@ STABLE_TORCH_LIBRARY_IMPL(convt2d, CUDA, library) {
   library.impl("grad_weight.packed", convt2d::cuda::grad_weight_op);
   library.impl("grad_weight.packed_with_bias", convt2d::cuda::grad_weight_op);
   library.impl("grad_bias", convt2d::cuda::grad_bias_op);
+  library.impl("backward", convt2d::backward_op<convt2d::cuda::Ops>);
+}
+
+STABLE_TORCH_LIBRARY_IMPL(aten, CUDA, library) {
+  library.impl("convolution_overrideable", convt2d::convolution_op<convt2d::cuda::Ops>);
+  library.impl("convolution_backward_overrideable",
+               convt2d::convolution_backward_op<convt2d::cuda::Ops>);
+}
+
+STABLE_TORCH_LIBRARY_IMPL(aten, AutogradCUDA, library) {
+  library.impl("convolution_backward_overrideable", convt2d::differentiable_backward_op);
 }

@@ -15,6 +15,8 @@
 #include <Python.h>
 #include <torch/csrc/stable/library.h>
 
+#include <string>
+
 // Only an interpreter has this symbol, and only an interpreter needs it.
 #pragma weak PyModule_Create2
 
@@ -38,6 +40,18 @@ STABLE_TORCH_LIBRARY(convt2d, library) {
   library.def(
       "grad_weight.packed_with_bias(Tensor grad_y, Tensor x, str scalars) -> (Tensor, Tensor)");
   library.def("grad_bias(Tensor grad_y) -> Tensor");
+  // Gradients of x, w and bias, those that are `wanted`: what torch's node of convolution_overrideable
+  // comes to (overrideable.h). The second is Python's, and differentiable.
+  for (const std::string name : {"backward", "gradients"}) {
+    library.def(
+        (name +
+         "(Tensor grad_y, Tensor x, Tensor w, int stride_h, int stride_w, int pad_h, int pad_w, "
+         "int dilation_h, int dilation_w, int groups, bool want_x, bool want_w, bool want_bias) "
+         "-> (Tensor, Tensor, Tensor)")
+            .c_str());
+  }
+  // Torch's own error, once the backward pass that ran out of memory is over.
+  library.def("out_of_memory(Tensor like, int[] sizes) -> ()");
   // Implemented in Python, which alone can read torch.backends.
   library.def("ambient_precision() -> int");
   // sizes: batch, in_channels, out_channels, groups, then in, out, kernel, stride, near_pad, dilation

@@ -20,30 +20,6 @@ template <class... Parts>
   throw std::runtime_error(out.str());
 }
 
-// Shim calls report failure by a code; torch has printed the reason by then.
-void checked(AOTITorchError code, const char* what) {
-  if (code != TORCH_SUCCESS) fail(what, " failed inside torch");
-}
-
-// The arguments of an op in schema order. Tensors are owned from the moment they are taken.
-class Stack {
- public:
-  Stack(const StableIValue* first, uint64_t count) : next_(first), end_(first + count) {}
-
-  bool one_left() const { return end_ - next_ == 1; }
-  int64_t integer() { return torch::stable::detail::to<int64_t>(*next_++); }
-  bool flag() { return torch::stable::detail::to<bool>(*next_++); }
-  std::string text() { return torch::stable::detail::to<std::string>(*next_++); }
-  Tensor tensor() { return Tensor(torch::stable::detail::to<AtenTensorHandle>(*next_++)); }
-  Tensor optional_tensor() {
-    const std::unique_ptr<StableIValue> box(torch::stable::detail::to<StableIValue*>(*next_++));
-    return Tensor(box ? torch::stable::detail::to<AtenTensorHandle>(*box) : nullptr);
-  }
-
- private:
-  const StableIValue *next_, *end_;
-};
-
 // Numbers in a string, "2,2,1,-1".
 class Pack {
  public:
@@ -69,14 +45,7 @@ class Pack {
   const char* next_;
 };
 
-// The scalars that follow the tensors of forward, grad_input and grad_weight. `extent` is the spatial
-// size of the result.
-struct Scalars {
-  int64_t stride[2], pad[2], extent[2], dilation[2], groups;
-  bool channels_last, with_bias = false;
-  int64_t precision, algorithm;
-};
-
+// The scalars that follow the tensors of forward, grad_input and grad_weight.
 template <class Source>
 Scalars scalars_from(Source& source, bool has_with_bias) {
   Scalars s;
@@ -213,13 +182,12 @@ TensorRef ref(const View& view) {
   return ref;
 }
 
-// A new tensor on the device of `like`, filled by the kernel. The shim keeps torch's exception to
-// itself; Python (_ops.py) reads the sizes out of this one to raise torch's after all.
+// A new tensor on the device of `like`, filled by the kernel.
 Tensor allocate(const View& like, const int64_t* size, const int64_t* stride, int64_t rank) {
   AtenTensorHandle handle = nullptr;
   const AOTITorchError code = aoti_torch_empty_strided(
       rank, size, stride, like.dtype, like.device_type, like.device_index, &handle);
-  if (code != TORCH_SUCCESS) fail("could not allocate a tensor of sizes ", brackets(size, rank));
+  if (code != TORCH_SUCCESS) throw OutOfMemory({size, size + rank});
   return Tensor(handle);
 }
 
@@ -312,13 +280,41 @@ void finish(Call& call, Direction direction, const Scalars& s, View x, View w, V
 
 }  // namespace
 
-Call forward_call(StableIValue* arguments, uint64_t count, uint64_t) {
+void checked(AOTITorchError code, const char* what) {
+  if (code != TORCH_SUCCESS) fail(what, " failed inside torch");
+}
+
+// _inner.py reads the sizes out of this sentence.
+OutOfMemory::OutOfMemory(std::vector<int64_t> shape)
+    : std::runtime_error("convt2d: could not allocate a tensor of sizes " +
+                         brackets(shape.data(), int64_t(shape.size()))),
+      sizes(std::move(shape)) {}
+
+std::vector<uint8_t> Stack::flags() {
+  const auto handle = torch::stable::detail::to<StableListHandle>(*next_++);
+  const auto free = [](StableListHandle list) { torch_delete_list(list); };
+  const std::unique_ptr<StableListOpaque, decltype(free)> list(handle, free);
+  size_t size;
+  checked(torch_list_size(handle, &size), "reading a list");
+  std::vector<uint8_t> flags(size);
+  for (size_t i = 0; i < size; ++i) {
+    StableIValue flag;
+    checked(torch_list_get_item(handle, i, &flag), "reading a list");
+    flags[i] = torch::stable::detail::to<bool>(flag);
+  }
+  return flags;
+}
+
+Tensor share(const Tensor& tensor) {
+  AtenTensorHandle handle = nullptr;
+  checked(aoti_torch_new_tensor_handle(tensor.get(), &handle), "sharing a tensor");
+  return Tensor(handle);
+}
+
+Call forward_call(Tensor x_tensor, Tensor w_tensor, Tensor bias, const Scalars& s) {
   Call call;
-  Stack stack(arguments, count);
-  call.inputs[0] = stack.tensor();
-  call.inputs[1] = stack.tensor();
-  Tensor bias = stack.optional_tensor();
-  const Scalars s = read_scalars(stack, false);
+  call.inputs[0] = std::move(x_tensor);
+  call.inputs[1] = std::move(w_tensor);
   const View x = view_of(call.inputs[0], "x", 4), w = view_of(call.inputs[1], "w", 4);
   check_same(x, w);
   check_groups(w, 0, s.groups);
@@ -331,12 +327,10 @@ Call forward_call(StableIValue* arguments, uint64_t count, uint64_t) {
   return call;
 }
 
-Call grad_input_call(StableIValue* arguments, uint64_t count, uint64_t) {
+Call grad_input_call(Tensor grad_y, Tensor w_tensor, const Scalars& s) {
   Call call;
-  Stack stack(arguments, count);
-  call.inputs[0] = stack.tensor();
-  call.inputs[1] = stack.tensor();
-  const Scalars s = read_scalars(stack, false);
+  call.inputs[0] = std::move(grad_y);
+  call.inputs[1] = std::move(w_tensor);
   const View y = view_of(call.inputs[0], "grad_y", 4), w = view_of(call.inputs[1], "w", 4);
   check_same(y, w);
   check_groups(w, 0, s.groups);
@@ -347,13 +341,10 @@ Call grad_input_call(StableIValue* arguments, uint64_t count, uint64_t) {
   return call;
 }
 
-Call grad_weight_call(StableIValue* arguments, uint64_t count, uint64_t results) {
+Call grad_weight_call(Tensor grad_y, Tensor x_tensor, const Scalars& s) {
   Call call;
-  Stack stack(arguments, count);
-  call.inputs[0] = stack.tensor();
-  call.inputs[1] = stack.tensor();
-  const Scalars s = read_scalars(stack, true);
-  if (s.with_bias && results != 2) fail("with_bias asks for two results of an op that has one");
+  call.inputs[0] = std::move(grad_y);
+  call.inputs[1] = std::move(x_tensor);
   const View y = view_of(call.inputs[0], "grad_y", 4), x = view_of(call.inputs[1], "x", 4);
   check_same(y, x);
   check_groups(y, 1, s.groups);
@@ -361,17 +352,15 @@ Call grad_weight_call(StableIValue* arguments, uint64_t count, uint64_t results)
   if (y.size[0] != x.size[0]) fail("grad_y has batch ", y.size[0], " and x has ", x.size[0]);
   const View w = allocate_result(call, y, "grad_weight", x.size[1], y.size[1] / s.groups,
                                  s.extent[0], s.extent[1], s.channels_last);
-  if (results == 2) allocate_grad_bias(call, y, s.with_bias ? y.size[1] : 0);
-  if (!s.with_bias) call.args.bias = nullptr;
+  if (s.with_bias) allocate_grad_bias(call, y, y.size[1]);
   finish(call, Direction::grad_weight, s, x, w, y);
   return call;
 }
 
 // A sum over y alone; everything else of the Problem is one pixel of one channel.
-Call grad_bias_call(StableIValue* arguments, uint64_t count, uint64_t) {
+Call grad_bias_call(Tensor grad_y) {
   Call call;
-  Stack stack(arguments, count);
-  call.inputs[0] = stack.tensor();
+  call.inputs[0] = std::move(grad_y);
   View y = view_of(call.inputs[0], "grad_y", 4);
   allocate_grad_bias(call, y, y.size[1]);
   Problem& p = call.problem;
@@ -390,6 +379,38 @@ Call grad_bias_call(StableIValue* arguments, uint64_t count, uint64_t) {
   call.empty = y.elements() == 0;
   if (call.empty) checked(aoti_torch_zero_(call.grad_bias.get()), "filling an empty result");
   return call;
+}
+
+Call forward_call(StableIValue* arguments, uint64_t count, uint64_t) {
+  Stack stack(arguments, count);
+  Tensor x = stack.tensor(), w = stack.tensor(), bias = stack.optional_tensor();
+  const Scalars s = read_scalars(stack, false);
+  return forward_call(std::move(x), std::move(w), std::move(bias), s);
+}
+
+Call grad_input_call(StableIValue* arguments, uint64_t count, uint64_t) {
+  Stack stack(arguments, count);
+  Tensor grad_y = stack.tensor(), w = stack.tensor();
+  const Scalars s = read_scalars(stack, false);
+  return grad_input_call(std::move(grad_y), std::move(w), s);
+}
+
+Call grad_weight_call(StableIValue* arguments, uint64_t count, uint64_t results) {
+  Stack stack(arguments, count);
+  Tensor grad_y = stack.tensor(), x = stack.tensor();
+  const Scalars s = read_scalars(stack, true);
+  if (s.with_bias && results != 2) fail("with_bias asks for two results of an op that has one");
+  Call call = grad_weight_call(std::move(grad_y), std::move(x), s);
+  if (results == 2 && !s.with_bias) {
+    allocate_grad_bias(call, view_of(call.inputs[0], "grad_y", 4), 0);
+    call.args.bias = nullptr;
+  }
+  return call;
+}
+
+Call grad_bias_call(StableIValue* arguments, uint64_t count, uint64_t) {
+  Stack stack(arguments, count);
+  return grad_bias_call(stack.tensor());
 }
 
 void allocate_workspace(Call& call, int64_t bytes) {

@@ -1,0 +1,168 @@
+#include "torch/overrideable.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace convt2d {
+namespace {
+
+struct Sizes {
+  int64_t size[4], stride[4];
+
+  explicit Sizes(const Tensor& tensor) {
+    int64_t dim, *sizes, *strides;
+    checked(aoti_torch_get_dim(tensor.get(), &dim), "reading a rank");
+    if (dim != 4) throw std::runtime_error("convt2d: convolutions here are of 4-D tensors");
+    checked(aoti_torch_get_sizes(tensor.get(), &sizes), "reading sizes");
+    checked(aoti_torch_get_strides(tensor.get(), &strides), "reading strides");
+    std::copy(sizes, sizes + 4, size);
+    std::copy(strides, strides + 4, stride);
+  }
+
+  // Whether torch's suggest_memory_format() says so: is_channels_last() of _shape.py.
+  bool channels_last() const {
+    if (stride[1] == 0) return false;
+    int64_t least = 0;
+    for (const int axis : {1, 3, 2, 0}) {
+      if (size[axis] == 0 || stride[axis] < least) return false;
+      if (axis == 0 && least == stride[1]) return false;
+      least = stride[axis] * std::max<int64_t>(size[axis], 1);
+    }
+    return true;
+  }
+
+  bool dense(bool channels_last) const {
+    int64_t expected = 1;
+    static constexpr int kOrders[2][4] = {{3, 2, 1, 0}, {1, 3, 2, 0}};
+    for (const int axis : kOrders[channels_last]) {
+      if (size[axis] != 1 && stride[axis] != expected) return false;
+      expected *= size[axis];
+    }
+    return true;
+  }
+};
+
+int32_t dtype_of(const Tensor& tensor) {
+  int32_t dtype;
+  checked(aoti_torch_get_dtype(tensor.get(), &dtype), "reading a dtype");
+  return dtype;
+}
+
+// ATen's rule on CUDA: channels_last_result() of _dispatch.py.
+bool channels_last_result(const Tensor& x, const Sizes& input, const Sizes& weight) {
+  return dtype_of(x) != aoti_torch_dtype_float64() && input.size[0] != 0 &&
+         (input.channels_last() || weight.channels_last());
+}
+
+}  // namespace
+
+Scalars convolution_scalars(Stack& stack, const Tensor& x, const Tensor& w) {
+  const std::vector<int64_t> stride = stack.integers(), padding = stack.integers(),
+                             dilation = stack.integers();
+  const bool transposed = stack.flag();
+  const std::vector<int64_t> output_padding = stack.integers();
+  Scalars s;
+  s.groups = stack.integer();
+  for (const auto* list : {&stride, &padding, &dilation, &output_padding}) {
+    if (transposed && list->size() == 2) continue;
+    throw std::runtime_error(
+        "convt2d: convolution_overrideable of CPU and CUDA tensors is convt2d_ext's, for "
+        "transposed "
+        "convolutions in two dimensions with two numbers in each list");
+  }
+  const Sizes input(x), weight(w);
+  for (const int axis : {0, 1}) {
+    s.stride[axis] = stride[axis];
+    s.pad[axis] = padding[axis];
+    s.dilation[axis] = dilation[axis];
+    s.extent[axis] = output_extent(input.size[2 + axis], weight.size[2 + axis], stride[axis],
+                                   padding[axis], output_padding[axis], dilation[axis]);
+  }
+  s.channels_last = channels_last_result(x, input, weight);
+  s.algorithm = -1;
+  return s;
+}
+
+Backward Backward::from_lists(StableIValue* stack, uint64_t arguments) {
+  Stack from(stack, arguments);
+  Backward given;
+  for (Tensor* tensor : {&given.grad_y, &given.x, &given.w}) *tensor = from.tensor();
+  given.scalars = convolution_scalars(from, given.x, given.w);
+  const std::vector<uint8_t> wanted = from.flags();
+  std::copy(wanted.begin(), wanted.begin() + 3, given.wanted);
+  return given;
+}
+
+Backward Backward::from_scalars(StableIValue* stack, uint64_t arguments) {
+  Stack from(stack, arguments);
+  Backward given;
+  for (Tensor* tensor : {&given.grad_y, &given.x, &given.w}) *tensor = from.tensor();
+  Scalars& s = given.scalars;
+  for (int64_t* pair : {s.stride, s.pad, s.dilation}) {
+    pair[0] = from.integer();
+    pair[1] = from.integer();
+  }
+  s.groups = from.integer();
+  for (bool& one : given.wanted) one = from.flag();
+  s.channels_last = channels_last_result(given.x, Sizes(given.x), Sizes(given.w));
+  s.algorithm = -1;
+  return given;
+}
+
+void Backward::pass_to(const char* op, StableIValue* stack) {
+  StableIValue call[13], *next = call;
+  for (Tensor* tensor : {&grad_y, &x, &w}) *next++ = torch::stable::detail::from(tensor->release());
+  for (const int64_t* pair : {scalars.stride, scalars.pad, scalars.dilation}) {
+    *next++ = torch::stable::detail::from(pair[0]);
+    *next++ = torch::stable::detail::from(pair[1]);
+  }
+  *next++ = torch::stable::detail::from(scalars.groups);
+  for (const bool one : wanted) *next++ = torch::stable::detail::from(one);
+  checked(torch_call_dispatcher(op, "", call, TORCH_ABI_VERSION), op);
+  std::copy(call, call + 3, stack);
+}
+
+void differentiable_backward_op(StableIValue* stack, uint64_t arguments, uint64_t) {
+  const bool differentiable = aoti_torch_grad_mode_is_enabled();
+  Backward::from_lists(stack, arguments)
+      .pass_to(differentiable ? "convt2d::gradients" : "convt2d::backward", stack);
+}
+
+void set_extent(Scalars& scalars, const Tensor& like) {
+  const Sizes sizes(like);
+  scalars.extent[0] = sizes.size[2];
+  scalars.extent[1] = sizes.size[3];
+}
+
+bool is_float(const Tensor& tensor) { return dtype_of(tensor) == aoti_torch_dtype_float32(); }
+
+Tensor laid_out_like(const Tensor& x, Tensor grad_y) {
+  const Sizes sizes(grad_y);
+  if (sizes.dense(false) || sizes.dense(true)) return grad_y;
+  const Sizes like(x);
+  const bool last = like.dense(true) && !like.dense(false);
+  StableIValue stack[2] = {
+      torch::stable::detail::from(grad_y.release()),
+      torch::stable::detail::from(last ? aoti_torch_memory_format_channels_last()
+                                       : aoti_torch_memory_format_contiguous_format())};
+  checked(torch_call_dispatcher("aten::contiguous", "", stack, TORCH_ABI_VERSION),
+          "copying a gradient");
+  return Tensor(torch::stable::detail::to<AtenTensorHandle>(stack[0]));
+}
+
+Tensor undefined() {
+  AtenTensorHandle handle = nullptr;
+  checked(aoti_torch_new_uninitialized_tensor(&handle), "making an undefined tensor");
+  return Tensor(handle);
+}
+
+void raise_after_the_pass(const OutOfMemory& refused, const Tensor& like) {
+  StableIValue stack[2] = {torch::stable::detail::from(share(like).release()),
+                           torch::stable::detail::from(refused.sizes)};
+  if (torch_call_dispatcher("convt2d::out_of_memory", "", stack, TORCH_ABI_VERSION) !=
+      TORCH_SUCCESS) {
+    throw refused;
+  }
+}
+
+}  // namespace convt2d
