@@ -209,36 +209,42 @@ __device__ __forceinline__ void multiply(Sums<ROW>& sum, uint32_t stage) {
   const uint32_t x = stage + (warp_row<ROW>() + lane % 16) * kPitch + lane / 16 * 16;
   const uint32_t y = stage + x_bytes(tile, sizeof(T));
   if constexpr (M::kSplit) {
-    float of_chunk[kM][kN][4] = {};
+    // Sums of some 200 products are the shortest here. Folded every kFoldSteps, the worst of them is 2.9 units off
+    // (k5s1p2 of tests/cases.py), where the rule allows 2.3.
+    constexpr int kFold = M::kFoldSteps / 2;
 #pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      uint32_t columns[kN][2], low[kN][2];
-      load_columns<T, ROW>(columns, y, step);
+    for (int first = 0; first < kSteps; first += kFold) {
+      float few[kM][kN][4] = {};
 #pragma unroll
-      for (int j = 0; j < kN; ++j)
+      for (int step = first; step < first + kFold; ++step) {
+        uint32_t columns[kN][2], low[kN][2];
+        load_columns<T, ROW>(columns, y, step);
 #pragma unroll
-        for (int half = 0; half < 2; ++half)
-          M::split(columns[j][half], columns[j][half], low[j][half]);
+        for (int j = 0; j < kN; ++j)
 #pragma unroll
-      for (int i = 0; i < kM; ++i) {
-        uint32_t rows[4], rest[4];
-        ldmatrix_x4(rows, x + i * 16 * kPitch + step * 32);
+          for (int half = 0; half < 2; ++half)
+            M::split(columns[j][half], columns[j][half], low[j][half]);
 #pragma unroll
-        for (int w = 0; w < 4; ++w) M::split(rows[w], rows[w], rest[w]);
+        for (int i = 0; i < kM; ++i) {
+          uint32_t rows[4], rest[4];
+          ldmatrix_x4(rows, x + i * 16 * kPitch + step * 32);
 #pragma unroll
-        for (int j = 0; j < kN; ++j) {
-          M::mma(of_chunk[i][j], rest, columns[j][0], columns[j][1]);
-          M::mma(of_chunk[i][j], rows, low[j][0], low[j][1]);
-          M::mma(of_chunk[i][j], rows, columns[j][0], columns[j][1]);
+          for (int w = 0; w < 4; ++w) M::split(rows[w], rows[w], rest[w]);
+#pragma unroll
+          for (int j = 0; j < kN; ++j) {
+            M::mma(few[i][j], rest, columns[j][0], columns[j][1]);
+            M::mma(few[i][j], rows, low[j][0], low[j][1]);
+            M::mma(few[i][j], rows, columns[j][0], columns[j][1]);
+          }
         }
       }
+#pragma unroll
+      for (int i = 0; i < kM; ++i)
+#pragma unroll
+        for (int j = 0; j < kN; ++j)
+#pragma unroll
+          for (int e = 0; e < 4; ++e) sum[i][j][e] += few[i][j][e];
     }
-#pragma unroll
-    for (int i = 0; i < kM; ++i)
-#pragma unroll
-      for (int j = 0; j < kN; ++j)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) sum[i][j][e] += of_chunk[i][j][e];
   } else {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
