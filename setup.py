@@ -20,7 +20,8 @@ from torch.utils import cpp_extension
 ROOMS = {
     "core": "choose.cpp floor.cpp problem.cpp types.cpp",
     "cpu": "cpu_families.cpp direct_cpu.cpp",
-    "torch": "choice_cache.cpp cpu_ops.cpp library.cpp overrideable.cpp plan_ops.cpp tensor_args.cpp",
+    "torch": "choice_cache.cpp cpu_ops.cpp library.cpp overrideable.cpp plan_ops.cpp "
+    "tensor_args.cpp",
 }
 CUDA_ROOMS = {
     "torch": "cuda_ops.cpp",

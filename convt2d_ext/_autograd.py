@@ -64,7 +64,7 @@ def forward(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry) -> Te
             and forward_ad._current_level < 0
             and _inner.unobserved()
         ):
-            y = _inner.forward_of_node(x, w, bias, geometry)
+            y = _inner.forward_of_node(x, w, bias, geometry.convolution)
         else:
             y = _Forward.apply(x, w, bias, geometry)
     else:

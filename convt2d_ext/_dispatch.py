@@ -243,7 +243,7 @@ def _gradients(
         channels_last_result(x, w),
         -1,
     )
-    return _autograd.gradients(grad_y, x, w, geometry, *wanted)
+    return _autograd.gradients(grad_y, x, w, geometry, *map(bool, wanted))
 
 
 def _convolution_backward(

@@ -48,10 +48,12 @@ def unobserved() -> bool:
     return not (_dynamo_compiling() or _dispatch_modes())
 
 
-def forward_of_node(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry) -> Tensor:
-    """forward(), recorded by torch's own node."""
+def forward_of_node(
+    x: Tensor, w: Tensor, bias: Tensor | None, convolution: tuple[Any, ...]
+) -> Tensor:
+    """forward(), recorded by torch's own node. `convolution`: Geometry's."""
     try:
-        y: Tensor = _convolution(x, w, bias, *geometry.convolution)
+        y: Tensor = _convolution(x, w, bias, *convolution)
     except RuntimeError as error:
         _raise_out_of_memory(error, x)
         raise

@@ -48,19 +48,36 @@ def implement_gradients(function: Callable[..., Any], of_aten: Callable[..., Any
 
     Transforms, and whoever records what is called (modes, compiled autograd), meet the inner ops.
     """
-    LIBRARY.impl("gradients", function, "CompositeImplicitAutograd")
+
+    def called_from_c(*arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except Exception as error:
+            _raise_after_the_pass(error)
+            return None, None, None
+
+    LIBRARY.impl("gradients", called_from_c, "CompositeImplicitAutograd")
     LIBRARY.impl("backward", function, "Python")
     ATEN.impl("convolution_backward_overrideable", of_aten, "FuncTorchDynamicLayerFrontMode")
 
 
+def _raise_after_the_pass(error: Exception) -> None:
+    """Ends the engine's pass with it: on the way through the stable ABI it would lose its type."""
+
+    def fail() -> None:
+        raise error
+
+    torch.autograd.Variable._execution_engine.queue_callback(fail)
+
+
 def _out_of_memory(like: Tensor, sizes: Sequence[int]) -> None:
-    """After the pass that is under way torch is asked once more, and says so itself."""
-
-    def ask_again() -> None:
+    """Of a gradient. torch is asked for the memory once more, since it says it best."""
+    try:
         torch.empty(sizes, dtype=like.dtype, device=like.device)
-        raise torch.OutOfMemoryError(f"no memory for a gradient of sizes {list(sizes)}")
-
-    torch.autograd.Variable._execution_engine.queue_callback(ask_again)
+        refusal = torch.OutOfMemoryError(f"no memory for a gradient of sizes {list(sizes)}")
+    except torch.OutOfMemoryError as torchs_own:
+        refusal = torchs_own
+    _raise_after_the_pass(refusal)
 
 
 LIBRARY.impl("out_of_memory", _out_of_memory, "CompositeExplicitAutograd")

@@ -194,6 +194,27 @@ def test_running_out_of_memory_in_a_backward():
     assert all(map(torch.equal, torch.autograd.grad(y.sum(), (x, w)), expected))
 
 
+@pytest.mark.parametrize("differentiable", [False, True])
+def test_a_failure_in_a_backward_keeps_its_words(differentiable, device, monkeypatch):
+    x, w, _ = tensors(device)
+    y = conv(x, w)
+    if differentiable:
+
+        def fail(*_):
+            raise torch.OutOfMemoryError("in the middle of it")
+
+        monkeypatch.setattr("convt2d_ext._inner.grad_input", fail)
+        with pytest.raises(torch.OutOfMemoryError, match="in the middle of it"):
+            torch.autograd.grad(y.sum(), x, create_graph=True)
+    else:
+        with pytest.raises(RuntimeError, match="groups 3 must divide"):
+            torch.ops.convt2d.backward(y, x, w, 1, 1, 0, 0, 1, 1, 3, True, True, True)
+        with pytest.raises(RuntimeError, match="groups 3 must divide"), torch.no_grad():
+            ATEN.convolution_backward_overrideable(
+                y, x, w, [1, 1], [0, 0], [1, 1], True, [0, 0], 3, [True, True, True]
+            )
+
+
 REGISTERED = """
 import warnings
 warnings.simplefilter("error")

@@ -54,8 +54,8 @@ bool channels_last_result(const Tensor& x, const Sizes& input, const Sizes& weig
          (input.channels_last() || weight.channels_last());
 }
 
-}  // namespace
-
+// The arguments of convolution_overrideable that follow the tensors, as scalars of forward without a
+// precision. The results of all three passes lie as the operands of the forward say.
 Scalars convolution_scalars(Stack& stack, const Tensor& x, const Tensor& w) {
   const std::vector<int64_t> stride = stack.integers(), padding = stack.integers(),
                              dilation = stack.integers();
@@ -81,6 +81,16 @@ Scalars convolution_scalars(Stack& stack, const Tensor& x, const Tensor& w) {
   s.channels_last = channels_last_result(x, input, weight);
   s.algorithm = -1;
   return s;
+}
+
+}  // namespace
+
+Call convolution_call(StableIValue* stack, uint64_t arguments, int64_t (*precision)()) {
+  Stack from(stack, arguments);
+  Tensor x = from.tensor(), w = from.tensor(), bias = from.optional_tensor();
+  Scalars scalars = convolution_scalars(from, x, w);
+  scalars.precision = is_float(x) ? precision() : 0;
+  return forward_call(std::move(x), std::move(w), std::move(bias), scalars);
 }
 
 Backward Backward::from_lists(StableIValue* stack, uint64_t arguments) {
@@ -118,7 +128,10 @@ void Backward::pass_to(const char* op, StableIValue* stack) {
   }
   *next++ = torch::stable::detail::from(scalars.groups);
   for (const bool one : wanted) *next++ = torch::stable::detail::from(one);
-  checked(torch_call_dispatcher(op, "", call, TORCH_ABI_VERSION), op);
+  last_failure() = std::string(op) + " failed";
+  if (torch_call_dispatcher(op, "", call, TORCH_ABI_VERSION) != TORCH_SUCCESS) {
+    throw std::runtime_error(last_failure());
+  }
   std::copy(call, call + 3, stack);
 }
 
@@ -126,6 +139,11 @@ void differentiable_backward_op(StableIValue* stack, uint64_t arguments, uint64_
   const bool differentiable = aoti_torch_grad_mode_is_enabled();
   Backward::from_lists(stack, arguments)
       .pass_to(differentiable ? "convt2d::gradients" : "convt2d::backward", stack);
+}
+
+std::string& last_failure() {
+  static thread_local std::string text;
+  return text;
 }
 
 void set_extent(Scalars& scalars, const Tensor& like) {

@@ -18,10 +18,6 @@
 
 namespace convt2d {
 
-// The arguments of convolution_overrideable that follow the tensors, as scalars of forward without a
-// precision. The results of all three passes lie as the operands of the forward say.
-Scalars convolution_scalars(Stack& stack, const Tensor& x, const Tensor& w);
-
 // The spatial size of a tensor becomes the extent of a result.
 void set_extent(Scalars& scalars, const Tensor& like);
 
@@ -38,14 +34,13 @@ Tensor undefined();
 // here can throw. Throws `refused` where no pass is under way.
 void raise_after_the_pass(const OutOfMemory& refused, const Tensor& like);
 
+// Takes the arguments of aten::convolution_overrideable off the stack. `precision` is asked in fp32.
+Call convolution_call(StableIValue* stack, uint64_t arguments, int64_t (*precision)());
+
 // `Ops` are those of a device: run(Call&), run_grad_bias(Call&), and the `precision` scalar as of now.
 template <class Ops>
 void convolution_op(StableIValue* stack, uint64_t arguments, uint64_t) {
-  Stack from(stack, arguments);
-  Tensor x = from.tensor(), w = from.tensor(), bias = from.optional_tensor();
-  Scalars scalars = convolution_scalars(from, x, w);
-  scalars.precision = is_float(x) ? Ops::precision() : 0;
-  Call call = forward_call(std::move(x), std::move(w), std::move(bias), scalars);
+  Call call = convolution_call(stack, arguments, Ops::precision);
   Ops::run(call);
   return_results(call, stack);
 }
@@ -103,10 +98,18 @@ void return_gradients(Backward given, StableIValue* stack) {
   }
 }
 
+// What went wrong last in a backward_op of this thread: the shim keeps exceptions to itself.
+std::string& last_failure();
+
 // convt2d::backward
 template <class Ops>
 void backward_op(StableIValue* stack, uint64_t arguments, uint64_t) {
-  return_gradients<Ops>(Backward::from_scalars(stack, arguments), stack);
+  try {
+    return_gradients<Ops>(Backward::from_scalars(stack, arguments), stack);
+  } catch (const std::exception& error) {
+    last_failure() = error.what();
+    throw;
+  }
 }
 
 // aten::convolution_backward_overrideable where autograd is through with it

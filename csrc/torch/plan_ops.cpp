@@ -10,6 +10,7 @@
 #include "core/choose.h"
 #include "core/forms.h"
 #include "cpu/cpu_families.h"
+#include "torch/overrideable.h"
 #include "torch/tensor_args.h"
 #ifdef CONVT2D_WITH_CUDA
 #include "cuda/cuda_families.h"
@@ -118,7 +119,16 @@ void refuse_op(StableIValue* stack, uint64_t arguments, uint64_t results) {
   throw std::runtime_error(convt2d::kNoCuda);
 }
 
+void refuse_convolution_op(StableIValue* stack, uint64_t arguments, uint64_t) {
+  const convt2d::Call call = convt2d::convolution_call(stack, arguments, [] { return int64_t{0}; });
+  throw std::runtime_error(convt2d::kNoCuda);
+}
+
 }  // namespace
+
+STABLE_TORCH_LIBRARY_IMPL(aten, CUDA, library) {
+  library.impl("convolution_overrideable", refuse_convolution_op);
+}
 
 STABLE_TORCH_LIBRARY_IMPL(convt2d, CUDA, library) {
   library.impl("forward", refuse_op<convt2d::forward_call>);
