@@ -161,6 +161,9 @@ emulators:
 	WINDOWS=1 build/kernels/emulate_strand benchmarks/kernels/cases.txt fp32 nchw 1 1 strand_w5; \
 	DENSE=1 build/kernels/emulate_strand benchmarks/kernels/cases.txt fp16 nchw 1 1 strand_x1; \
 	DENSE=1 build/kernels/emulate_strand benchmarks/kernels/cases.txt fp32 nchw 1 1 strand_x2; \
+	SPANS=1 build/kernels/emulate_strand benchmarks/kernels/cases.txt fp16 nchw 1 1 strand_s1; \
+	SPANS=1 build/kernels/emulate_strand benchmarks/kernels/cases.txt tf32 nchw 1 1 strand_s2; \
+	SPANS=1 build/kernels/emulate_strand benchmarks/kernels/cases.txt bf16 nhwc 1 1 strand_s3; \
 	benchmarks/kernels/emulate_quilt.sh fp16 1 1 quilt_; \
 	build/kernels/emulate_quilt benchmarks/kernels/cases.txt tf32 1 1 quilt_; \
 	build/kernels/emulate_quilt benchmarks/kernels/cases.txt fp32 1 1 quilt_four; \
@@ -178,6 +181,8 @@ emulators:
 	build/kernels/emulate_reed benchmarks/kernels/cases.txt tf32 1 1 reed_; \
 	build/kernels/emulate_reed benchmarks/kernels/cases.txt fp32 1 1 reed_k16; \
 	build/kernels/emulate_reed benchmarks/kernels/cases.txt tf32:nhwc 1 1 reed_k; \
+	LAPPED=1 build/kernels/emulate_reed benchmarks/kernels/cases.txt fp16 1 1 reed_lap_long; \
+	LAPPED=1 build/kernels/emulate_reed benchmarks/kernels/cases.txt tf32:nhwc 1 1 reed_lap_; \
 	benchmarks/kernels/emulate_fold.sh fp16 1 1 fold_k4; \
 	build/kernels/emulate_fold benchmarks/kernels/cases.txt bf16 1 1 shift_; \
 	build/kernels/emulate_fold benchmarks/kernels/cases.txt tf32 1 1 fold_odd; \

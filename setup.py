@@ -43,8 +43,8 @@ CUDA_ROOMS = {
     "cuda/heddle": "heddle_plan.cpp heddle_launch.cpp heddle_tf32.cu heddle_f32x3.cu "
     "heddle_input_plan.cpp heddle_input.cu",
     "cuda/treadle": "treadle_plan.cpp treadle_launch.cpp treadle_f32.cu",
-    "cuda/reed": "reed_plan.cpp reed_held_plan.cpp reed_launch.cpp reed_f16.cu reed_bf16.cu "
-    "reed_tf32.cu reed_f32x3.cu reed_wide.cu",
+    "cuda/reed": "reed_plan.cpp reed_held_plan.cpp reed_lapped_plan.cpp reed_launch.cpp "
+    "reed_f16.cu reed_bf16.cu reed_tf32.cu reed_f32x3.cu reed_wide.cu reed_lapped.cu",
     "cuda/narrow": "narrow_plan.cpp narrow_launch.cpp narrow_kernel.cu narrow_kernel_words.cu "
     "narrow_ribbon_plan.cpp narrow_ribbon.cu narrow_weight_plan.cpp narrow_weight_halves.cu "
     "narrow_weight_words.cu",
@@ -70,8 +70,8 @@ CUDA_ROOMS = {
     "mite_gather.cu mite_weight.cu",
     "cuda/rows": "rows_plan.cpp rows_kernel.cu",
     "cuda/strand": "strand_plan.cpp strand_windows_plan.cpp "
-    "strand_dense_plan.cpp strand_launch.cpp strand_f16.cu strand_bf16.cu strand_tf32.cu "
-    "strand_f32x3.cu",
+    "strand_dense_plan.cpp strand_spans_plan.cpp strand_launch.cpp "
+    "strand_f16.cu strand_bf16.cu strand_tf32.cu strand_f32x3.cu strand_spans.cu",
     "cuda/direct": "direct_plan.cpp direct_gather.cu direct_grad_weight.cu direct_grad_bias.cu",
 }
 

@@ -55,12 +55,12 @@ KERNELS = {
     "rows": 8,
     "comb": 16,  # four of two types, three of TF32, two of strict fp32
     "plain": 12,  # three passes of two tiles, in two types
-    "strand": 25,  # five of three types, three of strict fp32; four of windows, three of dense rows
+    "strand": 27,  # four of three types, three strict; four windows, two dense rows, six spans
     "quilt": 16,  # four of three types, two of strict fp32
     "mite": 56,  # twelve forms and six of grad_weight, of three types
     "heddle": 12,  # two of TF32 and of strict fp32, two of four types for grad_input
     "treadle": 8,  # two of TF32 in two layouts, two of strict fp32
-    "reed": 17,  # two of three types, one of strict fp32; two held ones of all four, two of wgmma
+    "reed": 22,  # two of three types, one strict; two held ones of all four, one wide; six lapped
     "depthwise": 200,  # y, or dY, in registers: 45 in NCHW, 24 in NHWC
     "weight": 4,  # weight_sum.cu
 }

@@ -3,5 +3,6 @@
 #   benchmarks/kernels/emulate_reed.sh fp16 SEED PLANS [NAME]     fp16:nhwc for channels last
 set -eu
 cd "$(dirname "$0")/../.."
-benchmarks/kernels/emulate/build.sh emulate_reed csrc/cuda/reed/reed_plan.cpp csrc/cuda/reed/reed_held_plan.cpp
+benchmarks/kernels/emulate/build.sh emulate_reed csrc/cuda/reed/reed_plan.cpp csrc/cuda/reed/reed_held_plan.cpp \
+  csrc/cuda/reed/reed_lapped_plan.cpp
 build/kernels/emulate_reed benchmarks/kernels/cases.txt "$@"

@@ -4,5 +4,6 @@
 set -eu
 cd "$(dirname "$0")/../.."
 benchmarks/kernels/emulate/build.sh emulate_strand csrc/cuda/strand/strand_plan.cpp \
-  csrc/cuda/strand/strand_windows_plan.cpp csrc/cuda/strand/strand_dense_plan.cpp
+  csrc/cuda/strand/strand_windows_plan.cpp csrc/cuda/strand/strand_dense_plan.cpp \
+  csrc/cuda/strand/strand_spans_plan.cpp
 build/kernels/emulate_strand benchmarks/kernels/cases.txt "$@"

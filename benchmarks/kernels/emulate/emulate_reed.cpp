@@ -2,8 +2,9 @@
 //
 //   emulate_reed CASES TYPE SEED PLANS [NAME]     TYPE: fp16, bf16, tf32, fp32; fp16:nhwc and so on
 //
-// As emulate.cpp does for hopper: PLANS plans of each case at random, on integers, and again with an infinity or a NaN in
+// As emulate.cpp does for hopper: PLANS plans of each case at random (LAPPED=1: lapped tiles only), on integers, and again with an infinity or a NaN in
 // places.
+#include <algorithm>
 #include <cstdlib>
 #include <limits>
 #include <string>
@@ -17,6 +18,8 @@ alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
 #include "cuda/reed/reed_held.cuh"
 #include "cuda/reed/reed_held_plan.h"
 #include "cuda/reed/reed_kernel.cuh"
+#include "cuda/reed/reed_lapped.cuh"
+#include "cuda/reed/reed_lapped_plan.h"
 #include "cuda/reed/reed_plan.h"
 #include "cuda/reed/reed_wide.cuh"
 #include "cuda/visit_row.h"
@@ -69,18 +72,33 @@ bool check(const Case& one, Precision precision, int most) {
   using T = typename M::Element;
   GatherTrial<T> trial(one, Direction::fwd, precision);
   std::string reason;
-  const std::vector<Plan> all = reed::plans(trial.problem, invented_device("h200"), reason);
+  std::vector<Plan> all = reed::plans(trial.problem, invented_device("h200"), reason);
+  if (std::getenv("LAPPED"))
+    all.erase(std::remove_if(all.begin(), all.end(),
+                             [](const Plan& plan) { return plan.row != reed::kLappedRow; }),
+              all.end());
   int64_t differ = 0;
   const bool good = trial.passes(trial.some(all, most, reason), [&](Plan plan) {
     const auto run = [&] {
       plan.detail[0] = std::min(plan.detail[0], 2 + int(emulate::random() % 3));
+      if (plan.row == reed::kLappedRow) {
+        if constexpr (!M::kSplit) {
+          const reed::Lapped lapped = reed::lapped_of(trial.problem, trial.args);
+          const CUtensorMap source = reed::map_of_lapped(trial.problem, trial.args),
+                            weights = reed::map_of_lapped_weights(trial.problem, trial.args);
+          emulate::run_grid(reed::blocks_of(lapped), reed::kLappedThreads, reed::kLappedBytes, [&] {
+            trial.problem.y_layout == Layout::nhwc
+                ? reed::convt2d_reed_lapped_kernel<M, true>(lapped, source, weights)
+                : reed::convt2d_reed_lapped_kernel<M, false>(lapped, source, weights);
+          });
+        }
+        return;
+      }
       if (plan.row == reed::kWideRow) {
         plan.detail[2] = 1 + emulate::random() % plan.detail[2];
         const reed::Held held = reed::held_of(trial.problem, plan, trial.args);
-        emulate::run_grid(reed::blocks_of(held), reed::kHeldThreads, reed::wide_bytes(held), [&] {
-          held.tiles == 4 ? reed::convt2d_reed_wide_kernel<64>(held)
-                          : reed::convt2d_reed_wide_kernel<128>(held);
-        });
+        emulate::run_grid(reed::blocks_of(held), reed::kHeldThreads, reed::wide_bytes(held),
+                          [&] { reed::convt2d_reed_wide_kernel<128>(held); });
         return;
       }
       if (plan.row == reed::kHeldRow) {

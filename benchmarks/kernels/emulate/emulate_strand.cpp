@@ -2,7 +2,7 @@
 //
 //   emulate_strand CASES TYPE LAYOUT SEED PLANS [NAME]     TYPE: fp16, bf16, tf32, fp32; LAYOUT: nchw, nhwc
 //
-// PLANS plans of each case at random (WINDOWS=1 or DENSE=1: of windows or dense rows only), on integers, and again with an infinity or a NaN in places.
+// PLANS plans of each case at random (WINDOWS=1, DENSE=1 or SPANS=1: of windows, dense rows or spans only), on integers, and again with an infinity or a NaN in places.
 #include <algorithm>
 #include <cstdlib>
 #include <string>
@@ -16,6 +16,7 @@ alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
 #include "cuda/strand/strand_dense.cuh"
 #include "cuda/strand/strand_kernel.cuh"
 #include "cuda/strand/strand_plan.h"
+#include "cuda/strand/strand_spans.cuh"
 #include "cuda/strand/strand_windows.cuh"
 #include "cuda/visit_row.h"
 #include "fibers.h"
@@ -32,23 +33,41 @@ bool check(const Case& one, Precision precision, int most) {
     std::string reason;
     std::vector<Plan> all = strand::plans(trial.problem, invented_device("h200"), reason);
     // Of windows or dense rows only, with as few stages as may be.
-    const bool windows = std::getenv("WINDOWS"), dense = std::getenv("DENSE");
-    if (windows || dense) {
+    const bool windows = std::getenv("WINDOWS"), dense = std::getenv("DENSE"),
+               spans = std::getenv("SPANS");
+    if (windows || dense || spans) {
       all.erase(std::remove_if(all.begin(), all.end(),
                                [&](const Plan& plan) {
-                                 return strand::dense_row_of(plan) >= 0  ? !dense
-                                        : plan.row >= strand::kTileCount ? !windows
-                                                                         : true;
+                                 return plan.row == strand::kSpanRow      ? !spans
+                                        : strand::dense_row_of(plan) >= 0 ? !dense
+                                        : plan.row >= strand::kTileCount  ? !windows
+                                                                          : true;
                                }),
                 all.end());
       for (Plan& plan : all)
-        plan.detail[1] = std::min(plan.detail[1], 2 + int(emulate::random() % 4));
+        plan.detail[1] = std::min(plan.detail[1], (spans ? 3 : 2) + int(emulate::random() % 4));
     }
     good &= trial.passes(trial.some(all, most, reason), [&](const Plan& plan) {
+      if (plan.row == strand::kSpanRow) {
+        if constexpr (!M::kSplit) {
+          const auto params = strand::span_params_of(trial.problem, plan, trial.args);
+          const auto source = strand::map_of_spans(trial.problem, params),
+                     weights = strand::map_of_span_weights(trial.problem, params);
+          emulate::run_grid(
+              strand::span_tiles_of(params), strand::kSpanThreads, params.shared_bytes,
+              [&] {
+                trial.problem.y_layout == Layout::nhwc
+                    ? strand::convt2d_strand_spans_kernel<M, true>(params, source, weights)
+                    : strand::convt2d_strand_spans_kernel<M, false>(params, source, weights);
+              },
+              params.ranks);
+        }
+        return;
+      }
       if (const int dense = strand::dense_row_of(plan); dense >= 0) {
         const auto params = strand::dense_params_of(trial.problem, plan, trial.args);
         const auto source = strand::map_of_dense(trial.problem, params);
-        visit_row<strand::dense_tile_count(M::kSplit)>(dense, [&](auto row) {
+        visit_row<strand::kDenseTileCount>(dense, [&](auto row) {
           const auto weights = strand::map_of_dense_weights(
               trial.problem, params, strand::dense_tile(row, M::kSplit).columns);
           emulate::run_grid(

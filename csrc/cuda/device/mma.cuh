@@ -35,6 +35,12 @@ __device__ __forceinline__ void ldmatrix_x2(uint32_t& r0, uint32_t& r1, uint32_t
                : "r"(address));
 }
 
+// A tile of 8 x 8 16-bit numbers, of which lane l has two neighbours of row l / 4, turned: then it has two of column l / 4.
+__device__ __forceinline__ uint32_t turn_tile(uint32_t pair) {
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(pair));
+  return pair;
+}
+
 // Two numbers rounded to a 16-bit type, the first in the low half.
 template <class T>
 __device__ __forceinline__ uint32_t pack(float low, float high);

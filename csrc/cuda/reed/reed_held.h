@@ -47,9 +47,9 @@ CONVT2D_HOST_DEVICE constexpr int held_stage_bytes(int element_bytes) {
   return w_bytes(kTiles[kHeldTile], element_bytes);
 }
 
-// Those of wgmma: Plan.row, warpgroups, columns of their tiles.
+// Those of wgmma: Plan.row, warpgroups, columns of a tile.
 constexpr int kWideRow = kHeldRow + 1, kWideGroups = 2;
-constexpr int kWideColumns[] = {64, 128};
+constexpr int kWideColumns = 128;
 CONVT2D_HOST_DEVICE constexpr int wide_slots(int slots) { return (slots + 7) / 8 * 8; }
 CONVT2D_HOST_DEVICE constexpr int wide_table_bytes(int columns, int slots) {
   return columns * 16 + kWideGroups * 2 * kHeldRows * 4 + (slots + 31) / 32 * 32 * 4;

@@ -50,8 +50,9 @@ void shape_held(const Problem& problem, const Choice& choice, Held& h) {
   Params& p = h.base;
   shape(problem, choice, p);
   const int64_t size = static_cast<int64_t>(element_size(problem.dtype));
-  // Two j at once where runs of one are less than a sector: their weights are neighbours.
-  p.paired = !p.joined && p.taps_w % 2 == 0 && p.run * size < 32;
+  // Two j at once where runs of one are less than a sector, whose weights are neighbours, or channels less than half a chunk.
+  p.paired =
+      !p.joined && p.taps_w % 2 == 0 && (p.run * size < 32 || p.terms * size <= kChunkBytes / 2);
   const int64_t channels = chunk_of(number(size)) >> p.paired;
   p.chunks = number(int64_t{p.taps_h} * (p.taps_w >> p.paired) * ceil_div(p.terms, channels));
   h.tiles = choice.tiles;
@@ -195,16 +196,15 @@ void share_out(const Problem& problem, const Device& device, Choice choice,
 }
 
 void add_wide(const Problem& problem, const Device& device, std::vector<Candidate<Choice>>& found) {
-  for (const int columns : kWideColumns)
-    for (int stages = kMostStages; stages >= 2; --stages) {
-      const Choice choice{kWideRow, stages, columns / 16, 1};
-      Held h;
-      shape_held(problem, choice, h);
-      if (int64_t{h.slots} * h.units * 16 > device.smem_optin || wide_bytes(h) > device.smem_optin)
-        continue;
-      share_out(problem, device, choice, predict_wide, found);
-      break;
-    }
+  for (int stages = kMostStages; stages >= 2; --stages) {
+    const Choice choice{kWideRow, stages, kWideColumns / 16, 1};
+    Held h;
+    shape_held(problem, choice, h);
+    if (int64_t{h.slots} * h.units * 16 > device.smem_optin || wide_bytes(h) > device.smem_optin)
+      continue;
+    share_out(problem, device, choice, predict_wide, found);
+    break;
+  }
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "cuda/reed/reed.h"
 #include "cuda/reed/reed_held_plan.h"
+#include "cuda/reed/reed_lapped_plan.h"
 #include "cuda/reed/reed_plan.h"
 
 namespace convt2d::cuda {
@@ -10,6 +11,12 @@ namespace reed {
 namespace {
 
 void launch(const Problem& problem, const Plan& plan, const Args& args) {
+  if (plan.row == kLappedRow) {
+    const Lapped lapped = lapped_of(problem, args);
+    launch_lapped(problem.dtype, problem.y_layout == Layout::nhwc, lapped, blocks_of(lapped),
+                  map_of_lapped(problem, args), map_of_lapped_weights(problem, args), args.stream);
+    return;
+  }
   if (plan.row == kWideRow) {
     const Held held = held_of(problem, plan, args);
     launch_wide(held, blocks_of(held), wide_bytes(held), args.stream);

@@ -1,7 +1,10 @@
 // reed's kernels, as the host calls them.
 #pragma once
 
+#include <cuda.h>
+
 #include "cuda/reed/reed_held.h"
+#include "cuda/reed/reed_lapped.h"
 
 namespace convt2d::cuda::reed {
 
@@ -15,5 +18,8 @@ Launch launch_f32x3;  // reed_f32x3.cu
 using LaunchHeld = void(const Held& held, int64_t blocks, int shared_bytes, void* stream);
 LaunchHeld launch_held_f16, launch_held_bf16, launch_held_tf32, launch_held_f32x3;
 LaunchHeld launch_wide;  // reed_wide.cu
+
+void launch_lapped(DType dtype, bool pixels, const Lapped& lapped, int64_t blocks,
+                   const CUtensorMap& source, const CUtensorMap& weights, void* stream);
 
 }  // namespace convt2d::cuda::reed

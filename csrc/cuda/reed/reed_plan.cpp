@@ -8,6 +8,7 @@
 #include "cuda/cuda_families.h"
 #include "cuda/gather_params.h"
 #include "cuda/reed/reed_held_plan.h"
+#include "cuda/reed/reed_lapped_plan.h"
 #include "cuda/strict_sums.h"
 
 namespace convt2d::cuda::reed {
@@ -209,10 +210,12 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
     }
   }
   add_held(problem, device, found);
+  add_lapped(problem, device, found);
   return found;
 }
 
 Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
+  if (candidate.choice.row == kLappedRow) return lapped_plan(problem, candidate);
   if (candidate.choice.row >= kHeldRow) return held_plan(problem, candidate);
   const Tile tile = kTiles[candidate.choice.row];
   Params p;

@@ -35,12 +35,14 @@ struct Tile {
   int stages;          // chunks under way
 };
 constexpr Tile kTiles[] = {
-    {32, 32, 32, 256, 6}, {64, 32, 32, 256, 4},   {128, 64, 32, 128, 4},
-    {64, 96, 48, 128, 4}, {128, 128, 64, 128, 6},
+    {32, 32, 32, 256, 6},
+    {64, 32, 32, 256, 4},
+    {128, 64, 32, 128, 4},
+    {64, 96, 48, 128, 4},
 };
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 // The first of them: for strict fp32, whose sums of a few steps take registers beside those of all.
-constexpr int kStrictTiles = kTileCount - 2;
+constexpr int kStrictTiles = kTileCount - 1;
 
 CONVT2D_HOST_DEVICE constexpr int row_warps(Tile tile) { return tile.rows / kWarpRows; }
 CONVT2D_HOST_DEVICE constexpr int position_warps(Tile tile) {
@@ -61,6 +63,7 @@ CONVT2D_HOST_DEVICE constexpr int pitch(Tile tile) { return tile.chunk + 16; }
 CONVT2D_HOST_DEVICE constexpr int stage_bytes(Tile tile) {
   return (tile.rows + tile.positions) * pitch(tile);
 }
+constexpr int kTogether = 4;  // sums of a line of neighbours in dX that one thread adds
 constexpr int kPlaceBytes = 16;
 CONVT2D_HOST_DEVICE constexpr int shared_bytes(Tile tile) {
   return tile.positions * kPlaceBytes + tile.stages * stage_bytes(tile);

@@ -1,5 +1,5 @@
 // strand's dense rows, of fp32 in NCHW: the same GEMM where the copy engine brings rows of dY as they lie, whatever positions share of
-// them, and warps fetch their operands from there word by word (hifigan_u0: rows of 16 taps at stride 8).
+// them, and warps fetch their operands from there word by word (depthany_S_r0: kernels of 4 x 4 that are their stride).
 //
 //   dY        [image of the tile][output channel][row that the tile meets][columns that it meets]
 //   weights   [128 bytes of K][channel of x][bytes]
@@ -20,9 +20,9 @@ struct DenseTile {
   int positions, columns;
   int sixteens, eights;  // of positions and channels: a warp's
 };
-constexpr DenseTile kDenseTiles[] = {{128, 48, 2, 6}, {128, 128, 4, 4}};
+constexpr DenseTile kDenseTiles[] = {{128, 48, 2, 6}};
 constexpr DenseTile kDenseStrictTiles[] = {{128, 48, 2, 3}};
-CONVT2D_HOST_DEVICE constexpr int dense_tile_count(bool strict) { return strict ? 1 : 2; }
+constexpr int kDenseTileCount = 1;
 
 CONVT2D_HOST_DEVICE constexpr DenseTile dense_tile(int row, bool strict) {
   return strict ? kDenseStrictTiles[row] : kDenseTiles[row];

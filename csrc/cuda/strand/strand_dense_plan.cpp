@@ -145,7 +145,7 @@ double predict(const Problem& problem, const Device& device, int row, const Dens
 std::vector<Candidate<DenseChoice>> candidates(const Problem& problem, const Device& device,
                                                std::string& reason) {
   std::vector<Candidate<DenseChoice>> found;
-  for (int row = 0; row < dense_tile_count(is_strict(problem)); ++row)
+  for (int row = 0; row < kDenseTileCount; ++row)
     for (const int ranks : {1, 2, 3, 4, 6, 8}) {
       std::vector<Candidate<DenseChoice>> ways;
       for (int width = 3; width <= 6; ++width)

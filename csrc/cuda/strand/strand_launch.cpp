@@ -16,6 +16,12 @@ void launch(const Problem& problem, const Plan& plan, const Args& args) {
            : problem.precision == Precision::tf32 ? tf32
                                                   : f32x3;
   };
+  if (plan.row == kSpanRow) {
+    const SpanParams params = span_params_of(problem, plan, args);
+    launch_spans(problem.dtype, problem.y_layout == Layout::nhwc, params, span_tiles_of(params),
+                 map_of_spans(problem, params), map_of_span_weights(problem, params), args.stream);
+    return;
+  }
   if (const int row = dense_row_of(plan); row >= 0) {
     const DenseParams params = dense_params_of(problem, plan, args);
     const int columns = dense_tile(row, is_strict(problem)).columns;

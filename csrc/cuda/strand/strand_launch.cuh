@@ -76,7 +76,7 @@ void launch_window_rows(int row, const WindowParams& params, const CUtensorMap& 
 template <class M>
 void launch_dense_rows(int row, const DenseParams& params, const CUtensorMap& source,
                        const CUtensorMap& weights, void* stream) {
-  visit_row<dense_tile_count(M::kSplit)>(row, [&](auto index) {
+  visit_row<kDenseTileCount>(row, [&](auto index) {
     constexpr auto kernel = convt2d_strand_dense_kernel<M, decltype(index)::value>;
     allow_shared_memory<kernel>(params.shared_bytes);
     launch_ranks(kernel, dense_tiles_of(params), params.ranks, kDenseThreads, params.shared_bytes,

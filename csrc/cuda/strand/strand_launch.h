@@ -4,6 +4,7 @@
 #include <cuda.h>
 
 #include "cuda/strand/strand_dense.h"
+#include "cuda/strand/strand_spans.h"
 #include "cuda/strand/strand_windows.h"
 
 namespace convt2d::cuda::strand {
@@ -21,5 +22,9 @@ LaunchWindows launch_windows_f16, launch_windows_bf16, launch_windows_tf32, laun
 using LaunchDense = void(int row, const DenseParams& params, const CUtensorMap& source,
                          const CUtensorMap& weights, void* stream);
 LaunchDense launch_dense_tf32, launch_dense_f32x3;
+
+void launch_spans(DType dtype, bool pixels, const SpanParams& params, int64_t tiles,
+                  const CUtensorMap& source, const CUtensorMap& weights,
+                  void* stream);  // strand_spans.cu
 
 }  // namespace convt2d::cuda::strand

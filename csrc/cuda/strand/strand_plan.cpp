@@ -297,6 +297,7 @@ std::vector<Plan> plans(const Problem& problem, const Device& device, std::strin
   std::string why_not;
   for (Plan& plan : window_plans(problem, device, why_not)) plans.push_back(std::move(plan));
   for (Plan& plan : dense_plans(problem, device, why_not)) plans.push_back(std::move(plan));
+  for (Plan& plan : span_plans(problem, device, why_not)) plans.push_back(std::move(plan));
   return plans;
 }
 
@@ -307,7 +308,7 @@ Decision plan(const Problem& problem, const Device& device) {
   };
   Decision decision = best_plan(problem, device, refuse, candidates, plan_of);
   if (!decision.accepted) return decision;
-  for (const auto of : {window_plan, dense_plan}) {
+  for (const auto of : {window_plan, dense_plan, span_plan}) {
     Decision other = of(problem, device);
     if (other.accepted && other.plan.predicted_us < decision.plan.predicted_us)
       decision = std::move(other);

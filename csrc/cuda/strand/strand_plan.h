@@ -10,6 +10,7 @@
 #include "core/plan.h"
 #include "core/problem.h"
 #include "cuda/strand/strand_dense.h"
+#include "cuda/strand/strand_spans.h"
 #include "cuda/strand/strand_windows.h"
 #include "cuda/tensor_map.h"
 
@@ -46,6 +47,15 @@ DenseParams dense_params_of(const Problem& problem, const Plan& plan, const Args
 int64_t dense_tiles_of(const DenseParams& params);
 CUtensorMap map_of_dense(const Problem& problem, const DenseParams& params);
 CUtensorMap map_of_dense_weights(const Problem& problem, const DenseParams& params, int columns);
+
+// The same of spans (strand_spans.h), of which there is one tile: the row of plans behind those.
+constexpr int kSpanRow = kTileCount + kWindowTileCount + kDenseTileCount;
+std::vector<Plan> span_plans(const Problem& problem, const Device& device, std::string& reason);
+Decision span_plan(const Problem& problem, const Device& device);
+SpanParams span_params_of(const Problem& problem, const Plan& plan, const Args& args);
+int64_t span_tiles_of(const SpanParams& params);
+CUtensorMap map_of_spans(const Problem& problem, const SpanParams& params);
+CUtensorMap map_of_span_weights(const Problem& problem, const SpanParams& params);
 
 // What windows and dense rows have in common on the host: bytes of a number, and where a block's table of a unit's steps and
 // its stages are, behind the barriers of as many stages as there may be.

@@ -30,7 +30,6 @@ __device__ __forceinline__ int team_of_warp() {
 }
 
 // A tile of sums in shared memory: lines of neighbours in dX, which are positions in NCHW and channels channels last.
-constexpr int kTogether = 4;  // numbers of a line that one thread adds
 template <int ROW>
 struct Lines {
   static constexpr Tile tile = kTiles[ROW];

@@ -64,6 +64,15 @@ inline void ldmatrix_x4_turned(uint32_t (&r)[4], uint32_t address) {
   }
 }
 
+inline uint32_t turn_tile(uint32_t pair) {
+  const auto all = emulate::show(&pair, 1);
+  const unsigned row = threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
+  uint32_t turned = 0;
+  for (unsigned i = 0; i < 2; ++i)
+    turned |= (all[(column + i) * 4 + row / 2][0] >> row % 2 * 16 & 0xffff) << i * 16;
+  return turned;
+}
+
 template <class T>
 float number(uint32_t word, int half) {
   if constexpr (sizeof(T) == 4) {
