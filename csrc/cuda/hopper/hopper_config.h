@@ -15,7 +15,7 @@
 //   source    threads, turned    [slice][half][plane][pixel of the plane][16 B]
 //             copied             [pixel of a plane][slice][32 B]
 //             flat               [64 pixels][K][128 B]
-//             fetched            [run of pixels][channel][512 B]: K is channels x taps, in the order of the weights
+//             fetched            [run of pixels][channel][pixel]: K is channels x taps, in the order of the weights
 //             fetched, bordered  [image][row][channel that the chunk touches][pixel], or [image][channel][row][pixel],
 //                                where lanes meet in fewer banks: the same, found by a table. Few channels
 //                                (one_chunk) are one patch, and all taps of them one chunk
@@ -174,6 +174,10 @@ CONVT2D_HOST_DEVICE constexpr bool by_channel(TileRow tile) {
 CONVT2D_HOST_DEVICE constexpr bool by_steps(TileRow tile) {
   return by_channel(tile) && !tile.weights_fetched;
 }
+// Producers need no table of the consumers, so they start while these write theirs.
+CONVT2D_HOST_DEVICE constexpr bool asked_from_the_start(TileRow tile) {
+  return by_steps(tile) || tile.fetched;
+}
 
 // Tiles for many channels alone: both operands and the result are whole vectors of them, which the copy engine brings.
 CONVT2D_HOST_DEVICE constexpr bool wide(TileRow tile) { return tile.width > 128; }
@@ -300,7 +304,7 @@ struct GatherParams {
   int32_t operand_columns;     // operands side by side: 0 if they are runs
   uint32_t operand_columns_magic;
   int32_t load_h, load_w;  // pixels to load for one image: all planes' rows, units of a row
-  int32_t copied_w;        // copied rows: pixels, an odd number of 16 bytes
+  int32_t copied_w;        // copied rows: pixels, an odd number of 16 bytes; fetched ones: of a box
   uint32_t plane_h_magic, plane_w_magic, load_h_magic, load_w_magic, planes_h_magic, planes_w_magic;
   int32_t slices, chunks;                // of a chunk; chunks of K
   int32_t slice_shift;                   // log2 of the slices, unless one_chunk
@@ -356,14 +360,13 @@ inline int64_t blocks_of(const GatherParams& p) {
 // Bytes of K that a chunk has, in the elements of shared memory.
 CONVT2D_HOST_DEVICE int chunk_bytes(const GatherParams& p) { return kSliceBytes * p.slices; }
 constexpr int kFlatPixels = 64;  // of a box
-// Fetched pixels: [box][channel][512 B], the tile's rows of the source one after the other.
-constexpr int kFetchedRow = 512;                                 // bytes
-CONVT2D_HOST_DEVICE int fetched_pixels(const GatherParams& p) {  // of a box
-  return kFetchedRow / p.element_bytes;
+// Fetched pixels: [box][channel][pixel of the box], the tile's rows of the source one after the other.
+CONVT2D_HOST_DEVICE int fetched_row(const GatherParams& p) {  // bytes
+  return p.copied_w * p.element_bytes;
 }
 CONVT2D_HOST_DEVICE int fetched_boxes(const GatherParams& p) {
   const int pixels = p.tile_h * p.h.source_step * p.w.source_extent;
-  return (pixels + fetched_pixels(p) - 1) / fetched_pixels(p);
+  return (pixels + p.copied_w - 1) / p.copied_w;
 }
 CONVT2D_HOST_DEVICE int fetched_channels(const GatherParams& p) {  // of a chunk
   return chunk_bytes(p) / p.element_bytes / p.taps;

@@ -38,9 +38,9 @@ __device__ __forceinline__ void find_pixels(const GatherParams& p, const int* po
                   tap = k - channel * p.taps, tap_h = tap / taps_w, tap_w = tap - tap_h * taps_w;
         const int run =
             (h * p.h.source_step + tap_h) * p.w.source_extent + w * p.w.source_step + tap_w;
-        const int box = run / fetched_pixels(p);
-        pixel[o][row][half] = (box * fetched_channels(p) + channel) * kFetchedRow +
-                              (run - box * fetched_pixels(p)) * int(sizeof(T));
+        const int box = run / p.copied_w;
+        pixel[o][row][half] = (box * fetched_channels(p) + channel) * fetched_row(p) +
+                              (run - box * p.copied_w) * int(sizeof(T));
       }
     }
 }
@@ -86,7 +86,7 @@ struct PixelFetcher {
   uint32_t slice_bytes, from;
 
   __device__ __forceinline__ PixelFetcher(const GatherParams& p, const Known&, const int* positions)
-      : slice_bytes(M::kRow * kFetchedRow / p.taps) {
+      : slice_bytes(M::kRow / p.taps * fetched_row(p)) {
     find_pixels<M, ROW>(p, positions, pixel);
   }
   __device__ __forceinline__ void start_tile(const GatherParams&, const Known&, const int*,

@@ -283,7 +283,7 @@ __device__ __forceinline__ Loop loop_of(const Scope& at, const SharedMap& map, c
           {}};
 }
 
-// Rows of channels: those who ask the copy engine write what they ask by themselves and start at once, while the others
+// Those who ask the copy engine, or bring rows, write what they need by themselves and start at once, while the others
 // write the rest.
 template <class M, int ROW>
 __device__ __forceinline__ void ask_from_the_start(const GatherParams& p, const TensorMaps& maps,
@@ -296,12 +296,17 @@ __device__ __forceinline__ void ask_from_the_start(const GatherParams& p, const 
   if (thread >= kThreads - kMaxStages) init_barriers(p, tile, places, thread % kMaxStages);
   if (thread == 32) prefetch_map(&maps.source);
   if (thread == 33 && copied(p.weight_mode)) prefetch_map(&maps.weight);
-  build_products(p, at, tile, reinterpret_cast<int*>(smem + map.shifts),
-                 reinterpret_cast<int*>(smem + map.taps), thread, kThreads);
-  build_firsts(p, at, tile, reinterpret_cast<int*>(smem + map.firsts), thread ^ kThreads / 2,
-               kThreads);
+  if constexpr (tile.fetched) {
+    build_pieces(p, reinterpret_cast<int2*>(smem + map.pieces), thread, kThreads);
+  } else {
+    build_products(p, at, tile, reinterpret_cast<int*>(smem + map.shifts),
+                   reinterpret_cast<int*>(smem + map.taps), thread, kThreads);
+    build_firsts(p, at, tile, reinterpret_cast<int*>(smem + map.firsts), thread ^ kThreads / 2,
+                 kThreads);
+  }
   barrier_among(kProducerGroup0, kThreads);
-  if (p.weight_stages && !copied(p.weight_mode)) {  // they bring weights, by columns
+  if (!tile.fetched && p.weight_stages &&
+      !copied(p.weight_mode)) {  // they bring weights, by columns
     barrier_among(kTables, threads(tile));
   } else {
     barrier_join(kTables, threads(tile));
@@ -316,24 +321,30 @@ __device__ __forceinline__ void write_tables(const GatherParams& p, const Scope&
   constexpr int kThreads = consumers(tile);
   const int thread = threadIdx.x;
   ColumnInfo* const columns = reinterpret_cast<ColumnInfo*>(smem + map.columns);
-  uint2* const steps = reinterpret_cast<uint2*>(smem + map.offsets);
   build_columns<typename M::Element>(p, at, tile, columns, thread, kThreads);
   build_positions(p, tile, reinterpret_cast<int*>(smem + map.positions), kThreads - 1 - thread,
                   kThreads);
-  if (thread == 0) steps[p.max_products] = make_uint2(0, 0);  // tiles that leaders have begun
+  if constexpr (tile.bordered)
+    build_offsets(p, at, reinterpret_cast<int*>(smem + map.offsets), thread, kThreads);
+  uint2* const steps = reinterpret_cast<uint2*>(smem + map.offsets);
+  if (by_steps(tile) && thread == 0)
+    steps[p.max_products] = make_uint2(0, 0);  // tiles that leaders have begun
   if (thread == 32) known.at = at;
   if (thread == 64) known.map = map;
   if (thread == 96) known.loop = loop_of(at, map, places, smem);
+  if (tile.fetched && thread == 128) known.places = places;
   barrier_among(kTables, threads(tile));
-  build_steps(p, at, tile, reinterpret_cast<const int*>(smem + map.shifts),
-              reinterpret_cast<const int*>(smem + map.firsts), steps, thread, kThreads);
-  if (p.store_mode == kSingles) {
-    const ColumnInfo* const two = columns + (thread * 2 < weight_rows(tile) ? thread * 2 : 0);
-    places.pairs = barrier_all(kAllConsumers, kThreads, are_pairs(two));
-    places.even = barrier_all(kAllConsumers, kThreads, are_even(two, stacked(p, tile) == 1));
+  if constexpr (by_steps(tile)) {
+    build_steps(p, at, tile, reinterpret_cast<const int*>(smem + map.shifts),
+                reinterpret_cast<const int*>(smem + map.firsts), steps, thread, kThreads);
+    if (p.store_mode == kSingles) {
+      const ColumnInfo* const two = columns + (thread * 2 < weight_rows(tile) ? thread * 2 : 0);
+      places.pairs = barrier_all(kAllConsumers, kThreads, are_pairs(two));
+      places.even = barrier_all(kAllConsumers, kThreads, are_even(two, stacked(p, tile) == 1));
+    }
+    if (thread == 128) known.places = places;
+    barrier_among(kAllConsumers, kThreads);
   }
-  if (thread == 128) known.places = places;
-  barrier_among(kAllConsumers, kThreads);
 }
 
 // Everything else: all threads write all tables first.
@@ -352,9 +363,6 @@ __device__ __forceinline__ void write_all_tables(const GatherParams& p, const Sc
   build_positions(p, tile, reinterpret_cast<int*>(smem + map.positions), thread, kThreads);
   if constexpr (straight(tile))
     build_firsts(p, at, tile, reinterpret_cast<int*>(smem + map.firsts), thread, kThreads);
-  if constexpr (tile.bordered)
-    build_offsets(p, at, tile, reinterpret_cast<int*>(smem + map.offsets));
-  if constexpr (tile.bordered) build_pieces(p, tile, reinterpret_cast<int2*>(smem + map.pieces));
   if (thread < kMaxStages) init_barriers(p, tile, places, thread);
   __syncthreads();
   build_kernel(p, at, tile, taps, reinterpret_cast<int*>(smem + map.kernel));
@@ -386,19 +394,19 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), blocks_together(kTiles[R
   const Scope at = scope_of(p, tile);
   Places places = places_of(map, smem);
   Known& known = *reinterpret_cast<Known*>(smem + kKnown);
-  if constexpr (!by_steps(tile)) write_all_tables<M, ROW>(p, at, map, places, known);
+  if constexpr (!asked_from_the_start(tile)) write_all_tables<M, ROW>(p, at, map, places, known);
 
   if (threadIdx.x >= consumers(tile)) {
     if constexpr (!tile.twin) fewer_registers<producer_registers(tile)>();
-    if constexpr (by_steps(tile)) {
+    if constexpr (asked_from_the_start(tile)) {
       ask_from_the_start<M, ROW>(p, maps, at, map, places);
     } else {
       produce<M, ROW>(p, at, map, maps, places);
     }
   } else {
     if constexpr (!tile.twin) more_registers<consumer_registers(tile)>();
+    if constexpr (asked_from_the_start(tile)) write_tables<M, ROW>(p, at, map, places, known);
     if constexpr (by_steps(tile)) {
-      write_tables<M, ROW>(p, at, map, places, known);
       consume_copied<M, ROW>(p, maps, known);
     } else if constexpr (tile.weights_fetched) {
       consume_lent<M, ROW>(p, maps, known);

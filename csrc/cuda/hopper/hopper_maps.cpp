@@ -62,7 +62,7 @@ TensorBox run_box(const GatherParams& p, int pixels, int channels_of_chunk) {
 }
 TensorBox flat_box(const GatherParams& p) { return run_box(p, kFlatPixels, chunk_depth(p)); }
 TensorBox fetched_box(const GatherParams& p) {
-  TensorBox box = run_box(p, fetched_pixels(p), fetched_channels(p));
+  TensorBox box = run_box(p, p.copied_w, fetched_channels(p));
   box.swizzled = false;
   return box;
 }

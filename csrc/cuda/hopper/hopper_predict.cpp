@@ -81,17 +81,21 @@ constexpr double kFetchedHalves64 = 1.22, kFetchedHalves128 = 0.82;
 // bring rows.
 constexpr double kFetchedRows64 = 1.3, kFetchedRows128 = 1.14, kFetchedRows256 = 1.15,
                  kBroughtRows64 = 1.5, kBroughtRows = 1.35;
+// Few channels, whose K is one chunk: ten plans of five layers, 1.15 to 1.54 (2026-11-25).
+constexpr double kFetchedFew = 1.25;
 // Rows of 16 bits, counted (2026-11-24): an instruction takes what the tensor core does at the clock that its power leaves
 // it, or what its words, the table and the weights take of shared memory; over both, what it waits.
 constexpr double kTensorPower = 1.2, kNumberLoads = 32, kWordLoads = 16, kTableLoads = 4,
                  kFetchedWaits = 1.12;
 constexpr double kFetchedOverlap = 0.85;  // as kOverlap
-constexpr double kFetchedL2 = 2;          // as kL2: what NHWC tiles get with the same operands
-constexpr double kNhwcStalls = 0.514;     // the same where it brings rows of channels
-constexpr double kL2 = 1.3;               // bytes that L2 delivers, over what a copy moves
-constexpr double kStepsL2 = 2.4;          // the same where a table of steps is walked in grad_input
-constexpr double kBeside = 0.000872;      // of the lesser of work and bytes
-constexpr double kWeights = 2.29;         // filling a buffer with weights, over one with pixels
+// Of storing pieces of sectors, what hides behind nothing: seven layers (2026-11-25).
+constexpr double kPiecesAlone = 0.6;
+constexpr double kFetchedL2 = 2;       // as kL2: what NHWC tiles get with the same operands
+constexpr double kNhwcStalls = 0.514;  // the same where it brings rows of channels
+constexpr double kL2 = 1.3;            // bytes that L2 delivers, over what a copy moves
+constexpr double kStepsL2 = 2.4;       // the same where a table of steps is walked in grad_input
+constexpr double kBeside = 0.000872;   // of the lesser of work and bytes
+constexpr double kWeights = 2.29;      // filling a buffer with weights, over one with pixels
 // Over what is predicted of flat tiles, where phases are several and where weights stream: of five layers and of unet_up1
 // (2026-11-24); of fetched rows of TF32, where weights of few taps stream: of nine layers, 0.68 to 0.89. For other families to
 // compare with: among hopper's own tiles the choice is better without.
@@ -100,8 +104,8 @@ constexpr double kFlatPhases = 0.8, kFlatStreamed = 0.45, kFewTapsOfWords = 0.78
 // Tiles that walk a table of steps (hopper_copied.cuh): cycles of one multiprocessor, by counting (grad_input: 0.9 to 1.1
 // of what 30 layers take above 50 us, 2026-11-23).
 constexpr double kStepsLaunch =
-    4.5;                       // as kLaunch: who asks the copy engine starts at once (guessed)
-constexpr double kStep = 420;  // 70 instructions of a warp, from product to product
+    4.5;  // as kLaunch: who asks the copy engine starts at once (fetched: 1.3 to 2 us less, 2026-11-25)
+constexpr double kStep = 420;          // 70 instructions of a warp, from product to product
 constexpr double kSharedBytes = 128;   // a cycle, to the tensor core and from the copy engine
 constexpr double kAsked = 1500;        // from asking for a buffer to its first byte
 constexpr double kArriving = 50;       // bytes a cycle from there on
@@ -324,9 +328,10 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
       tile.turned ? p.tile_n * p.load_h * std::ceil(p.load_w / 32.0) * 2 * slices * kTurnedRow
       : p.brought_pieces ? brought_fill(p)
       : tile.bordered    ? copied_fill(p.patch_bytes / 128.0, 128, p.source_stages)
-      : tile.fetched     ? copied_fill(p.patch_bytes / kFetchedRow, kFetchedRow, p.source_stages)
-      : tile.copied      ? copied_fill(p.patch_pixels, chunk_bytes(p), p.source_stages)
-                         : fill_cycles(source_load(p, half)) * (tile.strict ? kStrictFill : 1);
+      : tile.fetched
+          ? copied_fill(double(p.patch_bytes) / fetched_row(p), fetched_row(p), p.source_stages)
+      : tile.copied ? copied_fill(p.patch_pixels, chunk_bytes(p), p.source_stages)
+                    : fill_cycles(source_load(p, half)) * (tile.strict ? kStrictFill : 1);
   const double weight_fill =
       copied(p.weight_mode)
           ? copied_fill(p.part_products * p.product_bytes / chunk_bytes(p), chunk_bytes(p),
@@ -358,7 +363,11 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
   const bool broken =
       p.w.destination_step > kMaxSlots &&
       (p.w.slots == 1 ? !channels_last(problem) : p.w.destination_step % p.w.slots != 0);
+  // What is fetched goes to memory as sixteen positions of a column, or as eight: pieces of sectors.
+  const bool in_pieces =
+      tile.fetched && !tile.strict && !channels_last(problem) && p.store_mode != kFours;
   const double run_bytes = p.store_mode == kFours                                 ? 16 * size
+                           : in_pieces                                            ? 8 * size
                            : p.store_mode || (tile.channel_rows && !staged(tile)) ? 64
                            : broken                  ? size * p.w.slots / (half ? 1 : 2)
                            : tile.channel_rows       ? std::min(128.0, staged_bytes)
@@ -411,7 +420,8 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
                       : tile.strict && !tile.fetched && tile.width == 32 ? kStrictFew
                                                                          : 1;
   return {shallow * wide * narrow * deep * rows *
-              (busiest + (1 - overlap) * (mma + produce + store - busiest)),
+              (busiest + (1 - overlap) * (mma + produce + store - busiest) +
+               (in_pieces ? kPiecesAlone * store : 0)),
           source_sectors + weight_sectors, p.weight_stages ? 0 : 2 * p.chunks * weight_fill};
 }
 
@@ -568,9 +578,10 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
                               std::max(memory_us, l2_us) +
                           again / (0.88 * device.copy_bytes_per_us) +
                           (steps ? kStepsBeside * std::min(memory_us, l2_us) : 0);
-  const double launch_us =
-      (by_steps(tile) ? kStepsLaunch : kLaunch) + (forward && tile.width == 8 ? kEight : 0);
-  return launch_us + std::max(busy_us, bytes_us) + kBeside * std::min(busy_us, bytes_us);
+  const double launch_us = (asked_from_the_start(tile) ? kStepsLaunch : kLaunch) +
+                           (forward && tile.width == 8 ? kEight : 0);
+  const double few = tile.fetched && p.one_chunk ? kFetchedFew : 1;
+  return launch_us + few * (std::max(busy_us, bytes_us) + kBeside * std::min(busy_us, bytes_us));
 }
 
 // How many products the first groups may lead by, by a simulation: each takes a buffer from those that are on their way,

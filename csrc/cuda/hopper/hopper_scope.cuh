@@ -152,9 +152,7 @@ __device__ __forceinline__ void build_firsts(const GatherParams& p, const Scope&
   for (int plane = thread; plane <= p.planes_h * p.planes_w; plane += threads) {
     const Tally h = tally(p.h, gh, at.low_h, plane / p.planes_w, 0);
     const Tally w = tally(p.w, gw, at.low_w, plane % p.planes_w, 0);
-    firsts[plane] = tile.fetched        ? plane
-                    : tile.channel_rows ? plane * at.products
-                                        : h.below * gw.count + h.same * w.below;
+    firsts[plane] = tile.channel_rows ? plane * at.products : h.below * gw.count + h.same * w.below;
   }
 }
 
@@ -236,12 +234,12 @@ __device__ __forceinline__ int* weights_of_numbers(const GatherParams& p, int* o
 // Fetched rows: for each number of K, from the first of a chunk until they come again, where it stands in a patch,
 // seen from the pixel that tap (0, 0) of a position reads. Bytes; of a slice, what a lane needs comes together. Behind
 // them the rows and columns of their taps, a bit each, if threads bring rows.
-__device__ __forceinline__ void build_offsets(const GatherParams& p, const Scope& at, TileRow tile,
-                                              int* offsets) {
+__device__ __forceinline__ void build_offsets(const GatherParams& p, const Scope& at, int* offsets,
+                                              int thread, int threads) {
   const AxisGroup &gh = p.h.group[at.group_h], &gw = p.w.group[at.group_w];
   const int depth = chunk_bytes(p) / p.element_bytes, numbers = 4 / p.element_bytes;
   int *const taps = offsets + p.period * depth, *const weights = weights_of_numbers(p, offsets);
-  for (int i = threadIdx.x; i < p.period * depth; i += threads(tile)) {
+  for (int i = thread; i < p.period * depth; i += threads) {
     const int k = i % (8 * numbers), word = k / numbers;  // of a slice, half of which is four words
     const int to = i - k + (word % 4 * 2 + word / 4) * numbers + k % numbers;
     // What fills up the last slice fetches what the first number does.
@@ -286,9 +284,10 @@ __device__ __forceinline__ int source_elements(const GatherParams& p) {
 
 // Fetched rows that threads bring: of each piece of a patch, its place in memory and in shared memory, seen from the
 // patch's first pixel (elements, bytes). It starts where 16 bytes do, here or before.
-__device__ __forceinline__ void build_pieces(const GatherParams& p, TileRow tile, int2* pieces) {
+__device__ __forceinline__ void build_pieces(const GatherParams& p, int2* pieces, int thread,
+                                             int threads) {
   const int length = 16 / p.element_bytes;
-  for (int i = threadIdx.x; i < p.brought_pieces; i += threads(tile)) {
+  for (int i = thread; i < p.brought_pieces; i += threads) {
     const int line = divide(i, p.row_pieces_magic), first = (i - line * p.row_pieces) * length;
     const int line_row = divide(line, p.window_magic), channel = line - line_row * p.window;
     const int image = divide(line_row, p.load_h_magic), row = line_row - image * p.load_h;

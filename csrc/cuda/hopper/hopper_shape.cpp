@@ -238,8 +238,9 @@ void set_patch_bytes(bool strict, GatherParams& p) {
                                             : round_up(p.patch_pixels * kSliceBytes, 128) + 32;
   p.source_low = strict ? p.source_slice : 0;
   p.source_slice += p.source_low;
-  p.patch_bytes = swizzled                    ? p.patch_pixels * chunk_bytes(p)
-                  : p.source_mode == kFetched ? fetched_boxes(p) * fetched_channels(p) * kFetchedRow
+  p.patch_bytes = swizzled ? p.patch_pixels * chunk_bytes(p)
+                  : p.source_mode == kFetched
+                      ? fetched_boxes(p) * fetched_channels(p) * fetched_row(p)
                   : p.source_mode == kFetchedRows
                       ? round_up(fetched_rows_bytes(p) + (p.brought_pieces ? 16 : 0), 128)
                       : p.source_slice * p.slices;
@@ -267,10 +268,10 @@ int32_t alike(int64_t least, int64_t like) {
   return static_cast<int32_t>(least + ((like - least) % 16 + 16) % 16);
 }
 
-// Fetched rows of 16 bits: in how many turns lanes load a number, on average, if rows of a kernel and channels lie so many
+// What is fetched in 16 bits: in how many turns lanes load a number, on average, if rows of a kernel and channels lie so many
 // bytes apart. Eight neighbouring positions of four numbers of K, every second one, are loaded together; what they touch of
 // a row of the patch is one run of words, and runs that meet in a bank take turns.
-double turns_of_banks(const GatherParams& p, int taps_w, int row, int channel) {
+double turns_of_banks(const GatherParams& p, bool words, int taps_w, int row, int channel) {
   constexpr int kBanks = 32, kNumbers = 8, kMost = 12;
   const int size = p.element_bytes, half = std::min(kMost, p.taps / std::gcd(kNumbers, p.taps));
   const int reach = (kGroup - 1) * p.w.source_step * p.pixel_channels * size,
@@ -282,7 +283,7 @@ double turns_of_banks(const GatherParams& p, int taps_w, int row, int channel) {
     } run[4];
     int runs = 0;
     for (int lane = 0; lane < 4; ++lane) {
-      const int k = i * kNumbers + lane * 2 + (p.in_words ? 0 : i % 2), line = k / taps_w,
+      const int k = i * kNumbers + lane * 2 + (words ? 0 : i % 2), line = k / taps_w,
                 tap_h = k % p.taps / taps_w;
       const int at = lead + k / p.taps * channel + tap_h * row + k % taps_w * size;
       if (runs == 0 || run[runs - 1].line != line) run[runs++] = {line, at / 4, 0};
@@ -361,7 +362,8 @@ void set_pitches(int operands, int taps_w, int64_t row, int64_t plane, int64_t i
           // More of the same is no better.
           if (cheapest > 0 && loads + copied >= cheapest) break;
           if (searched)
-            answer.turns = turns_of_banks(p, taps_w, answer.row_pitch, answer.channel_pitch);
+            answer.turns =
+                turns_of_banks(p, p.in_words, taps_w, answer.row_pitch, answer.channel_pitch);
           const double cost = loads * answer.turns + copied;
           if (cheapest == 0 || cost < cheapest) cheapest = cost, best = answer;
         }
@@ -374,6 +376,39 @@ void set_pitches(int operands, int taps_w, int64_t row, int64_t plane, int64_t i
   p.image_pitch = alike(
       p.rows_inside ? int64_t{p.window} * p.channel_pitch : int64_t{p.load_h} * p.row_pitch, image);
   if (whole) p.copied_w = (p.rows_inside ? p.row_pitch : p.channel_pitch) / p.element_bytes;
+}
+
+// Fetched pixels: how many of a channel lie side by side. As many as a box has, unless lanes meet in fewer banks if they
+// are less; then as few bytes as that allows.
+void set_fetched_pixels(int operands, GatherParams& p) {
+  constexpr int kLeast = 128, kVector = 8, kBoundary = 128;  // the latter of what is copied, bytes
+  using Question = std::array<int32_t, 6>;
+  struct Answer {
+    int32_t pixels;
+    double turns;
+  };
+  thread_local Question last{};
+  thread_local Answer best{};
+  const int row = p.w.source_extent * p.element_bytes, taps_w = p.w.group[0].count;
+  const Question question = {operands, row, taps_w, p.taps, p.slices, p.tile_h * p.h.source_step};
+  if (question != last) {
+    last = question;
+    const double loads = double(p.slices) * operands * 4 * 4;
+    double cheapest = 0, most_turns = 0;
+    for (p.copied_w = kMostSpan; p.copied_w >= kLeast; p.copied_w -= kVector) {
+      const int box = fetched_channels(p) * fetched_row(p);
+      if (box % kBoundary != 0) continue;
+      const double turns = turns_of_banks(p, true, taps_w, row, fetched_row(p)),
+                   cost = loads * turns + double(fetched_boxes(p)) * box * 2 / 128;
+      if (cheapest == 0)
+        most_turns = turns;
+      else if (turns >= most_turns || cost >= cheapest)
+        continue;
+      cheapest = cost, best = {p.copied_w, turns};
+    }
+  }
+  p.copied_w = best.pixels;
+  p.turns = static_cast<float>(best.turns);
 }
 
 // Fetched rows: the planes that a chunk touches, and the chunks after which one starts at the same tap again; and how
@@ -391,6 +426,7 @@ void set_window(int64_t chunk, TileRow tile, GatherParams& p) {
   if (rows)
     set_pitches(consumer_groups(tile) * tile.operands, p.w.group[0].count, row, plane, image, whole,
                 p);
+  if (p.source_mode == kFetched) set_fetched_pixels(consumer_groups(tile) * tile.operands, p);
   p.row_pieces = whole ? 0 : static_cast<int32_t>(ceil_div(line + 16 - size, int64_t{16}));
   p.row_pieces_magic = magic_of(std::max(p.row_pieces, 1));
   p.brought_pieces = p.tile_n * p.load_h * p.window * p.row_pieces;

@@ -514,9 +514,9 @@ struct Producer {
     const int first = o.h * p.h.source_step * p.w.source_extent, channels = fetched_channels(p);
     barrier_expect(full, map.patch_stage);
     for (int i = 0; i < fetched_boxes(p); ++i)
-      copy_box(places.patch + ring.stage * map.patch_stage + i * channels * kFetchedRow,
-               &maps.source, full, first + i * fetched_pixels(p),
-               at.group * p.reduce + chunk * channels, o.n, 0);
+      copy_box(places.patch + ring.stage * map.patch_stage + i * channels * fetched_row(p),
+               &maps.source, full, first + i * p.copied_w, at.group * p.reduce + chunk * channels,
+               o.n, 0);
   }
 
   // The same for rows with zeros around them.

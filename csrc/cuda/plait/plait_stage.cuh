@@ -42,9 +42,12 @@ struct Place {
   }
 };
 
-// A row as loaded, from a multiple of 16 bytes on.
+// A row as loaded, from a multiple of 16 bytes on, and where in memory its run starts, which tells how to move it.
 template <int KIND>
-using Loaded = uint32_t[vectors_of(kTaps[KIND])][4];
+struct Loaded {
+  uint32_t vector[vectors_of(kTaps[KIND])][4];
+  int element;
+};
 
 // Where a row of dY starts for an eight: elements, and whether it exists. `down`: rows below that of tap (0, 0).
 struct RowPlace {
@@ -60,37 +63,36 @@ template <int KIND>
 __device__ __forceinline__ void load_row(const Params& p, const RowPlace& from,
                                          Loaded<KIND>& loaded) {
   constexpr Taps taps = kTaps[KIND];
+  loaded.element = from.element;
   const int vector = from.element >> 3,
             end = (taps.lead < 0 ? from.element & 7 : taps.lead) + span_of(taps);
   const auto* const source = static_cast<const uint4*>(p.source) + vector;
 #pragma unroll
   for (int i = 0; i < vectors_of(taps); ++i) {
     const bool wanted = from.there && end > 8 * i && uint32_t(vector + i) < uint32_t(p.vectors);
-    load_16_if(source + i, 0, wanted, loaded[i]);
+    load_16_if(source + i, 0, wanted, loaded.vector[i]);
   }
 }
 
-// Which elements of a lane's run are of its row of dY: a byte of ones for each that is.
+// Which elements of a lane's run are of its row of dY: ones for those.
 template <int KIND>
-using Inside = uint32_t[(words_of(kTaps[KIND]) + 1) / 2];
-__device__ __forceinline__ uint32_t first_bytes(int count) {
-  return count >= 4 ? 0xffffffffu : (1u << 8 * max(count, 0)) - 1;
-}
+using Inside = uint32_t[words_of(kTaps[KIND])];
 template <int KIND>
 __device__ __forceinline__ void find_inside(const Params& p, int x, Inside<KIND>& inside) {
 #pragma unroll
-  for (int i = 0; i < int(sizeof(inside) / 4); ++i)
-    inside[i] = first_bytes(p.y_w - x - 4 * i) & ~first_bytes(-x - 4 * i);
+  for (int i = 0; i < words_of(kTaps[KIND]); ++i)
+    inside[i] = (uint32_t(x + 2 * i) < uint32_t(p.y_w) ? 0xffffu : 0) |
+                (uint32_t(x + 2 * i + 1) < uint32_t(p.y_w) ? 0xffff0000u : 0);
 }
 
 // Moves a row to where its element 0 is the first, clears what is beside it, and writes a run of eight for each tap.
 // `k`: of the first tap, in the chunk, of which the first `count` are wanted. `eight`: of 32. `to`: its block.
 template <int KIND>
 __device__ __forceinline__ void write_row(const Loaded<KIND>& loaded, const Inside<KIND>& inside,
-                                          int element, int k, int count, int eight, uint32_t to) {
+                                          int k, int count, int eight, uint32_t to) {
   constexpr Taps taps = kTaps[KIND];
   constexpr int kWords = words_of(taps), kLast = vectors_of(taps) * 4 - 1;
-  const auto word = [&](int i) { return loaded[min(i, kLast) / 4][min(i, kLast) % 4]; };
+  const auto word = [&](int i) { return loaded.vector[min(i, kLast) / 4][min(i, kLast) % 4]; };
   uint32_t number[kWords];
   if constexpr (taps.lead >= 0) {
 #pragma unroll
@@ -100,8 +102,8 @@ __device__ __forceinline__ void write_row(const Loaded<KIND>& loaded, const Insi
     }
   } else {
     uint32_t twos[kWords + 2], ones[kWords + 1];
-    const bool by_two = element & 4, by_one = element & 2;
-    const uint32_t half = element & 1 ? 0x5432 : 0x3210;
+    const bool by_two = loaded.element & 4, by_one = loaded.element & 2;
+    const uint32_t half = loaded.element & 1 ? 0x5432 : 0x3210;
 #pragma unroll
     for (int i = 0; i < kWords + 2; ++i) twos[i] = by_two ? word(i + 2) : word(i);
 #pragma unroll
@@ -110,10 +112,15 @@ __device__ __forceinline__ void write_row(const Loaded<KIND>& loaded, const Insi
     for (int i = 0; i < kWords; ++i) number[i] = __byte_perm(ones[i], ones[i + 1], half);
   }
 #pragma unroll
-  for (int i = 0; i < kWords; ++i)
-    number[i] &= __byte_perm(inside[i / 2], 0, i % 2 ? 0x3322 : 0x1100);
+  for (int i = 0; i < kWords; ++i) number[i] &= inside[i];
+  const auto place = [&](int of_chunk) {
+    return to + (of_chunk >> 3) * kAtomBytes + (of_chunk & 7) * 128 + ((eight ^ of_chunk) & 7) * 16;
+  };
+  // Where a kernel row starts at a multiple of its taps, these differ in the last bits.
+  constexpr bool kWhole = kDepth % taps.kernel == 0;
+  const uint32_t first = place(k);
 #pragma unroll
-  for (int tap = 0; tap < taps.kernel; ++tap, ++k) {
+  for (int tap = 0; tap < taps.kernel; ++tap) {
     uint32_t run[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -121,8 +128,11 @@ __device__ __forceinline__ void write_row(const Loaded<KIND>& loaded, const Insi
       run[i] = __byte_perm(number[a / 2], number[b / 2],
                            (a % 2 ? 0x32 : 0x10) | (b % 2 ? 0x7600 : 0x5400));
     }
-    if (kDepth % taps.kernel == 0 || uint32_t(k) < uint32_t(count))
-      store_shared_16(to + (k >> 3) * kAtomBytes + (k & 7) * 128 + ((eight ^ k) & 7) * 16, run);
+    if constexpr (kWhole) {
+      store_shared_16((first ^ tap * 16) + tap * 128, run);
+    } else if (uint32_t(k + tap) < uint32_t(count)) {
+      store_shared_16(place(k + tap), run);
+    }
   }
 }
 
@@ -159,16 +169,16 @@ struct ChunkRows {
   }
   // `to`: of this lane, without the row.
   __device__ __forceinline__ void write(const Params& p, const Loaded<KIND>& loaded,
-                                        const Inside<KIND>& inside, int element, int chunk, int row,
+                                        const Inside<KIND>& inside, int chunk, int row,
                                         uint32_t to) const {
     if (PAIRED) {
       const int channel = row / (kPairs * 2), down = row - channel * (kPairs * 2);
-      write_row<KIND>(loaded, inside, element, down % 2 * kPairedTaps, 8, eight,
+      write_row<KIND>(loaded, inside, down % 2 * kPairedTaps, 8, eight,
                       to + channel * kPairedSlice + down / 2 * kAtomBytes);
     } else {
       const int start = chunk * kDepth;
-      write_row<KIND>(loaded, inside, element, row * taps.kernel - start,
-                      chunk_end(p, chunk) - start, eight, to + (eight >> 3) * kBlockBytes);
+      write_row<KIND>(loaded, inside, row * taps.kernel - start, chunk_end(p, chunk) - start, eight,
+                      to + (eight >> 3) * kBlockBytes);
     }
   }
 };
@@ -195,9 +205,9 @@ __device__ __forceinline__ void bring_kind(const Params& p, const Maps& maps, co
   };
   RowWalk walk{at.walker, 0, 0}, ahead = walk;
   if (!walk.there(p)) return;
-  Place place = place_of(walk.tile), next = place;
+  Place next = place_of(walk.tile);
   Inside<KIND> inside;
-  find_inside<KIND>(p, place.x, inside);
+  find_inside<KIND>(p, next.x, inside);
   Loaded<KIND> loaded[kBatch];
 #pragma unroll
   for (int i = 0; i < kBatch; ++i) load_at(ahead, next, i, rows.end(p, 0), loaded[i]);
@@ -219,9 +229,7 @@ __device__ __forceinline__ void bring_kind(const Params& p, const Maps& maps, co
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
       const int row = rows.row(walk.chunk, walk.batch * kBatch + i);
-      if (row < end)
-        rows.write(p, loaded[i], inside, rows.place(p, place, walk.chunk, row).element, walk.chunk,
-                   row, to);
+      if (row < end) rows.write(p, loaded[i], inside, walk.chunk, row, to);
       load_at(ahead, next, i, ahead_end, loaded[i]);
     }
     if (walk.batch == batches - 1) {
@@ -230,10 +238,7 @@ __device__ __forceinline__ void bring_kind(const Params& p, const Maps& maps, co
       if (lane == 0) barrier_arrive(ring.full());
       ring.advance();
     }
-    if (walk.advance(p, batches) && walk.there(p)) {
-      place = next;
-      find_inside<KIND>(p, place.x, inside);
-    }
+    if (walk.advance(p, batches) && walk.there(p)) find_inside<KIND>(p, next.x, inside);
   }
 }
 

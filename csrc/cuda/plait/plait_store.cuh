@@ -33,7 +33,7 @@ __device__ __noinline__ T plain(const Params& p, int group, int channel, const E
   return Numeric<T>::narrow(sum);
 }
 
-// The outputs of an eight of a channel again, as far as they are NaN. This thread stored them, or some of them.
+// The outputs of an eight of a channel again, as far as they are NaN.
 template <class T>
 __device__ __noinline__ void repair(const Params& p, int group, int channel, Eight at, int first,
                                     int count, T* to) {
@@ -44,25 +44,98 @@ __device__ __noinline__ void repair(const Params& p, int group, int channel, Eig
   }
 }
 
-// What the lanes of a four hold of four eights, two outputs of each: each lane gets one eight.
-__device__ __forceinline__ void trade(uint32_t (&word)[4]) {
-  const bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
+// Of WORDS lanes that are APART from each other, lane j's word i trades places with lane i's word j.
+template <int APART, int WORDS>
+__device__ __forceinline__ void trade(uint32_t (&word)[WORDS]) {
 #pragma unroll
-  for (int i = 0; i < 4; i += 2) {
-    const uint32_t got = __shfl_xor_sync(0xffffffffu, odd ? word[i] : word[i + 1], 1);
-    if (odd)
-      word[i] = got;
-    else
-      word[i + 1] = got;
-  }
+  for (int bit = 1; bit < WORDS; bit *= 2) {
+    const bool upper = threadIdx.x & bit * APART;
 #pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const uint32_t got = __shfl_xor_sync(0xffffffffu, upper ? word[i] : word[i + 2], 2);
-    if (upper)
-      word[i] = got;
-    else
-      word[i + 2] = got;
+    for (int i = 0; i < WORDS; ++i) {
+      if (i & bit) continue;
+      const uint32_t got =
+          __shfl_xor_sync(0xffffffffu, upper ? word[i] : word[i + bit], bit * APART);
+      if (upper)
+        word[i] = got;
+      else
+        word[i + bit] = got;
+    }
   }
+}
+
+// Where a warp's outputs go: each lane knows one of its eights.
+template <class T>
+struct Target {
+  T* destination;
+  int plane;     // from channel to channel
+  int channels;  // how many there are from the warp's first on
+  int offset;    // of this lane's eight, in the warp's first channel
+  int count;     // of its outputs
+};
+
+// Rows of whole 16 bytes: four lanes trade what they hold of four eights, two outputs of each, so that each has one.
+template <class T>
+__device__ __forceinline__ uint32_t store_eights(const Target<T>& target, const Sums& sum) {
+  const int lane = threadIdx.x % 32;
+  uint32_t note = 0;
+#pragma unroll
+  for (int i = 0; i < kEights; i += 4) {
+    const int from = i + lane % 4, to = __shfl_sync(0xffffffffu, target.offset, from),
+              left = __shfl_sync(0xffffffffu, target.count, from);
+#pragma unroll
+    for (int second = 0; second < 2; ++second) {  // of the channels eight further on
+      const int channel = lane / 4 + second * 8;
+      uint32_t word[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        word[j] = pack<T>(sum[4 * (i + j) + 2 * second], sum[4 * (i + j) + 2 * second + 1]);
+        note = add_zero_times_pair<T>(word[j], note);
+      }
+      trade<1>(word);
+      store_words_if<4>(channel < target.channels && left > 0 ? 0 : -1,
+                        target.destination + (channel * target.plane + to), word[0], word[1],
+                        word[2], word[3]);
+    }
+  }
+  return note;
+}
+
+// Any rows: what a warp stores at once are eight eights of a channel, neighbours in memory but for the ends of rows, since
+// eight channels of one are eight pieces of sectors, each of which takes as long as a whole one.
+template <class T>
+__device__ __forceinline__ uint32_t store_lines(const Target<T>& target, const Sums& sum,
+                                                bool words) {
+  const int lane = threadIdx.x % 32;
+  uint32_t note = 0;
+#pragma unroll
+  for (int i = 0; i < kEights; i += 8) {
+    const int from = i + lane / 4, first = lane % 4 * 2,
+              left = __shfl_sync(0xffffffffu, target.count, from) - first;
+    int at = __shfl_sync(0xffffffffu, target.offset, from) + first;
+#pragma unroll
+    for (int second = 0; second < 2; ++second) {
+      uint32_t word[8];
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        word[j] = pack<T>(sum[4 * (i + j) + 2 * second], sum[4 * (i + j) + 2 * second + 1]);
+        note = add_zero_times_pair<T>(word[j], note);
+      }
+      trade<4>(word);
+#pragma unroll
+      for (int j = 0; j < 8; ++j, at += target.plane) {
+        const int here = j + second * 8 < target.channels ? left : 0;
+        if (words) {
+          store_words_if<1>(here > 0 ? 0 : -1, target.destination + at, word[j], 0, 0, 0);
+        } else {
+          store_half_if(here > 0 ? 0 : -1, target.destination + at,
+                        static_cast<unsigned short>(word[j]));
+          store_half_if(here > 1 ? 0 : -1, target.destination + at + 1,
+                        static_cast<unsigned short>(word[j] >> 16));
+        }
+      }
+    }
+  }
+  return note;
 }
 
 // Sums of 64 channels from `channel` of the group on, at the eights from `number` on.
@@ -70,64 +143,28 @@ template <class T>
 __device__ __forceinline__ void store_sums(const Params& p, int group, int channel, int number,
                                            const Sums& sum) {
   const int lane = threadIdx.x % 32, plane = p.x_h * p.x_w;
-  channel += threadIdx.x % 128 / 32 * 16 + lane / 4;
-  // Each lane knows one eight: where it is, and how many outputs it has.
+  channel += threadIdx.x % 128 / 32 * 16;
   const bool there = number + lane < p.eights;
   const Eight mine = eight_of(p, there ? number + lane : 0);
-  const int offset = mine.n * p.groups * p.columns * plane + mine.h * p.x_w + mine.w,
-            count = there ? min(kEight, p.x_w - mine.w) : 0;
-  T* const destination = static_cast<T*>(p.destination) + (group * p.columns + channel) * plane;
-  const bool first = channel < p.columns, second = channel + 8 < p.columns;
-  uint32_t note = 0;
-#pragma unroll
-  for (int i = 0; i < kEights; i += 4) {
-    uint32_t low[4], high[4];  // of the channel, and of that eight further on
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      low[j] = pack<T>(sum[4 * (i + j)], sum[4 * (i + j) + 1]);
-      high[j] = pack<T>(sum[4 * (i + j) + 2], sum[4 * (i + j) + 3]);
-      note = add_zero_times_pair<T>(high[j], add_zero_times_pair<T>(low[j], note));
-    }
-    if (p.store_vectors) {
-      trade(low);
-      trade(high);
-      const int from = i + lane % 4;
-      const int to = __shfl_sync(0xffffffffu, offset, from),
-                left = __shfl_sync(0xffffffffu, count, from);
-      T* const at = destination + to;
-      if (left > 0 && first) store_words(at, low[0], low[1], low[2], low[3]);
-      if (left > 0 && second) store_words(at + 8 * plane, high[0], high[1], high[2], high[3]);
-      continue;
-    }
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const int to = __shfl_sync(0xffffffffu, offset, i + j),
-                left = __shfl_sync(0xffffffffu, count, i + j) - lane % 4 * 2;
-      T* const at = destination + to + lane % 4 * 2;
-      if (p.store_words) {
-        store_words_if<1>(first && left > 0 ? 0 : -1, at, low[j], 0, 0, 0);
-        store_words_if<1>(second && left > 0 ? 0 : -1, at + 8 * plane, high[j], 0, 0, 0);
-      } else {
-        const auto store = [&](bool wanted, T* here, uint32_t word) {
-          store_half_if(wanted && left > 0 ? 0 : -1, here, static_cast<unsigned short>(word));
-          store_half_if(wanted && left > 1 ? 0 : -1, here + 1,
-                        static_cast<unsigned short>(word >> 16));
-        };
-        store(first, at, low[j]);
-        store(second, at + 8 * plane, high[j]);
-      }
-    }
-  }
+  T* const destination = static_cast<T*>(p.destination);
+  const int first = (group * p.columns + channel) * plane;
+  const Target<T> target = {destination, plane, p.columns - channel,
+                            first + mine.n * p.groups * p.columns * plane + mine.h * p.x_w + mine.w,
+                            there ? min(kEight, p.x_w - mine.w) : 0};
+  const uint32_t note = p.store_vectors ? store_eights(target, sum)
+                        : p.store_words ? store_lines(target, sum, true)
+                                        : store_lines(target, sum, false);
   const float all = add_pair<T>(note);
   if (!__any_sync(0xffffffffu, all != all)) return;
-  for (int i = 0; i < kEights; ++i) {
-    if (number + i >= p.eights || (p.store_vectors && i % 4 != lane % 4)) continue;
+  // A lane repairs what it summed, which another stored.
+  __syncwarp();
+  for (int i = 0; i < kEights && number + i < p.eights; ++i) {
     const Eight eight = eight_of(p, number + i);
-    T* const to = destination + eight.n * p.groups * p.columns * plane + eight.h * p.x_w + eight.w;
-    const int have = min(kEight, p.x_w - eight.w), from = p.store_vectors ? 0 : lane % 4 * 2,
-              end = p.store_vectors ? have : min(have, from + 2);
-    if (first) repair<T>(p, group, channel, eight, from, end, to);
-    if (second) repair<T>(p, group, channel + 8, eight, from, end, to + 8 * plane);
+    const int from = lane % 4 * 2, end = min(min(kEight, p.x_w - eight.w), from + 2);
+    for (int row = lane / 4; row < min(16, target.channels); row += 8)
+      repair<T>(p, group, channel + row, eight, from, end,
+                destination + first + eight.n * p.groups * p.columns * plane + row * plane +
+                    eight.h * p.x_w + eight.w);
   }
 }
 
