@@ -217,6 +217,7 @@ emulators:
 	build/kernels/emulate_loom benchmarks/kernels/cases.txt fp32 1 1 loom_odd; \
 	build/kernels/emulate_loom benchmarks/kernels/cases.txt tf32 1 1 loomh_; \
 	build/kernels/emulate_loom benchmarks/kernels/cases.txt tf32 1 2 loomw_; \
+	build/kernels/emulate_loom benchmarks/kernels/cases.txt tf32 1 2 loom_laid; \
 	benchmarks/kernels/emulate_rows.sh fp16 1 1 whole_; \
 	build/kernels/emulate_rows benchmarks/kernels/cases.txt fp32 1 1 whole_; \
 	build/kernels/emulate_rows benchmarks/kernels/cases.txt fp16:nhwc 1 1 pixels_; \

@@ -12,12 +12,12 @@ struct WalkerScope {
   int group_h, column_tile, group, walker;
 };
 template <class Params>
-__device__ __forceinline__ WalkerScope walker_scope_of(const Params& p,
-                                                       bool walkers_first = false) {
+__device__ __forceinline__ WalkerScope walker_scope_of(const Params& p, bool walkers_first,
+                                                       int block) {
   WalkerScope at;
   const int digit = walkers_first ? p.walkers[0] : p.column_tiles,
             next = walkers_first ? p.column_tiles : p.groups;
-  const int rest = blockIdx.x / digit, low = blockIdx.x - rest * digit, high = rest / next,
+  const int rest = block / digit, low = block - rest * digit, high = rest / next,
             middle = rest - high * next;
   at.column_tile = walkers_first ? middle : low;
   at.group = walkers_first ? high : middle;
@@ -25,6 +25,11 @@ __device__ __forceinline__ WalkerScope walker_scope_of(const Params& p,
   for (at.group_h = 0; at.walker >= p.walkers[at.group_h]; ++at.group_h)
     at.walker -= p.walkers[at.group_h];
   return at;
+}
+
+template <class Params>
+__device__ __forceinline__ WalkerScope walker_scope_of(const Params& p) {
+  return walker_scope_of(p, false, blockIdx.x);
 }
 
 // In shared memory, for those whose sums leave them few registers.

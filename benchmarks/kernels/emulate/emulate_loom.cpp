@@ -46,8 +46,9 @@ bool check(const Case& one, Direction direction, Precision precision, int most) 
     if (weights) weights = std::min(weights, some(loom::least_weights(tile, params)));
     for (int g = 0; g < loom::kMostGroups; ++g)
       if (walkers[g]) walkers[g] = std::min(walkers[g], 1 + int(emulate::random() % 3));
-    // Any plan of one group of phases may have its walkers first.
-    plan.detail[3] = plan.detail[3] % 1024 + (walkers[1] == 0 && emulate::random() % 2 ? 1024 : 0);
+    // Any plan of one group of phases may have its walkers first, and any may have rounds.
+    plan.detail[3] = plan.detail[3] % 1024 + (walkers[1] == 0 && emulate::random() % 2 ? 1024 : 0) +
+                     emulate::random() % 3 * 2048;
   }
   return trial.passes(trial.some(plans, most, reason), [&](const Plan& plan) {
     const loom::GatherParams params = loom::params_of(trial.problem, plan, trial.args);

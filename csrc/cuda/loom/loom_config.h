@@ -73,6 +73,7 @@ constexpr int kMostRuns = 8;      // of steps: phases of rows times parts
 constexpr int kMostWeights = 40;  // stages of weights
 constexpr int kMostLaid = 200 * 1024;  // bytes of laid weights
 constexpr int kMostRing = 8;           // stages of patches
+constexpr int kMostRounds = 64;        // of blocks
 constexpr int kMostSlices = 4;         // of a chunk
 constexpr int kBatch = 4;              // runs of 32 pixels that a warp brings together
 constexpr int kBatches = 3;            // batches of which it has room: all but one are on their way
@@ -198,10 +199,11 @@ struct GatherParams {
   int32_t brought;  // patches are, by the warps that turn them
   int32_t forward;
   int32_t strict;
-  int32_t lined;          // outputs go to memory by way of shared memory
-  int32_t walkers_first;  // blocks of a combination are neighbours: there are more than run at once
-  int32_t parts;          // of a patch
-  int32_t own_tiles;      // of a warpgroup
+  int32_t lined;  // outputs go to memory by way of shared memory
+  // Blocks of a combination are neighbours: there are more than run at once. Blocks start in so many rounds, of as many tiles.
+  int16_t walkers_first, rounds;
+  int32_t parts;      // of a patch
+  int32_t own_tiles;  // of a warpgroup
   // Laid weights: from step to step, and from set to set of 64 channels, bytes; where it says to which step a tap belongs;
   // of a phase of rows, the first step of the second phase, or of the second half.
   int32_t laid, laid_step, laid_set, laid_at;
@@ -228,10 +230,11 @@ inline int least_weights(Tile tile, const GatherParams& p) {
   return least_stages(tile, p, p.parts);
 }
 
-// In front: barriers of the stages of patches, of turned ones, of weights, of the warpgroups' turns; the scope of the block; the positions of a tile.
+// In front: barriers of the stages of patches, of turned ones, of weights, of the warpgroups' turns; the scope of the block and its tiles; the positions of a tile.
 constexpr int kXBarriers = 0, kTurnedBarriers = kXBarriers + kMostRing * 16,
               kWeightBarriers = kTurnedBarriers + kMostRing * 16,
               kTurns = kWeightBarriers + kMostWeights * 16, kScope = kTurns + kGroups * 8,
-              kPositions = kScope + 16, kHeader = kPositions + kGroups * kColumns * 4;
+              kWalk = kScope + 16, kPositions = kWalk + 16,
+              kHeader = kPositions + kGroups * kColumns * 4;
 
 }  // namespace convt2d::cuda::loom

@@ -89,8 +89,8 @@ __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at, 
     fetcher.operand += group * p.beside >> 4;
   fetcher.part = 0;
   fetcher.left = {};
-  const int tiles = p.tiles_n * p.tiles_h * p.tiles_w, walkers = p.walkers[at.group_h];
-  for (int tile = at.walker; tile < tiles; tile += walkers) {
+  const Walk walk{shared};
+  for (int tile = walk.first(); tile < walk.end(); tile += walk.step()) {
     Sums<TILE> sum;
     clear(sum);
     if (steps_of_row(p, row) > 0) {
@@ -116,9 +116,13 @@ __global__ void __launch_bounds__(kThreads, 1)
 #ifdef CONVT2D_HAS_WGMMA
   extern __shared__ __align__(1024) unsigned char smem[];
   const uint32_t shared = shared_address(smem);
-  const Scope at = walker_scope_of(p, p.walkers_first != 0);
+  const int in_round = blocks_of_round(p), round = blockIdx.x / in_round;
+  const Scope at = walker_scope_of(p, p.walkers_first != 0, blockIdx.x - round * in_round);
   Rings rings = rings_of(p, shared);
-  if (threadIdx.x == 0) make_known(at, shared + kScope);
+  if (threadIdx.x == 0) {
+    make_known(at, shared + kScope);
+    make_walk_known(p, at, round, shared + kWalk);
+  }
   build_positions<TILE>(p, shared);
   if constexpr (sizeof(T) == 4)
     build_items(p, shared);
@@ -152,7 +156,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       else
         turn<T, kTiles[TILE].strict>(p, at, shared, rings);
     } else if (threadIdx.x == kConsumers) {
-      copy<T, kTiles[TILE].laid>(p, at, maps, rings);
+      copy<T, kTiles[TILE].laid>(p, at, shared, maps, rings);
     }
   } else {
     more_registers<kConsumerRegisters>();

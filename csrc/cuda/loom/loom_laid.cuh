@@ -55,14 +55,16 @@ __device__ __forceinline__ int channel_of_word(const GatherParams& p, int half, 
   return p.lines == 2 ? 2 * word + half : 8 * half + word;
 }
 
-// By those who multiply, while others bring the first patches. Lanes have eight neighbours of (channel, tap), or of pairs of
-// these, which are neighbours in memory, times the four words of a half.
+// By those who multiply, while others bring the first patches. A lane has 16 bytes of what lies as (channel, tap), of one channel
+// in, or of the two that a word has, eight lanes have neighbours, times the four words of a half; many are on their way at
+// once, since all blocks want the same at the same time.
 template <class T>
 __device__ __forceinline__ void lay_weights(const GatherParams& p, const Scope& at,
                                             uint32_t shared) {
-  constexpr int kNumbers = 4 / sizeof(T), kLaid = 8 * kNumbers, kSlice = slice_of(sizeof(T));
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, word_in_half = lane / 8;
-  const int halves = 2 * p.slices * p.chunks,
+  constexpr int kNumbers = 16 / sizeof(T), kRun = 8 * kNumbers, kSources = 4 / sizeof(T),
+                kAtOnce = kLaidAtOnce / kSources, kSlice = slice_of(sizeof(T));
+  const int lane = threadIdx.x % 32, word_in_half = lane / 8;
+  const int halves = 2 * p.slices * p.chunks, all = p.tile_channels * p.taps,
             left = (p.columns - at.column_tile * p.tile_channels) * p.taps;
   const uint32_t laid = shared + p.weights_at;
   if (p.halved) {
@@ -80,52 +82,52 @@ __device__ __forceinline__ void lay_weights(const GatherParams& p, const Scope& 
   }
   const T* const weight = static_cast<const T*>(p.weight) + at.group * p.weight_group +
                           at.column_tile * p.tile_channels * p.taps;
-  for (int first = warp * kLaid; first < p.tile_channels * p.taps;
-       first += kConsumers / 32 * kLaid) {
-    const int mine = first + lane % 8 * kNumbers;
+  const int batches = (halves + kAtOnce - 1) / kAtOnce, runs = (all + kRun - 1) / kRun;
+#pragma unroll 1
+  for (int i = threadIdx.x / 32; i < runs * batches; i += kConsumers / 32) {
+    const int first_half = i % batches * kAtOnce, mine = i / batches * kRun + lane % 8 * kNumbers;
     const T* const from = weight + mine;
-    // Where the numbers go, of each phase of rows that has their taps.
-    int to[kNumbers][2];
+    uint32_t word[kAtOnce][kSources][4];
 #pragma unroll
-    for (int i = 0; i < kNumbers; ++i) {
-      const int channel = (mine + i) / p.taps, tap = mine + i - channel * p.taps;
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int half = first_half + j,
+                number = half / 2 * kSlice + channel_of_word<T>(p, half % 2, word_in_half);
+      const int reduce = mine < left && half < halves ? p.reduce : 0;
 #pragma unroll
-      for (int phase = 0; phase < 2; ++phase) {
-        const int place = int(load_shared_4(shared + p.laid_at + (tap * 2 + phase) * 4));
-        to[i][phase] = place < 0 ? -1
-                                 : place + channel / kRows * p.laid_set + channel % kRows * 16 +
-                                       word_in_half * 4;
+      for (int source = 0; source < kSources; ++source) {
+        const int channel = number + source * (p.lines == 2 ? 8 : 4);
+        load_16_if(from + channel * p.weight_reduce, channel, reduce, word[j][source]);
       }
     }
-    const bool there = mine < left;
-#pragma unroll 1
-    for (int half = 0; half < halves; half += kLaidAtOnce) {
-      uint32_t word[kLaidAtOnce][kNumbers];
+    // Where the numbers go, of each phase of rows that has their taps.
+    int to[kNumbers][2];
+    int channel = mine / p.taps, tap = mine - channel * p.taps;
 #pragma unroll
-      for (int i = 0; i < kLaidAtOnce; ++i) {
-        const int at_half = half + i,
-                  number = at_half / 2 * kSlice + channel_of_word<T>(p, at_half % 2, word_in_half);
-        const int reduce = there && at_half < halves ? p.reduce : 0;
-        if constexpr (sizeof(T) == 4) {
-          word[i][0] = load_if<4>(from + number * p.weight_reduce, number, reduce);
-        } else {
-          const int far = number + (p.lines == 2 ? 8 : 4);
-          const uint32_t a = load_if<4>(from + number * p.weight_reduce, number, reduce),
-                         b = load_if<4>(from + far * p.weight_reduce, far, reduce);
-          word[i][0] = low_halves(a, b);
-          word[i][kNumbers - 1] = high_halves(a, b);
-        }
-      }
+    for (int k = 0; k < kNumbers; ++k) {
+      uint32_t place[2];
+      load_shared_8(shared + p.laid_at + tap * 8, place);
+      const int row = channel / kRows * p.laid_set + channel % kRows * 16 + word_in_half * 4;
 #pragma unroll
-      for (int i = 0; i < kLaidAtOnce; ++i) {
-        if (half + i >= halves) continue;
+      for (int phase = 0; phase < 2; ++phase)
+        to[k][phase] = mine + k < all && int(place[phase]) >= 0 ? int(place[phase]) + row : -1;
+      if (++tap == p.taps) tap = 0, ++channel;
+    }
 #pragma unroll
-        for (int j = 0; j < kNumbers; ++j)
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int half = first_half + j;
+      if (half >= halves) continue;
 #pragma unroll
-          for (int phase = 0; phase < 2; ++phase)
-            if (to[j][phase] >= 0)
-              store_shared_4(laid + to[j][phase] + (half + i) * kHalfMatrix,
-                             sizeof(T) == 4 ? MmaTF32::round(word[i][j]) : word[i][j]);
+      for (int k = 0; k < kNumbers; ++k) {
+        const uint32_t (&source)[kSources][4] = word[j];
+        uint32_t number;
+        if constexpr (sizeof(T) == 4)
+          number = MmaTF32::round(source[0][k]);
+        else
+          number = k % 2 ? high_halves(source[0][k / 2], source[1][k / 2])
+                         : low_halves(source[0][k / 2], source[1][k / 2]);
+#pragma unroll
+        for (int phase = 0; phase < 2; ++phase)
+          if (to[k][phase] >= 0) store_shared_4(laid + to[k][phase] + half * kHalfMatrix, number);
       }
     }
   }
@@ -187,12 +189,12 @@ __device__ __forceinline__ void consume_laid(const GatherParams& p, const Scope&
                          (p.first_step[row] - p.first_step[first_run(p, at)]) * p.laid_step)),
                  pixels = uint32_t(operand(x_layout, shared + p.turned_at)) +
                           (same_positions(p) ? 0 : group * p.beside >> 4);
-  const int tiles = p.tiles_n * p.tiles_h * p.tiles_w, walkers = p.walkers[at.group_h],
-            step = p.own_tiles ? kGroups * walkers : walkers;
+  const Walk walk{shared};
   Ring ring;
   if (p.own_tiles && group > 0) ring.skip(p.chunks, p.turned_stages);
   uint32_t turn = group ^ 1;
-  for (int tile = at.walker + (p.own_tiles ? group * walkers : 0); tile < tiles; tile += step) {
+  for (int tile = walk.first() + (p.own_tiles ? group * walk.step() : 0); tile < walk.end();
+       tile += (p.own_tiles ? kGroups : 1) * walk.step()) {
     Sums<TILE> sum;
     clear(sum);
     if (steps_of_row(p, row) > 0) {

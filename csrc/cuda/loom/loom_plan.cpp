@@ -23,6 +23,17 @@ bool owns_tiles(Tile tile, int sets, int row_phases) {
   return tile.laid && (sets == 0 || (sets == 1 && row_phases == 1));
 }
 
+// Blocks that walk many tiles drift apart, until what neighbours share, sectors of a row of the result and pixels, does not meet
+// in L2 any more; so where there are many, new blocks start after so many tiles (H100, TF32, 2026-11-25: with 10 rounds
+// kernelbench_2_5 took 1851 us for 2212; with 2, of 80 tiles in all, 2_91 1034 for 939).
+constexpr int kTilesOfRound = 16, kLeastRounds = 8;
+int rounds_of(Tile tile, const GatherParams& p) {
+  if (!p.forward || p.element_bytes != 4 || tile.strict || p.walkers_first || !torn(p, tile))
+    return 1;
+  const int64_t rounds = tiles_of(p) / (int64_t{p.walkers[0]} * kTilesOfRound);
+  return rounds < kLeastRounds ? 1 : static_cast<int>(std::min<int64_t>(rounds, kMostRounds));
+}
+
 bool chunks_in_groups(const Problem& problem, int slices) {
   return problem.groups == 1 || problem.direction != Direction::fwd ||
          problem.group_in() % (slice_of(element_size(problem.dtype)) * slices) == 0;
@@ -160,8 +171,14 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
               if (!p.brought)
                 choice.x_stages =
                     std::min(kMostRing, 1 + (device.smem_optin - p.shared_bytes) / p.x_bytes);
+              choice.rounds = 1;
               shape(problem, choice, p);
-              const double predicted = predict(problem, device, tile, p);
+              double predicted = predict(problem, device, tile, p);
+              choice.rounds = rounds_of(tile, p);
+              if (choice.rounds > 1) {
+                shape(problem, choice, p);
+                predicted = predict(problem, device, tile, p);
+              }
               std::copy(std::begin(p.walkers), std::end(p.walkers), choice.walkers);
               choice.walkers_first = p.walkers_first;
               found.push_back({choice, predicted});
@@ -183,9 +200,9 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   const int detail[] = {c.tile_n,
                         c.tile_h,
                         c.tile_w,
-                        c.walkers_first * 1024 + c.own_tiles * 512 + c.parted * 256 +
-                            c.lined * 128 + c.row_phases * 32 + c.own_rows * 16 + c.sets * 4 +
-                            c.layout,
+                        (c.rounds - 1) * 2048 + c.walkers_first * 1024 + c.own_tiles * 512 +
+                            c.parted * 256 + c.lined * 128 + c.row_phases * 32 + c.own_rows * 16 +
+                            c.sets * 4 + c.layout,
                         c.slices,
                         c.x_stages,
                         c.turned_stages,
@@ -205,17 +222,31 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
                                     : "resident") +
               (c.own_rows ? " of own rows, " : ", ") + std::to_string(blocks_of(p)) + " blocks" +
               (p.lined ? ", lines" : "") + (p.own_tiles ? ", tiles of each group" : "") +
-              (p.parts > 1 ? ", parts" : "") + (p.brought ? ", brought" : "");
+              (p.parts > 1 ? ", parts" : "") + (p.brought ? ", brought" : "") +
+              (p.rounds > 1 ? ", " + std::to_string(p.rounds) + " rounds" : "");
   return plan;
 }
 
 Choice choice_of(const Plan& plan) {
   const int32_t* d = plan.detail;
-  return {plan.row,       d[0],           d[1],           d[2],
-          d[3] / 4 % 4,   d[3] % 4,       d[3] / 16 % 2,  d[3] / 32 % 4,
-          d[4],           d[5],           d[6],           d[7],
-          d[3] / 128 % 2, d[3] / 256 % 2, d[3] / 512 % 2, {d[8], d[9], d[10], d[11]},
-          d[3] / 1024};
+  return {plan.row,
+          d[0],
+          d[1],
+          d[2],
+          d[3] / 4 % 4,
+          d[3] % 4,
+          d[3] / 16 % 2,
+          d[3] / 32 % 4,
+          d[4],
+          d[5],
+          d[6],
+          d[7],
+          d[3] / 128 % 2,
+          d[3] / 256 % 2,
+          d[3] / 512 % 2,
+          {d[8], d[9], d[10], d[11]},
+          d[3] / 1024 % 2,
+          d[3] / 2048 + 1};
 }
 
 std::string refusal(const Problem& problem, const Device& device) {
@@ -279,6 +310,6 @@ GatherParams params_of(const Problem& problem, const Plan& plan, const Args& arg
   return p;
 }
 
-int64_t blocks_of(const GatherParams& p) { return walking_blocks(p); }
+int64_t blocks_of(const GatherParams& p) { return walking_blocks(p) * p.rounds; }
 
 }  // namespace convt2d::cuda::loom

@@ -158,9 +158,11 @@ struct Laid {
   double memory, lines_memory;  // of the copy rate
 };
 constexpr Laid kLaid[] = {
-    {90, 30, 78, 25, 660, 0, 640, {13600, 4900}, {5300, 7800}, 17800, 30, .8, .46},
-    {95, 13.5, 16, 109, 940, 37, 457, {12700, 3800}, {4000, 5800}, 0, 4.9, .85, .85},
+    {90, 30, 78, 25, 660, 0, 640, {13600, 4900}, {5300, 7800}, 8500, 30, .8, .46},
+    {95, 13.5, 16, 109, 940, 37, 457, {12700, 3800}, {4000, 5800}, 3000, 25, .85, .85},
 };
+// Of the rate, where memory limits words (from_rgb 113 us for 86 on an H200, 140 for 118 on an H100).
+constexpr double kLaidWords = .76;
 // Two turned stages over more; columns of words, of one phase or where rows start anywhere; of a tile's stores what products of
 // the other one do not hide.
 constexpr double kLaidTwo = 1.04, kLaidColumns = 1.25, kLaidShown = .03;
@@ -356,7 +358,8 @@ double predict(const Problem& problem, const Device& device, Tile tile, GatherPa
     const double once =
         p.laid ? laid_of(p).start + p.all_weights / laid_of(p).laid
                : kStart + (!p.resident ? 0 : p.all_weights / (p.forward ? fit.l2_bytes : kL2Bytes));
-    const double block = once + ceil_div(tiles_of(p), p.walkers[g]) * cycles[g];
+    const double block =
+        p.rounds * (once + ceil_div(ceil_div(tiles_of(p), p.rounds), p.walkers[g]) * cycles[g]);
     longest = std::max(longest, block);
     all += block * p.walkers[g] * combos;
   }
@@ -371,13 +374,14 @@ double predict(const Problem& problem, const Device& device, Tile tile, GatherPa
     const double lanes = laid_of(p).memory * (p.h.groups == 1 ? 1 : kByPhases);
     memory_us = tensor_bytes(problem) /
                 ((p.lined ? laid_of(p).lines_memory : lanes) * device.copy_bytes_per_us);
+    if (p.element_bytes == 4 && memory_us > busy_us) memory_us /= kLaidWords;
   }
   const double rows = double(problem.batch) * p.columns * p.groups * p.h.destination_extent;
-  const int sector = 32 / p.element_bytes;
-  const bool whole = p.w.destination_extent % sector == 0 &&
-                     (p.tiles_w == 1 || p.tile_w * tile.phases % sector == 0);
-  const double torn = whole ? 0 : !p.forward ? kTorn : anywhere ? fit.torn_line : fit.torn;
-  double torn_us = torn * rows * p.tiles_w / device.copy_bytes_per_us;
+  const double torn_bytes = !torn(p, tile) ? 0
+                            : !p.forward   ? kTorn
+                            : anywhere     ? fit.torn_line
+                                           : fit.torn;
+  double torn_us = torn_bytes * rows * p.tiles_w / device.copy_bytes_per_us;
   // Three products leave time for those bytes as well.
   if (tile.strict) memory_us += std::exchange(torn_us, 0);
   if (p.laid) torn_us = 0;  // is in the rates

@@ -17,6 +17,34 @@ __device__ __forceinline__ int first_column(const GatherParams& p, TileOrigin or
   return origin.w * p.w.source_step + p.w.group[0].offset_low;
 }
 
+__device__ __forceinline__ int blocks_of_round(const GatherParams& p) {
+  int walkers = 0;
+#pragma unroll
+  for (int g = 0; g < kMostGroups; ++g) walkers += p.walkers[g];
+  return p.groups * p.column_tiles * walkers;
+}
+
+// The tiles of a block: every so many-th of a round's. In shared memory, for the same reason as the scope.
+__device__ __forceinline__ void make_walk_known(const GatherParams& p, const Scope& at, int round,
+                                                uint32_t to) {
+  const int tiles = p.tiles_n * p.tiles_h * p.tiles_w, each = tiles / p.rounds,
+            more = tiles - each * p.rounds, begin = round * each + min(round, more);
+  store_shared_4(to, begin + at.walker);
+  store_shared_4(to + 4, begin + each + (round < more));
+  store_shared_4(to + 8, p.walkers[at.group_h]);
+}
+struct Walk {
+  uint32_t shared;
+  __device__ __forceinline__ int first() const { return int(load_shared_4(shared + kWalk)); }
+  __device__ __forceinline__ int end() const { return int(load_shared_4(shared + kWalk + 4)); }
+  __device__ __forceinline__ int step() const { return int(load_shared_4(shared + kWalk + 8)); }
+};
+template <class Visit>
+__device__ __forceinline__ void for_tiles(const GatherParams& p, uint32_t shared, Visit&& visit) {
+  const Walk walk{shared};
+  for (int tile = walk.first(); tile < walk.end(); tile += walk.step()) visit(tile_origin(p, tile));
+}
+
 // Whether both groups have the same positions of a tile, and different channels or phases, or tiles.
 __device__ __forceinline__ bool same_positions(const GatherParams& p) {
   return p.tile_channels > kRows || (p.row_phases > 1 && !p.halved) || p.own_tiles;

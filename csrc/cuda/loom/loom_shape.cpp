@@ -36,6 +36,12 @@ bool starts_anywhere(const GatherParams& p, Tile tile) {
   return p.w.destination_extent % (2 * tile.phases) != 0 || (p.tile_w % 2 != 0 && p.tiles_w > 1);
 }
 
+bool torn(const GatherParams& p, Tile tile) {
+  const int sector = 32 / p.element_bytes;
+  return p.w.destination_extent % sector != 0 ||
+         (p.tiles_w > 1 && p.tile_w * tile.phases % sector != 0);
+}
+
 namespace {
 
 // Rows of a box, and words from one to the next, that meet in the fewest banks and are copied with the fewest words. Each choice
@@ -358,7 +364,8 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
            std::to_string(kMostGroups);
   set_tiles(problem, choice, p);
   std::copy(std::begin(choice.walkers), std::end(choice.walkers), p.walkers);
-  p.walkers_first = choice.walkers_first;
+  p.walkers_first = static_cast<int16_t>(choice.walkers_first);
+  p.rounds = static_cast<int16_t>(choice.rounds);
   p.taps = static_cast<int32_t>(problem.h.kernel * problem.w.kernel);
   p.tile_channels = p.halved ? kRows / 2 : kRows * choice.sets;
   p.column_tiles = static_cast<int32_t>(ceil_div(p.columns, p.tile_channels));
@@ -383,8 +390,8 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   // Of eight columns each, such tiles took four times what runs take (kernelbench_2_5, stylegan2_hi; H200, 2026-11-24).
   if (p.laid && p.layout != kRuns && p.w.destination_extent * p.element_bytes % 32 != 0)
     return "laid weights in columns want rows of y that are whole sectors";
-  // Of some widths these took twice what others take, for a reason that is not known (kernelbench_2_5 1354 to 2844 us, 2_19 2334
-  // to 4581; H200, 2026-11-24).
+  // Blocks drift apart unless they wait for patches, and then twice as many bytes come from memory (kernelbench_2_5 1354 to 2844
+  // us, 2_19 2334 to 4581; H200, 2026-11-24). In rounds some still take twice as long, and the best gain little over fetched words.
   if (p.laid && !halves && p.own_tiles && p.layout == kRuns)
     return "laid weights of words and tiles of a group are for columns";
   p.row_sets = 1;

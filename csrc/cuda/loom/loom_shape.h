@@ -16,7 +16,7 @@ struct Choice {
   int slices, x_stages, turned_stages, weight_stages;  // of weights: 0 if they stay
   int lined, parted, own_tiles;
   int walkers[kMostGroups];
-  int walkers_first = 0;
+  int walkers_first = 0, rounds = 1;
 };
 
 // Everything but the tensors. Or why the choice does not fit.
@@ -30,5 +30,7 @@ int most_in_a_bank(int bytes, int row_pitch, int number_pitch);
 int unit_bytes(Tile tile, const GatherParams& p);
 // Whether what a lane has side by side does not start at multiples of itself.
 bool starts_anywhere(const GatherParams& p, Tile tile);
+// Whether tiles, or rows of the result, meet within sectors.
+bool torn(const GatherParams& p, Tile tile);
 
 }  // namespace convt2d::cuda::loom

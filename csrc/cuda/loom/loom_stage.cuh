@@ -108,10 +108,10 @@ __device__ __forceinline__ void copy_set(const GatherParams& p, const Scope& at,
 }
 
 template <class T, bool LAID>
-__device__ __forceinline__ void copy(const GatherParams& p, const Scope& at, const TensorMaps& maps,
-                                     Rings& rings) {
+__device__ __forceinline__ void copy(const GatherParams& p, const Scope& at, uint32_t shared,
+                                     const TensorMaps& maps, Rings& rings) {
   bool weights = true;
-  for_tiles(p, at, [&](TileOrigin origin) {
+  for_tiles(p, shared, [&](TileOrigin origin) {
     for (int chunk = 0; chunk < p.chunks; ++chunk) {
       for (int part = 0; part < p.parts; ++part) {
         for (int set = 0; set < p.row_sets && !p.brought; ++set) {
@@ -241,7 +241,7 @@ __device__ __forceinline__ void turn_set(const GatherParams& p, const Scope& at,
 template <class T, bool STRICT>
 __device__ __forceinline__ void turn(const GatherParams& p, const Scope& at, uint32_t shared,
                                      Rings& rings) {
-  for_tiles(p, at, [&](TileOrigin origin) {
+  for_tiles(p, shared, [&](TileOrigin origin) {
     for (int i = 0, part = 0; i < p.chunks * p.parts; ++i) {
       barrier_wait(rings.turned.empty(), rings.turned.parity ^ 1);
       for (int set = 0; set < p.row_sets; ++set, rings.x.advance()) {
@@ -264,16 +264,17 @@ __device__ __forceinline__ void turn(const GatherParams& p, const Scope& at, uin
 // Patches whose rows are no whole 16 bytes, a slice at a time: each lane brings the pixels that it turns, two batches of
 // runs ahead, so that it waits for nobody but itself. Here is what it brings next.
 struct Ahead {
+  Walk walk;
   int tile, chunk, first;
   __device__ __forceinline__ bool there(const GatherParams& p) const {
-    return tile < p.tiles_n * p.tiles_h * p.tiles_w && turner_of_block() * 32 < p.items;
+    return tile < walk.end() && turner_of_block() * 32 < p.items;
   }
-  __device__ __forceinline__ void advance(const GatherParams& p, const Scope& at) {
+  __device__ __forceinline__ void advance(const GatherParams& p) {
     if ((first += kTurners * 32) < p.items) return;
     first = turner_of_block() * 32;
     if (++chunk < p.chunks) return;
     chunk = 0;
-    tile += p.walkers[at.group_h];
+    tile += walk.step();
   }
 };
 
@@ -304,19 +305,20 @@ __device__ __forceinline__ void bring_and_turn(const GatherParams& p, const Scop
   const auto next = [](uint32_t run) {
     return run + 32 * kSliceBytes == kBatches * kBatchBytes ? 0 : run + 32 * kSliceBytes;
   };
-  Ahead ahead{at.walker, 0, turner_of_block() * 32};
+  const Walk walk{shared};
+  Ahead ahead{walk, walk.first(), 0, turner_of_block() * 32};
   uint32_t to = 0, from = 0;
   const auto bring_batch = [&] {
     for (int i = 0; i < kBatch; ++i, to = next(to)) {
       if (!ahead.there(p)) continue;
       bring<T>(p, at, ahead, shared, mine + to);
-      ahead.advance(p, at);
+      ahead.advance(p);
     }
     copy_async_commit();
   };
   for (int i = 1; i < kBatches; ++i) bring_batch();
   int left = 0;  // of a batch that is there
-  for_tiles(p, at, [&](TileOrigin) {
+  for_tiles(p, shared, [&](TileOrigin) {
     for (int chunk = 0; chunk < p.chunks; ++chunk) {
       barrier_wait(ring.empty(), ring.parity ^ 1);
       for (int first = turner_of_block() * 32; first < p.items; first += kTurners * 32) {
