@@ -198,12 +198,15 @@ emulators:
 	build/kernels/emulate_narrow benchmarks/kernels/cases.txt weight:tf32 nhwc 1 1 narrow_k; \
 	build/kernels/emulate_narrow benchmarks/kernels/cases.txt weight:fp32 nchw 1 1 narrow_run; \
 	RIBBONS=1 build/kernels/emulate_narrow benchmarks/kernels/cases.txt bf16 nhwc 1 1 ribbon_; \
+	RIBBONS=1 build/kernels/emulate_narrow benchmarks/kernels/cases.txt fp16 nchw 1 1 ribbon_; \
+	RIBBONS=1 build/kernels/emulate_narrow benchmarks/kernels/cases.txt tf32 nhwc 1 1 ribbon_w; \
 	RIBBONS=1 build/kernels/emulate_narrow benchmarks/kernels/cases.txt tf32 nchw 1 1 ribbon_; \
 	RIBBONS=1 build/kernels/emulate_narrow benchmarks/kernels/cases.txt fp32 nchw 1 1 ribbon_; \
 	benchmarks/kernels/emulate_spread.sh fp16 fwd 1 1 spread_; \
 	build/kernels/emulate_spread benchmarks/kernels/cases.txt tf32 fwd 1 1 spread_; \
 	build/kernels/emulate_spread benchmarks/kernels/cases.txt fp16 fwd:nchw 1 1 spread_; \
 	build/kernels/emulate_spread benchmarks/kernels/cases.txt tf32 fwd:nchw 1 1 spread_; \
+	build/kernels/emulate_spread benchmarks/kernels/cases.txt bf16 fwd:nchw 1 3 spread_mesh; \
 	build/kernels/emulate_spread benchmarks/kernels/cases.txt fp16 grad_input 1 1 reap_; \
 	build/kernels/emulate_spread benchmarks/kernels/cases.txt tf32 grad_input 1 1 reap_; \
 	build/kernels/emulate_spread benchmarks/kernels/cases.txt bf16 grad_input 1 1 reap_o; \

@@ -135,6 +135,9 @@ struct WgmmaPartial;
 #define CONVT2D_NAMES_8 CONVT2D_NAMES_4 ", %4, %5, %6, %7"
 #define CONVT2D_NAMES_12 CONVT2D_NAMES_8 ", %8, %9, %10, %11"
 #define CONVT2D_NAMES_16 CONVT2D_NAMES_12 ", %12, %13, %14, %15"
+#define CONVT2D_NAMES_24 \
+  CONVT2D_NAMES_16       \
+  ", %16, %17, %18, %19, %20, %21, %22, %23"
 #define CONVT2D_NAMES_32                                         \
   CONVT2D_NAMES_16                                               \
   ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27" \
@@ -149,6 +152,9 @@ struct WgmmaPartial;
 #define CONVT2D_NAMES_52 \
   CONVT2D_NAMES_48       \
   ", %48, %49, %50, %51"
+#define CONVT2D_NAMES_60 \
+  CONVT2D_NAMES_52       \
+  ", %52, %53, %54, %55, %56, %57, %58, %59"
 #define CONVT2D_NAMES_64                                         \
   CONVT2D_NAMES_32                                               \
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43" \
@@ -171,10 +177,12 @@ struct WgmmaPartial;
 #define CONVT2D_SUMS_8(i) CONVT2D_SUMS_4(i), CONVT2D_SUMS_4(i + 4)
 #define CONVT2D_SUMS_12(i) CONVT2D_SUMS_8(i), CONVT2D_SUMS_4(i + 8)
 #define CONVT2D_SUMS_16(i) CONVT2D_SUMS_8(i), CONVT2D_SUMS_8(i + 8)
+#define CONVT2D_SUMS_24(i) CONVT2D_SUMS_16(i), CONVT2D_SUMS_8(i + 16)
 #define CONVT2D_SUMS_32(i) CONVT2D_SUMS_16(i), CONVT2D_SUMS_16(i + 16)
 #define CONVT2D_SUMS_36(i) CONVT2D_SUMS_32(i), CONVT2D_SUMS_4(i + 32)
 #define CONVT2D_SUMS_48(i) CONVT2D_SUMS_32(i), CONVT2D_SUMS_16(i + 32)
 #define CONVT2D_SUMS_52(i) CONVT2D_SUMS_48(i), CONVT2D_SUMS_4(i + 48)
+#define CONVT2D_SUMS_60(i) CONVT2D_SUMS_52(i), CONVT2D_SUMS_8(i + 52)
 #define CONVT2D_SUMS_64(i) CONVT2D_SUMS_32(i), CONVT2D_SUMS_32(i + 32)
 #define CONVT2D_SUMS_68(i) CONVT2D_SUMS_64(i), CONVT2D_SUMS_4(i + 64)
 #define CONVT2D_SUMS_96(i) CONVT2D_SUMS_64(i), CONVT2D_SUMS_32(i + 64)
@@ -283,6 +291,15 @@ CONVT2D_WGMMA_WIDTHS(float, "k8", ".f32.tf32.tf32", "", false)
 CONVT2D_WGMMA(__half, "k16", ".f32.f16.f16", 136, 68, ", 0, 0", false, "68", "69")
 CONVT2D_WGMMA(__nv_bfloat16, "k16", ".f32.bf16.bf16", 136, 68, ", 0, 0", false, "68", "69")
 
+// Of narrow's ribbons.
+#define CONVT2D_WGMMA_RIBBON_WIDTHS(TYPE, SHAPE, NAME, TAIL)        \
+  CONVT2D_WGMMA(TYPE, SHAPE, NAME, 48, 24, TAIL, false, "24", "25") \
+  CONVT2D_WGMMA(TYPE, SHAPE, NAME, 120, 60, TAIL, false, "60", "61")
+CONVT2D_WGMMA_RIBBON_WIDTHS(__half, "k16", ".f32.f16.f16", ", 0, 0")
+CONVT2D_WGMMA_RIBBON_WIDTHS(__nv_bfloat16, "k16", ".f32.bf16.bf16", ", 0, 0")
+CONVT2D_WGMMA_RIBBON_WIDTHS(float, "k8", ".f32.tf32.tf32", "")
+#undef CONVT2D_WGMMA_RIBBON_WIDTHS
+
 // A quarter of a multiple of 32 columns more than that.
 #define CONVT2D_WGMMA_ODD_WIDTHS(TYPE, SHAPE, NAME, TAIL, TURNED)     \
   CONVT2D_WGMMA(TYPE, SHAPE, NAME, 72, 36, TAIL, TURNED, "36", "37")  \
@@ -297,8 +314,10 @@ CONVT2D_WGMMA_ODD_WIDTHS(float, "k8", ".f32.tf32.tf32", "", false)
   CONVT2D_WGMMA_TURNED(TYPE, NAME, 16, 8, "8", "9", "10", "11", "12")      \
   CONVT2D_WGMMA_TURNED(TYPE, NAME, 24, 12, "12", "13", "14", "15", "16")   \
   CONVT2D_WGMMA_TURNED(TYPE, NAME, 32, 16, "16", "17", "18", "19", "20")   \
+  CONVT2D_WGMMA_TURNED(TYPE, NAME, 48, 24, "24", "25", "26", "27", "28")   \
   CONVT2D_WGMMA_TURNED(TYPE, NAME, 64, 32, "32", "33", "34", "35", "36")   \
   CONVT2D_WGMMA_TURNED(TYPE, NAME, 96, 48, "48", "49", "50", "51", "52")   \
+  CONVT2D_WGMMA_TURNED(TYPE, NAME, 120, 60, "60", "61", "62", "63", "64")  \
   CONVT2D_WGMMA_TURNED(TYPE, NAME, 128, 64, "64", "65", "66", "67", "68")  \
   CONVT2D_WGMMA_TURNED(TYPE, NAME, 192, 96, "96", "97", "98", "99", "100") \
   CONVT2D_WGMMA_TURNED(TYPE, NAME, 256, 128, "128", "129", "130", "131", "132")
@@ -307,6 +326,8 @@ CONVT2D_WGMMA_TURNED_WIDTHS(__half, ".f32.f16.f16")
 CONVT2D_WGMMA_TURNED_WIDTHS(__nv_bfloat16, ".f32.bf16.bf16")
 CONVT2D_WGMMA_TURNED(__half, ".f32.f16.f16", 136, 68, "68", "69", "70", "71", "72")
 CONVT2D_WGMMA_TURNED(__nv_bfloat16, ".f32.bf16.bf16", 136, 68, "68", "69", "70", "71", "72")
+CONVT2D_WGMMA_TURNED(__half, ".f32.f16.f16", 72, 36, "36", "37", "38", "39", "40")
+CONVT2D_WGMMA_TURNED(__nv_bfloat16, ".f32.bf16.bf16", 72, 36, "36", "37", "38", "39", "40")
 
 #define CONVT2D_WGMMA_FETCHED_WIDTHS(TYPE, SHAPE, NAME, TAIL)                           \
   CONVT2D_WGMMA_FETCHED(TYPE, SHAPE, NAME, 64, 32, TAIL, "32", "33", "34", "35", "36")  \
@@ -317,6 +338,9 @@ CONVT2D_WGMMA_FETCHED_WIDTHS(__half, "k16", ".f32.f16.f16", ", 0")
 CONVT2D_WGMMA_FETCHED_WIDTHS(__nv_bfloat16, "k16", ".f32.bf16.bf16", ", 0")
 CONVT2D_WGMMA_FETCHED_WIDTHS(float, "k8", ".f32.tf32.tf32", "")
 CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 136, 68, "", "68", "69", "70", "71", "72")
+CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 48, 24, "", "24", "25", "26", "27", "28")
+CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 120, 60, "", "60", "61", "62", "63", "64")
+CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 72, 36, "", "36", "37", "38", "39", "40")
 CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 16, 8, "", "8", "9", "10", "11", "12")
 CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 24, 12, "", "12", "13", "14", "15", "16")
 CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 32, 16, "", "16", "17", "18", "19", "20")

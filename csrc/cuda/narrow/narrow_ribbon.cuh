@@ -1,7 +1,7 @@
 // The kernel of narrow's ribbons; narrow_ribbon.h draws the tiling.
 //
 // One thread asks the copy engine for chunks of x, in a ring of stages: `full` ends a phase when a chunk has arrived, `empty`
-// when every warp has fetched it. Four warps multiply, then collect a row together.
+// when every warp has done with it. Four warps multiply, then collect a row together.
 #pragma once
 
 #include <type_traits>
@@ -21,12 +21,12 @@ using RibbonMma =
     std::conditional_t<sizeof(T) == 4, MmaTF32,
                        std::conditional_t<std::is_same_v<T, __half>, MmaF16, MmaBF16>>;
 
-// All weights, as fragments: of a lane, columns l / 4 and channels as the fetching of x deals them out. A warp loads a
+// All weights, by fragments: of a lane, columns l / 4 and channels as the fetching of x deals them out. A warp loads a
 // batch of them before it stores any.
 template <class T, int ROW>
 __device__ __forceinline__ void bring_fragments(const RibbonParams& p, uint32_t shared) {
   constexpr Ribbon ribbon = kRibbons[ROW];
-  constexpr int kColumns = ribbon.width / 8, kCount = ribbon.span * kColumns,
+  constexpr int kColumns = ribbon.width / 8, kCount = fragments(ribbon),
                 kPairs = fragment_pairs(ribbon), kNumbers = 4 / sizeof(T),
                 kSlice = slice_channels(sizeof(T)), kBatch = kPairs < 4 ? kPairs : 4;
   const int lane = threadIdx.x % 32, t = lane % 4;
@@ -50,7 +50,7 @@ __device__ __forceinline__ void bring_fragments(const RibbonParams& p, uint32_t 
   const T* const weight = static_cast<const T*>(p.weight);
 #pragma unroll 1
   for (int slice = threadIdx.x / 32; slice < p.slices; slice += kRibbonWarps) {
-    const uint32_t to = shared + p.weights_at + slice * slice_fragments(ribbon) + lane * 16;
+    const uint32_t to = shared + p.weights_at + slice * slice_weights(ribbon);
 #pragma unroll
     for (int batch = 0; batch < kPairs; batch += kBatch) {
       uint32_t number[2 * kBatch][2][kNumbers] = {};
@@ -67,18 +67,32 @@ __device__ __forceinline__ void bring_fragments(const RibbonParams& p, uint32_t 
       const auto word = [&](int f, int b) {
         const uint32_t low = number[f][b][0];
         if constexpr (kNumbers == 2) return low | number[f][b][kNumbers - 1] << 16;
-        return ribbon.strict ? low : RibbonMma<T>::round(low);
+        return kRibbons[ROW].strict ? low : RibbonMma<T>::round(low);
       };
+      if constexpr (ribbon.strict) {
 #pragma unroll
-      for (int i = 0; i < kBatch && batch + i < kPairs; ++i) {
-        uint32_t four[4], rest[4];
+        for (int i = 0; i < kBatch && batch + i < kPairs; ++i) {
+          uint32_t four[4], rest[4];
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          four[j] = word(2 * i + j / 2, j % 2);
-          if constexpr (ribbon.strict) MmaF32x3::split(four[j], four[j], rest[j]);
+          for (int j = 0; j < 4; ++j) MmaF32x3::split(word(2 * i + j / 2, j % 2), four[j], rest[j]);
+          store_shared_16(to + (batch + i) * 512 + lane * 16, four);
+          store_shared_16(to + (kPairs + batch + i) * 512 + lane * 16, rest);
         }
-        store_shared_16(to + (batch + i) * 512, four);
-        if constexpr (ribbon.strict) store_shared_16(to + (kPairs + batch + i) * 512, rest);
+      } else {
+#pragma unroll
+        for (int f = 0; f < 2 * kBatch && 2 * batch + f < kCount; ++f)
+#pragma unroll
+          for (int b = 0; b < 2; ++b) {
+            const int eight = 2 * batch + f;
+            if (sizeof(T) == 4 || p.channels_last) {
+              store_shared_4(to + ((b * kCount + eight) * 32 + lane) * 4, word(f, b));
+            } else {
+#pragma unroll
+              for (int i = 0; i < kNumbers; ++i)
+                store_shared_2(to + eight * 256 + (b * 8 + 2 * t + i) * 16 + lane / 4 * 2,
+                               static_cast<unsigned short>(number[f][b][i]));
+            }
+          }
       }
     }
   }
@@ -105,150 +119,216 @@ __device__ __forceinline__ void bring_chunks(const RibbonParams& p, const CUtens
   });
 }
 
-// Where a lane finds what it fetches of the first slice of a chunk: of 16 bits and in NHWC what ldmatrix wants for each 16
-// pixels; words of NCHW: four pixels of channels 2 t and 2 t + 1.
-template <class T>
+// Where a lane finds words of the first slice of a chunk: in NHWC what ldmatrix wants of each block, in NCHW four pixels of
+// channels 2 t and 2 t + 1.
 __device__ __forceinline__ void find_ribbon(const RibbonParams& p, uint32_t (&place)[2]) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int chunk_channels = p.chunk_slices * slice_channels(sizeof(T));
+  const auto swizzled = [&](uint32_t at) { return at ^ (at >> 7 & (p.line / 16 - 1)) << 4; };
+  if (p.channels_last) {
 #pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    uint32_t at;
-    if (p.channels_last) {
-      const int pixel = warp * kWarpPixels + i * 16 + lane / 8 % 2 * 8 + lane % 8;
-      at = pixel * p.line + lane / 16 * 16;
-    } else {
-      const int pixel = warp * kWarpPixels +
-                        (sizeof(T) == 4 ? lane / 4 * 4 : i * 16 + lane / 8 % 2 * 8),
-                channel = sizeof(T) == 4 ? lane % 4 * 2 + i : lane / 16 * 8 + lane % 8;
-      const int image = p.by_run.quotient(pixel), inside = pixel - image * p.run,
-                box = inside >> p.line_bits;
-      at = ((box * p.images + image) * chunk_channels + channel) * p.line +
-           (inside - (box << p.line_bits)) * sizeof(T);
-    }
-    place[i] = at ^ (at >> 7 & (p.line / 16 - 1)) << 4;
+    for (int i = 0; i < 2; ++i)
+      place[i] = swizzled((i * 64 + warp * 16 + lane % 16) * p.line + lane / 16 * 16);
+    return;
+  }
+  const int pixel = warp * kWarpPixels + lane / 4 * 4, image = p.by_run.quotient(pixel),
+            inside = pixel - image * p.run, box = inside >> p.line_bits;
+#pragma unroll
+  for (int odd = 0; odd < 2; ++odd) {
+    const uint32_t at =
+        ((box * p.images + image) * p.chunk_slices * slice_channels(4) + lane % 4 * 2 + odd) *
+            p.line +
+        (inside - (box << p.line_bits)) * 4;
+    place[odd] = swizzled(at);
   }
 }
 
-// Adds the products of a chunk.
-template <class T, int ROW, bool CHANNELS_LAST>
-__device__ __forceinline__ void multiply_chunk(const RibbonParams& p, const uint32_t (&place)[2],
-                                               uint32_t x, uint32_t w, int slices,
-                                               RibbonSums<ROW>& sum) {
+// What a lane has of a slice; in NCHW rows l / 4 and + 8 of both blocks are four neighbours.
+using RibbonWords = uint32_t[2][4];
+__device__ __forceinline__ void fetch_words(const RibbonParams& p, const uint32_t (&place)[2],
+                                            uint32_t x, int slice, RibbonWords& word) {
+  if (p.channels_last) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) ldmatrix_x4(word[i], x + (place[i] ^ slice * kSliceBytes));
+    return;
+  }
+  x += slice * slice_channels(4) * p.line;
+  uint32_t even[4], odd[4];
+  load_shared_16(x + place[0], even);
+  load_shared_16(x + place[1], odd);
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    word[i][0] = even[2 * i], word[i][1] = even[2 * i + 1];
+    word[i][2] = odd[2 * i], word[i][3] = odd[2 * i + 1];
+  }
+}
+
+// Adds to the sums of a fragment of columns.
+template <int COUNT>
+__device__ __forceinline__ void add_fragment(float (&sum)[COUNT], int fragment,
+                                             const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  float four[4];
+#pragma unroll
+  for (int r = 0; r < 4; ++r) four[r] = sum[4 * fragment + r];
+  MmaTF32::mma(four, a, b0, b1);
+#pragma unroll
+  for (int r = 0; r < 4; ++r) sum[4 * fragment + r] = four[r];
+}
+
+// Adds the products of a chunk, in strict fp32.
+template <int ROW>
+__device__ __forceinline__ void multiply_strict(const RibbonParams& p, const uint32_t (&place)[2],
+                                                uint32_t x, uint32_t w, int slices,
+                                                RibbonSums<ROW>& sum) {
   constexpr Ribbon ribbon = kRibbons[ROW];
-  constexpr int kColumns = ribbon.width / 8, kCount = ribbon.span * kColumns,
-                kPairs = fragment_pairs(ribbon);
-  const uint32_t slice_bytes = slice_channels(sizeof(T)) * p.line;
+  constexpr int kPairs = fragment_pairs(ribbon);
 #pragma unroll 2
-  for (int slice = 0; slice < slices; ++slice, w += slice_fragments(ribbon)) {
-    uint32_t a[2][4];
-    if constexpr (CHANNELS_LAST) {
+  for (int slice = 0; slice < slices; ++slice, w += slice_weights(ribbon)) {
+    RibbonWords a, rest;
+    fetch_words(p, place, x, slice, a);
 #pragma unroll
-      for (int i = 0; i < 2; ++i) ldmatrix_x4(a[i], x + (place[i] ^ slice * kSliceBytes));
-    } else if constexpr (sizeof(T) == 2) {
+    for (int i = 0; i < 2; ++i)
 #pragma unroll
-      for (int i = 0; i < 2; ++i) ldmatrix_x4_turned(a[i], x + place[i] + slice * slice_bytes);
-    } else {
-      uint32_t even[4], odd[4];
-      load_shared_16(x + place[0] + slice * slice_bytes, even);
-      load_shared_16(x + place[1] + slice * slice_bytes, odd);
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        a[i][0] = even[2 * i], a[i][1] = even[2 * i + 1];
-        a[i][2] = odd[2 * i], a[i][3] = odd[2 * i + 1];
-      }
-    }
-    uint32_t rest[2][4];
-    if constexpr (ribbon.strict) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i)
-#pragma unroll
-        for (int j = 0; j < 4; ++j) MmaF32x3::split(a[i][j], a[i][j], rest[i][j]);
-    }
+      for (int j = 0; j < 4; ++j) MmaF32x3::split(a[i][j], a[i][j], rest[i][j]);
 #pragma unroll
     for (int pair = 0; pair < kPairs; ++pair) {
-      uint32_t b[4];
+      uint32_t b[4], b_rest[4];
       load_shared_16(w + pair * 512, b);
-      const auto add = [&](const uint32_t (&pixels)[2][4], const uint32_t (&columns)[4]) {
+      load_shared_16(w + (kPairs + pair) * 512, b_rest);
+      const auto add = [&](const RibbonWords& pixels, const uint32_t (&columns)[4]) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const int f = 2 * pair + half;
-          if (f >= kCount) continue;
+          if (f >= fragments(ribbon)) continue;
 #pragma unroll
           for (int i = 0; i < 2; ++i)
-            RibbonMma<T>::mma(sum[f / kColumns][i][f % kColumns], pixels[i], columns[2 * half],
-                              columns[2 * half + 1]);
+            add_fragment(sum[i], f, pixels[i], columns[2 * half], columns[2 * half + 1]);
         }
       };
-      if constexpr (ribbon.strict) {  // the lesser products first
-        uint32_t b_rest[4];
-        load_shared_16(w + (kPairs + pair) * 512, b_rest);
-        add(rest, b);
-        add(a, b_rest);
-      }
+      add(rest, b);  // the lesser products first
+      add(a, b_rest);
       add(a, b);
     }
+  }
+}
+
+// Adds the products of a chunk of so many slices. `w`: the descriptor of its weights.
+template <class T, int ROW, int SLICES>
+__device__ __forceinline__ void multiply_ribbon(const RibbonParams& p, const uint32_t (&place)[2],
+                                                uint32_t x, uint64_t w, RibbonSums<ROW>& sum) {
+  constexpr int kAll = all_columns(kRibbons[ROW]);
+  const auto weights = [&](int slice) {
+    return advance(w, slice * slice_weights(kRibbons[ROW]) >> 4);
+  };
+  if constexpr (sizeof(T) == 4) {
+    RibbonWords word[SLICES];
+#pragma unroll
+    for (int slice = 0; slice < SLICES; ++slice) {
+      fetch_words(p, place, x, slice, word[slice]);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) computed(word[slice][i]);
+    }
+    wgmma_fence();
+#pragma unroll
+    for (int slice = 0; slice < SLICES; ++slice)
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        WgmmaFetched<T, kAll>::add(sum[i], word[slice][i], weights(slice));
+  } else if (p.channels_last) {
+    const uint64_t pixels = operand(swizzled_layout(p.line, 8 * p.line), x);
+    wgmma_fence();
+#pragma unroll
+    for (int slice = 0; slice < SLICES; ++slice)
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        Wgmma<T, kAll>::add(sum[i], advance(pixels, (i * 64 * p.line + slice * kSliceBytes) >> 4),
+                            weights(slice));
+  } else {
+    const int chunk_channels = p.chunk_slices * slice_channels(2);
+    const uint64_t pixels = operand(turned_layout(p.line, chunk_channels * p.line), x);
+    wgmma_fence();
+#pragma unroll
+    for (int slice = 0; slice < SLICES; ++slice)
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        WgmmaTurned<T, kAll>::add(
+            sum[i],
+            advance(pixels, (i * chunk_channels * 128 + slice * slice_channels(2) * p.line) >> 4),
+            weights(slice));
+  }
+  // A chunk is one batch: where several are under way at a branch, ptxas lets none be (C7520).
+  wgmma_commit();
+  wgmma_wait<0>();
+#pragma unroll
+  for (int i = 0; i < 2; ++i) finished(sum[i]);
+}
+
+// Adds the products of a chunk.
+template <class T, int ROW>
+__device__ __forceinline__ void multiply_chunk(const RibbonParams& p, const uint32_t (&place)[2],
+                                               uint32_t x, uint32_t w, int slices,
+                                               RibbonSums<ROW>& sum) {
+  const uint64_t layout = sizeof(T) == 4 || p.channels_last
+                              ? operand_layout(all_columns(kRibbons[ROW]) * 16, 128)
+                              : operand_layout(128, 256);
+  const uint64_t weights = operand(layout, w);
+  static_assert(kChunkSlices == 4);
+  if (slices == 4) {
+    multiply_ribbon<T, ROW, 4>(p, place, x, weights, sum);
+  } else if (slices == 3) {
+    multiply_ribbon<T, ROW, 3>(p, place, x, weights, sum);
+  } else if (slices == 2) {
+    multiply_ribbon<T, ROW, 2>(p, place, x, weights, sum);
+  } else {
+    multiply_ribbon<T, ROW, 1>(p, place, x, weights, sum);
   }
 }
 
 template <class T, int ROW>
 __device__ __forceinline__ void follow_ribbons(const RibbonParams& p, uint32_t shared,
                                                StageRing& ring) {
-  constexpr int kColumns = kRibbons[ROW].width / 8, kSpan = kRibbons[ROW].span,
-                kWeights = kChunkSlices * slice_fragments(kRibbons[ROW]);  // of a chunk
-  const uint32_t products = shared + p.products_at,
-                 weights = shared + p.weights_at + threadIdx.x % 32 * 16;
-  uint32_t place[2];
-  find_ribbon<T>(p, place);
+  constexpr int kRow = kRibbons[ROW].width / 2, kAll = all_columns(kRibbons[ROW]) / 2,
+                kWeights = kChunkSlices * slice_weights(kRibbons[ROW]);  // of a chunk
+  constexpr bool kStrict = kRibbons[ROW].strict;
+  uint32_t place[2] = {};
+  if constexpr (sizeof(T) == 4) find_ribbon(p, place);
   for_items(p, [&](const Item& item) {
     RibbonSums<ROW> sum;
     const auto each = [&](auto&& change) {
 #pragma unroll
-      for (int s = 0; s < kSpan; ++s)
+      for (int i = 0; i < 2; ++i)
 #pragma unroll
-        for (int i = 0; i < 2; ++i)
-#pragma unroll
-          for (int n = 0; n < kColumns; ++n)
-#pragma unroll
-            for (int r = 0; r < 4; ++r) change(s, i, n, r);
+        for (int k = 0; k < kAll; ++k) change(i, k);
     };
-    each([&](int s, int i, int n, int r) { sum[s][i][n][r] = 0; });
+    clear(sum);
 #pragma unroll 1
     for (int row = max(item.row - p.reach, 0); row < item.row + item.rows; ++row) {
       if (row < p.x_h) {
-        uint32_t w = weights;
-        int left = p.slices;
 #pragma unroll 1
         for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
-          const int slices = min(left, kChunkSlices);
+          const int slices = min(p.slices - chunk * kChunkSlices, kChunkSlices);
+          const uint32_t w =
+              shared + p.weights_at + chunk * kWeights + (kStrict ? threadIdx.x % 32 * 16 : 0);
           barrier_wait(ring.full(), ring.parity);
-          if constexpr (
-              kRibbons[ROW]
-                  .strict) {  // 32 channels are summed apart: the tensor core cuts digits off
+          if constexpr (kStrict) {  // 32 channels are summed apart: the tensor core cuts digits off
             RibbonSums<ROW> part;
-            each([&](int s, int i, int n, int r) { part[s][i][n][r] = 0; });
-            multiply_chunk<T, ROW, false>(p, place, ring.stage(), w, slices, part);
-            each([&](int s, int i, int n, int r) { sum[s][i][n][r] += part[s][i][n][r]; });
-          } else if (p.channels_last) {
-            multiply_chunk<T, ROW, true>(p, place, ring.stage(), w, slices, sum);
+            clear(part);
+            multiply_strict<ROW>(p, place, ring.stage(), w, slices, part);
+            each([&](int i, int k) { sum[i][k] += part[i][k]; });
           } else {
-            multiply_chunk<T, ROW, false>(p, place, ring.stage(), w, slices, sum);
+            multiply_chunk<T, ROW>(p, place, ring.stage(), w, slices, sum);
           }
           __syncwarp();
           if (threadIdx.x % 32 == 0) barrier_arrive(ring.empty());
-          left -= kChunkSlices;
-          w += kWeights;
         }
       }
       if (row >= item.row) {
         barrier_among(1, kRibbonConsumers);  // the row before has been collected
-        store_ribbon<T, ROW>(p, sum[0], products);
+        store_ribbon<T, ROW>(p, sum, shared + p.products_at);
         barrier_among(1, kRibbonConsumers);
         collect_ribbon<T, ROW>(p, item, row, shared);
       }
-      each([&](int s, int i, int n, int r) {
-        sum[s][i][n][r] = s + 1 < kSpan ? sum[min(s + 1, kSpan - 1)][i][n][r] : 0;
-      });
+      each(
+          [&](int i, int k) { sum[i][k] = k + kRow < kAll ? sum[i][min(k + kRow, kAll - 1)] : 0; });
     }
   });
 }
@@ -278,6 +358,7 @@ __global__ void __launch_bounds__(ribbon_threads(kRibbons[ROW]), kRibbons[ROW].b
     for (int at = threadIdx.x * 16; at < p.products_bytes; at += kRibbonConsumers * 16)
       store_shared_16(shared + p.products_at + at, {0, 0, 0, 0});  // the margins stay
     bring_fragments<T, ROW>(p, shared);
+    fence_for_wgmma();
     barrier_among(1, kRibbonConsumers);
     follow_ribbons<T, ROW>(p, shared, ring);
   }

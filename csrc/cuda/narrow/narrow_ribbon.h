@@ -1,13 +1,14 @@
-// narrow's ribbons: the same sums by `mma.sync`, each pixel fetched once, several small blocks a multiprocessor.
+// narrow's ribbons: the same sums, each pixel multiplied once, several small blocks a multiprocessor.
 //
-// Rows of the GEMM are pixels, its columns (phase, co, kw), as in narrow_config.h. Four warps go down a stretch of 128 pixels
-// of a row, or of rows of a few images, from row to row of x, 32 pixels each. A row of x belongs to several rows of the
-// destination: a warp has sums for all `span` of them, multiplies what it has fetched for each, and when a row of x is done,
-// the sums of one row of the destination are, and the others move up by one. So x passes through shared memory a chunk of
-// channels at a time, and no row of it is kept.
+// Rows of the GEMM are pixels, its columns (row of the destination, phase, co, kw), as in narrow_config.h. A warpgroup goes
+// down a stretch of 128 pixels of a row, or of rows of a few images, from row to row of x. A row of x belongs to several rows
+// of the destination: an instruction has the columns of all `span` of them, and when a row of x is done, the sums of one row
+// of the destination are, and the others move up by one. So x passes through shared memory a chunk of channels at a time, and
+// no row of it is kept. Strict fp32 is for `mma.sync`, each warp having 32 pixels.
 //
-//   weights    [slice of channels][pair of fragments][lane][16 B], a fragment for each (row of the destination, 8 columns);
-//              strict fp32: of a slice all high parts, then all low ones
+//   weights    [slice of channels][16 B of channels][column][16 B]; 16 bits of NCHW [eight columns][channel][16 B], turned by
+//              the tensor core; strict fp32 [pair of fragments][lane][16 B], a fragment for each 8 columns, of a slice all
+//              high parts, then all low ones
 //   x          a ring of chunks: [box of pixels][image][channel][32, 64 or 128 B], swizzled; NHWC: [pixel][32, 64 or 128 B]
 //   products   of a row: [column][image][pixel], zeros between images
 //   turned     NHWC: of a warp's outputs: [phase][pixel][channel], as in y
@@ -55,11 +56,16 @@ CONVT2D_HOST_DEVICE constexpr int ribbon_threads(Ribbon ribbon) {
 }
 constexpr int kRibbonRegisters = 216, kLentRegisters = 40;
 
-CONVT2D_HOST_DEVICE constexpr int fragment_pairs(Ribbon ribbon) {
-  return (ribbon.width / 8 * ribbon.span + 1) / 2;
+// Eights of columns, and pairs of them; all columns; bytes of weights of a slice.
+CONVT2D_HOST_DEVICE constexpr int fragments(Ribbon ribbon) {
+  return ribbon.width / 8 * ribbon.span;
 }
-CONVT2D_HOST_DEVICE constexpr int slice_fragments(Ribbon ribbon) {  // bytes
-  return fragment_pairs(ribbon) * 32 * 16 * (ribbon.strict ? 2 : 1);
+CONVT2D_HOST_DEVICE constexpr int fragment_pairs(Ribbon ribbon) {
+  return (fragments(ribbon) + 1) / 2;
+}
+CONVT2D_HOST_DEVICE constexpr int all_columns(Ribbon ribbon) { return fragments(ribbon) * 8; }
+CONVT2D_HOST_DEVICE constexpr int slice_weights(Ribbon ribbon) {
+  return ribbon.strict ? fragment_pairs(ribbon) * 2 * 32 * 16 : all_columns(ribbon) * kSliceBytes;
 }
 
 // Everything a block needs, passed by value. What has the same name as in Params is the same.

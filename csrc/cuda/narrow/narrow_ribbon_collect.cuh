@@ -11,15 +11,14 @@
 
 namespace convt2d::cuda::narrow {
 
-// Of a row of the destination: 16 pixels, 8 columns, as mma.sync leaves them.
+// Of two blocks of pixels and each eight of columns, as the tensor core leaves them; those of a row of the destination are
+// neighbours.
 template <int ROW>
-using RibbonSums = float[kRibbons[ROW].span][2][kRibbons[ROW].width / 8][4];
-template <int ROW>
-using RowSums = float[2][kRibbons[ROW].width / 8][4];
+using RibbonSums = float[2][all_columns(kRibbons[ROW]) / 2];
 
-// Columns 8 n + 2 t and the next. With a pitch of 4 banks more than all of them, each store of a warp meets a bank once.
+// Of the first row of the destination, columns 8 n + 2 t and the next. With a pitch of 4 banks more than all of them, each store of a warp meets a bank once.
 template <class T, int ROW>
-__device__ __forceinline__ void store_ribbon(const RibbonParams& p, const RowSums<ROW>& sum,
+__device__ __forceinline__ void store_ribbon(const RibbonParams& p, const RibbonSums<ROW>& sum,
                                              uint32_t products) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const auto place = [&](int pixel) {
@@ -32,20 +31,21 @@ __device__ __forceinline__ void store_ribbon(const RibbonParams& p, const RowSum
     for (int n = 0; n < kRibbons[ROW].width / 8; ++n)
 #pragma unroll
       for (int odd = 0; odd < 2; ++odd)
-        store_shared_16(to + (8 * n + odd) * p.pitch * 4,
-                        {__float_as_uint(sum[0][n][odd]), __float_as_uint(sum[0][n][2 + odd]),
-                         __float_as_uint(sum[1][n][odd]), __float_as_uint(sum[1][n][2 + odd])});
+        store_shared_16(
+            to + (8 * n + odd) * p.pitch * 4,
+            {__float_as_uint(sum[0][4 * n + odd]), __float_as_uint(sum[0][4 * n + 2 + odd]),
+             __float_as_uint(sum[1][4 * n + odd]), __float_as_uint(sum[1][4 * n + 2 + odd])});
     return;
   }
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    const uint32_t to = place(warp * kWarpPixels + i * 16 + lane / 4);  // and 8 pixels on
+    const uint32_t to = place(i * 64 + warp * 16 + lane / 4);  // and 8 pixels on
 #pragma unroll
     for (int n = 0; n < kRibbons[ROW].width / 8; ++n)
 #pragma unroll
       for (int odd = 0; odd < 2; ++odd) {
-        store_shared_sum(to + (8 * n + odd) * p.pitch * 4, sum[i][n][odd]);
-        store_shared_sum(to + (8 * n + odd) * p.pitch * 4 + 32, sum[i][n][2 + odd]);
+        store_shared_sum(to + (8 * n + odd) * p.pitch * 4, sum[i][4 * n + odd]);
+        store_shared_sum(to + (8 * n + odd) * p.pitch * 4 + 32, sum[i][4 * n + 2 + odd]);
       }
   }
 }
@@ -117,16 +117,17 @@ __device__ __forceinline__ void collect_twos(const RibbonParams& p, const Ribbon
 #pragma unroll
         for (int j = 0; j < TAPS; ++j)
           sum[l][i] = fmaf(product[l][i][j], p.two_there[i][j], sum[l][i]);
-#pragma unroll 1
+    const bool both = unit.first + 1 < p.y_w;
+#pragma unroll
     for (int l = 0; l < 2; ++l) {
-      if (line + l >= lines) break;
-      const int ph = l ? phase[1] : phase[0], ch = l ? channel[1] : channel[0];
-      if (!unit.there(p, ph)) continue;
-      Pair<T> pair{Numeric<T>::narrow(l ? sum[1][0] : sum[0][0]),
-                   Numeric<T>::narrow(l ? sum[1][1] : sum[0][1])};
-      const bool both = unit.first + 1 < p.y_w;
-      if (!is_finite(pair.a)) pair.a = unit.again(p, ph, ch, 0);
-      if (both && !is_finite(pair.b)) pair.b = unit.again(p, ph, ch, 1);
+      const int ph = phase[l], ch = channel[l];
+      if (line + l >= lines || !unit.there(p, ph)) continue;
+      Pair<T> pair{Numeric<T>::narrow(sum[l][0]), Numeric<T>::narrow(sum[l][1])};
+      // What is not finite is not zero times zero.
+      if (Numeric<T>::widen(pair.a) * 0.f + Numeric<T>::widen(pair.b) * 0.f != 0.f) {
+        if (!is_finite(pair.a)) pair.a = unit.again(p, ph, ch, 0);
+        if (both && !is_finite(pair.b)) pair.b = unit.again(p, ph, ch, 1);
+      }
       if (turned) {
         const uint32_t to = turned + (ph * 64 * p.columns + ch) * sizeof(T);
         store_number(to, pair.a);
@@ -186,7 +187,9 @@ template <class T, int ROW>
 __device__ __forceinline__ void collect_ribbon(const RibbonParams& p, const Item& item, int row,
                                                uint32_t shared) {
   const Units units = units_of(p, item.sweep);
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, count = p.images * p.positions;
+  const int lane = threadIdx.x % 32, count = p.images * p.positions;
+  // From one lane: ptxas lets no multiplication be under way where it does not see that a warp goes one way (C7520).
+  const int warp = __shfl_sync(0xffffffff, int(threadIdx.x) / 32, 0);
 #pragma unroll 1
   for (int start = warp * 32; start < count; start += kRibbonConsumers) {
     const int task = start + lane, image = p.by_positions.quotient(task);

@@ -14,23 +14,30 @@ namespace {
 
 constexpr double kClock = 1700;  // cycles a microsecond
 
-// Counted by hand, then fitted to 640 plans of four layers, four modes (H200, 2026-11-24): the choice is the best or within 8 %.
-// In cycles where nothing else is said.
-constexpr double kLaunch = 6.5;        // us: an empty kernel, the tail
-constexpr double kStart = 2500;        // of a block: barriers, the first chunk, beside what follows
-constexpr double kSliceWeights = 700;  // of a slice of weights that a warp brings
-constexpr double kMma = 2.8;  // of a multiprocessor, 16 pixels x 8 columns x 32 bytes of channels
-constexpr double kWait = 12;  // of a warp alone, each of them
-constexpr double kChunk = 150,
-                 kRow = 300;  // of a row's chunk; of a row: barriers, what goes to shared memory
-constexpr double kTwoLines = 260;     // of two lines of outputs that a warp collects
-constexpr double kLineIssue = 50;     // of a line of a warp, instructions
-constexpr double kAnyLine = 220;      // of a line that is not of twos, for each output
-constexpr double kL2Bytes = 30;       // a cycle and multiprocessor
-constexpr double kMemoryRate = 0.72;  // of the copy rate
-constexpr double kAgain = 0.15;       // of a byte that is brought again, from L2
-constexpr double kFlight = 1.1;       // us that what is asked for is on its way
-constexpr double kBeside = 0.25;      // of the lesser of work and bytes
+// What things cost, in cycles where nothing else is said: counted by hand, then fitted to 640 plans of four layers, four modes
+// (strict fp32; H200, 2026-11-24), and to 800 plans of six layers (the others; H100, 2026-11-25): within 10 %, and the choice is
+// the best or within 10 %. What a fit finds says little about one thing alone.
+struct Costs {
+  double launch;         // us: an empty kernel, the tail
+  double start;          // of a block: barriers, the first chunk, beside what follows
+  double slice_weights;  // of a slice of weights that a warp brings
+  double chunk, row;     // of a row's chunk; of a row: barriers
+  double column;         // of a column of a row: sums that move up, and go to shared memory
+  double two_lines;      // of two lines of outputs that a warp collects
+  double above;          // of a row above, which collects nothing
+  double memory_rate;    // of the copy rate
+  double beside;         // of the lesser of work and bytes
+};
+constexpr Costs kStrictCosts = {6.5, 2500, 700, 150, 300, 0, 260, 0.7, 0.72, 0.25},
+                kCosts = {7.3, 310, 1950, 20, 20, 3.7, 840, 0.5, 0.785, 0.33};
+constexpr double kWgmma = 1.6;  // times what an instruction takes
+constexpr double kMma = 2.8;    // of a multiprocessor, 16 pixels x 8 columns x 32 bytes of channels
+constexpr double kWait = 12;    // of a warp alone, each of them
+constexpr double kLineIssue = 50;  // of a line of a warp, instructions
+constexpr double kAnyLine = 220;   // of a line that is not of twos, for each output
+constexpr double kL2Bytes = 30;    // a cycle and multiprocessor
+constexpr double kAgain = 0.15;    // of a byte that is brought again, from L2
+constexpr double kFlight = 1.1;    // us that what is asked for is on its way
 
 struct Choice {
   int ribbon, run, item_rows, stages, walkers;
@@ -136,7 +143,7 @@ void shape(const Problem& problem, const Choice& choice, RibbonParams& p) {
   p.products_bytes = ribbon.width * p.pitch * 4;
   p.turned_bytes = p.wide ? 32 * 2 * p.stride_h * p.columns * p.number_bytes : 0;
   SharedPlaces places{kRibbonHeader};
-  p.weights_at = places.take(int64_t{p.slices} * slice_fragments(ribbon), 128);
+  p.weights_at = places.take(int64_t{p.slices} * slice_weights(ribbon), 128);
   p.products_at = places.take(p.products_bytes, 16);
   p.turned_at = places.take(int64_t{kRibbonWarps} * p.turned_bytes, 16);
   p.stages_at = places.take(int64_t{p.stages} * p.stage_bytes, 1024);
@@ -146,31 +153,39 @@ void shape(const Problem& problem, const Choice& choice, RibbonParams& p) {
 double predict(const Problem& problem, const Device& device, const Choice& choice,
                const RibbonParams& p) {
   const Ribbon ribbon = kRibbons[choice.ribbon];
-  const double products =  // of a warp and row
-      2. * ribbon.span * (ribbon.width / 8) * p.slices * (ribbon.strict ? 3 : 1);
+  const Costs& costs = ribbon.strict ? kStrictCosts : kCosts;
+  const double columns = all_columns(ribbon);
+  const double products =
+      ribbon.strict ? 2. * fragments(ribbon) * p.slices * 3 : 0;  // `mma.sync` of a warp and row
+  const double tensor_core = ribbon.strict
+                                 ? products * kMma * kRibbonWarps
+                                 : kWgmma * 2 * p.slices * std::max(columns / 2, 16 + columns / 4);
   const double rounds = std::ceil(double(p.images) * p.positions / kRibbonConsumers);
   const double lines = double(p.stride_h) * p.columns;
   const double collect =
-      rounds * (p.twos ? std::ceil(lines / 2) * kTwoLines : lines * p.stride_w * kAnyLine);
+      rounds * (p.twos ? std::ceil(lines / 2) * costs.two_lines : lines * p.stride_w * kAnyLine);
   const double issue = rounds * lines * (p.twos ? 1 : p.stride_w) * kLineIssue + products + 100;
   // The tensor core, instructions and L2 serve all blocks of a multiprocessor; one waits for all of what it does.
-  const double alone = kRow + p.chunks * kChunk + products * kWait + collect;
+  const double alone = costs.row + p.chunks * costs.chunk +
+                       (ribbon.strict ? products * kWait : tensor_core) + columns * costs.column +
+                       collect;
   // Lines of half a length take three quarters of the time.
   const double bring = double(p.chunks) * p.stage_bytes * (0.5 + 64. / p.line);
-  const double shared = std::max({products * kMma * kRibbonWarps, issue, bring / kL2Bytes});
+  const double shared = std::max({tensor_core, issue, bring / kL2Bytes});
   const int together = static_cast<int>(ceil_div(p.walkers, device.sm_count));
   const double items = std::ceil(double(p.items) / p.walkers);
-  const double rows = p.item_rows + p.reach * 0.7;  // those above collect nothing
-  const double weights = std::ceil(double(p.slices) / kRibbonWarps) * kSliceWeights;
+  const double rows = p.item_rows + p.reach * costs.above;
+  const double weights = std::ceil(double(p.slices) / kRibbonWarps) * costs.slice_weights;
   const double busy_us =
-      (kStart + weights + items * rows * std::max(alone, together * shared)) / kClock;
+      (costs.start + weights + items * rows * std::max(alone, together * shared)) / kClock;
   const double brought = double(p.items) * (p.item_rows + p.reach) * p.chunks * p.stage_bytes;
   const double once = double(p.batch) * p.reduce * p.x_h * p.x_w * p.number_bytes;
   const double bytes = tensor_bytes(problem) + kAgain * std::max(0., brought - once);
   const double flight_us =
       bytes / device.sm_count * kFlight / (double(together) * (p.stages - 0.5) * p.stage_bytes);
-  const double memory_us = std::max(flight_us, bytes / (kMemoryRate * device.copy_bytes_per_us));
-  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
+  const double memory_us =
+      std::max(flight_us, bytes / (costs.memory_rate * device.copy_bytes_per_us));
+  return costs.launch + std::max(busy_us, memory_us) + costs.beside * std::min(busy_us, memory_us);
 }
 
 std::string refusal(const Problem& problem, const Device& device) {

@@ -17,6 +17,10 @@
 //   weights    of the same: 16 bits [eight columns][channel][16 B], turned by the tensor core; words [four channels][column][16 B]
 //   products   of a warpgroup: [pixel, with zeros between rows][column]
 //
+// A mesh (spread_mesh.cuh; planes under kernels of two taps a phase on both axes, two phases of rows) has no products: where
+// pixels are fetched, steps to the side are addresses too. Its columns are whole outputs, (co, phase, phase of rows), and
+// weights come in parts, one for each pair of shifts.
+//
 // Rows of all images are one sequence, with rows of zeros between images, so that a tile of small images is as full as any.
 // A block of columns has some of the output channels.
 #pragma once
@@ -32,12 +36,12 @@ namespace convt2d::cuda::spread {
 
 // Columns, a quarter of a multiple of 32 banks more than that: neighbours of a warp's store lie in different ones.
 // How x comes and is read: by the tensor core; fetched by those who multiply, as planes (NCHW) or by sets of pixels.
-enum Source : int32_t { kAsOperand, kPlanes, kSets };
+enum Source : int32_t { kAsOperand, kPlanes, kSets, kMesh };
 struct Tile {
   int width;
   Source source = kAsOperand;
 };
-constexpr Tile kTiles[] = {{72}, {136}, {136, kPlanes}, {128, kSets}};
+constexpr Tile kTiles[] = {{72}, {136}, {136, kPlanes}, {128, kSets}, {72, kMesh}};
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 // Floats of a pixel's products. Of planes, neighbours are pixels when outputs are collected: 16 of them and two columns meet
 // no bank twice. Of sets a warp stores every second or fourth pixel's.
@@ -45,17 +49,27 @@ CONVT2D_HOST_DEVICE constexpr int pitch(Tile tile) {
   return tile.width + (tile.source == kAsOperand ? 0 : 2);
 }
 CONVT2D_HOST_DEVICE constexpr bool fetched(Tile tile) { return tile.source != kAsOperand; }
+CONVT2D_HOST_DEVICE constexpr bool by_planes(Tile tile) {
+  return tile.source == kPlanes || tile.source == kMesh;
+}
 
-// Two warpgroups multiply, each kBlocks x 64 pixels; eight warps bring, of which one thread asks the copy engine.
+// Two warpgroups multiply, each blocks(tile) x 64 pixels; eight warps bring, of which one thread asks the copy engine.
 constexpr int kGroups = 2, kBlocks = 2, kConsumers = 128 * kGroups;
 constexpr int kBringers = 8, kThreads = kConsumers + 32 * kBringers;
 constexpr int kConsumerRegisters = 176, kProducerRegisters = 80;
+constexpr int kMeshed = 2;  // blocks of a mesh on each axis, and shifts
+CONVT2D_HOST_DEVICE constexpr int blocks(Tile tile) {
+  return tile.source == kMesh ? kMeshed * kMeshed : kBlocks;
+}
 // Those who fetch pixels need more.
+CONVT2D_HOST_DEVICE constexpr int more_for_consumers(Tile tile) {
+  return tile.source == kMesh ? 32 : fetched(tile) ? 16 : 0;
+}
 CONVT2D_HOST_DEVICE constexpr int consumer_registers(Tile tile) {
-  return kConsumerRegisters + (fetched(tile) ? 16 : 0);
+  return kConsumerRegisters + more_for_consumers(tile);
 }
 CONVT2D_HOST_DEVICE constexpr int producer_registers(Tile tile) {
-  return kProducerRegisters - (fetched(tile) ? 16 : 0);
+  return kProducerRegisters - more_for_consumers(tile);
 }
 
 constexpr int kRows = 64;             // pixels of an instruction
@@ -64,10 +78,12 @@ constexpr int kSetLine = kLine + 16;  // with those before and behind, between 1
 constexpr int kSlices = 4;            // instructions of it
 constexpr int kMostStages = 4, kMostShifts = 4, kMostTaps = 16, kMostPhases = 8, kMostMargin = 16;
 // Times 16 bytes of weights that a thread has under way.
-CONVT2D_HOST_DEVICE constexpr int batch(Tile tile) { return fetched(tile) ? 5 : 9; }
-constexpr int kNumberBatch = 3;    // the same, number by number
+CONVT2D_HOST_DEVICE constexpr int batch(Tile tile) {
+  return tile.source == kMesh ? 3 : fetched(tile) ? 5 : 9;
+}
+// The same, number by number.
+CONVT2D_HOST_DEVICE constexpr int number_batch(Tile tile) { return tile.source == kMesh ? 2 : 3; }
 constexpr int kPixelBatch = 3;     // times eight pixels that it has
-constexpr int kUnits = 5;          // of planes: pieces of a channel that a thread remembers
 constexpr int kOffsetBits = 24;    // of a weight, in the table of columns; its channel is above
 constexpr int kMostChannels = 64;  // of a block of columns
 
@@ -92,6 +108,7 @@ struct Params {
   int32_t piece, units,
       row_shift;           // planes: bytes at once; of a channel, 32 times; 2^row_shift in a row
   int32_t plane_bytes;     // of a channel, in a stage
+  int32_t plane_lead;      // of zeros before it, bytes
   int32_t place_shift;     // sets: of 2^place_shift pixels
   int32_t place_bytes;     // of a place, in a stage
   int32_t announced;       // planes: L2 is told of the next chunk's
@@ -101,18 +118,21 @@ struct Params {
   int32_t weight_vectors;  // eight columns of 16 bits are 16 bytes, or none
   int32_t block_channels, column_blocks;  // output channels of a block of columns
   int32_t shifts;                         // kernel rows of a phase
+  int32_t parts;                          // of a chunk's weights, each of all columns
   int32_t run, run_shift;                 // pixels of a row, 2^run_shift
   int32_t block_rows, tile_rows;          // rows of an instruction, and of a tile
   int32_t image_rows, rows;               // from an image to the next; of all
   int32_t margin;                         // zeros before, between and behind rows
   int32_t step, sweeps;                   // pixels from a stretch of a row to the next; stretches
+  int32_t lead;  // of a mesh: pixels before the first one that a stretch has
   int32_t end_position;
-  FastDivide by_image_rows, by_fast, by_stride_w,
-      by_shifts;                // by_fast: channels of a block; of planes, `span`
+  FastDivide by_image_rows, by_fast, by_stride_w, by_shifts,
+      by_stride_h;              // by_fast: channels of a block; of planes, `span`
   int32_t chunks, last_slices;  // of channels; instructions of the last one
   int32_t items, walkers;
   int32_t stages, stage_bytes, x_bytes, products_bytes;  // products: of a warpgroup
-  int32_t table_at, lines_at, stages_at, products_at, shared_bytes;
+  int32_t cleared_bytes;                                 // from there on, before all else
+  int32_t table_at, pieces_at, lines_at, stages_at, products_at, shared_bytes;
 };
 
 constexpr int kHeader = kMostStages * 16;

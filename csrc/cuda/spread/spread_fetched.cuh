@@ -9,6 +9,8 @@
 // are those of the next pixel, which are multiplied by zeros.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/barrier.cuh"
 #include "cuda/device/memory.cuh"
@@ -20,43 +22,57 @@
 
 namespace convt2d::cuda::spread {
 
-// Which numbers of a channel a thread asks for, from the tensor's first one on, from unit `from` on; negative: zeros.
+// What the copies of a channel's pieces start at, from the tensor's first number on, in a table for all chunks of an item.
+// Each copy is a few instructions that depend on each other, and a chunk has hundreds: they are what those who bring take long
+// over.
+constexpr int kZeros = -1, kNoPiece = -2;
 template <class T>
-__device__ __forceinline__ void find_pieces(const Params& p, const Item& item, int from,
-                                            int (&piece)[kUnits]) {
+__device__ __forceinline__ void find_pieces(const Params& p, const Item& item, uint32_t shared) {
   const int first = item.row - (p.shifts - 1), rows = p.tile_rows + p.shifts - 1;
-#pragma unroll
-  for (int u = 0; u < kUnits; ++u) {
-    const int i = (from + u) * 32 + threadIdx.x % 32, row = i >> p.row_shift;
+  barrier_among(1 + kGroups, 32 * kBringers);  // all have asked for what the item before has
+#pragma unroll 1
+  for (int i = threadIdx.x - kConsumers; i < p.units * 32; i += 32 * kBringers) {
+    const int row = i >> p.row_shift;
     const int pixel = item.pixel + (i - (row << p.row_shift)) * p.piece / int(sizeof(T));
     const Row at = row_of(p, first + row);
-    const bool there = row < rows && at.n >= 0 && at.n < p.batch && at.row < p.x_h && pixel < p.x_w;
-    piece[u] = there ? at.n * p.x_image + at.row * p.x_w + pixel : -1;
+    const bool there = at.n >= 0 && at.n < p.batch && at.row < p.x_h && pixel >= 0 && pixel < p.x_w;
+    const int from = there ? at.n * p.x_image + at.row * p.x_w + pixel : kZeros;
+    store_shared_4(shared + p.pieces_at + i * 4, row < rows ? from : kNoPiece);
   }
+  barrier_among(1 + kGroups, 32 * kBringers);
 }
 
 // Of a chunk's channels warps have every eighth one.
 template <class T, int BYTES>
-__device__ __forceinline__ void ask_for_pieces(const Params& p, int chunk, int first,
-                                               const int (&piece)[kUnits], uint32_t to) {
-  constexpr int kChannels = line_numbers(sizeof(T));
+__device__ __forceinline__ void ask_for_pieces(const Params& p, int chunk, uint32_t shared,
+                                               uint32_t to) {
+  constexpr int kChannels = line_numbers(sizeof(T)) / kBringers;
   const int lane = threadIdx.x % 32, warp = (threadIdx.x - kConsumers) / 32;
-  const int pieces = (p.tile_rows + p.shifts - 1) << p.row_shift;
-  const T* const source = static_cast<const T*>(p.source);
+  const int channel = chunk * line_numbers(sizeof(T)) + warp;
+  const int count = (p.reduce - channel + kBringers - 1) / kBringers;  // that there are
+  const T* const source = static_cast<const T*>(p.source) + (count > 0 ? channel * p.x_channel : 0);
+  const int step = kBringers * p.x_channel, step_bytes = kBringers * p.plane_bytes;
+  to += p.plane_lead + warp * p.plane_bytes + lane * BYTES;
+  const auto ask = [&](auto all) {
 #pragma unroll 1
-  for (int c = warp; c < kChannels; c += kBringers) {
-    const int channel = chunk * kChannels + c;
-    const bool is = channel < p.reduce;
-    const int least = is ? 0 : INT32_MAX;
-    const uint32_t place = to + c * p.plane_bytes + (first * 32 + lane) * BYTES;
-    const T* plane = source + (is ? channel * p.x_channel : 0);
-    keep_in_register(plane);  // else every address is summed up anew
+    for (int unit = 0; unit < p.units; ++unit) {
+      const int piece =
+          static_cast<int>(load_shared_4(shared + p.pieces_at + (unit * 32 + lane) * 4));
+      if (piece == kNoPiece) continue;
+      const T* from = source + static_cast<uint32_t>(max(piece, 0));
+      uint32_t place = to + unit * 32 * BYTES;
 #pragma unroll
-    for (int u = 0; u < kUnits; ++u) {
-      if ((first + u) * 32 + lane < pieces)
-        copy_async<BYTES>(place + u * 32 * BYTES, plane + static_cast<uint32_t>(max(piece[u], 0)),
-                          piece[u] >= least);
+      for (int c = 0; c < kChannels; ++c, place += step_bytes) {
+        const bool is = decltype(all)::value || c < count;
+        copy_async<BYTES>(place, from, is && piece >= 0);
+        if (decltype(all)::value || c + 1 < count) from += step;
+      }
     }
+  };
+  if (count >= kChannels) {
+    ask(std::true_type());
+  } else {
+    ask(std::false_type());
   }
 }
 
@@ -78,20 +94,15 @@ __device__ __forceinline__ void announce_planes(const Params& p, const Item& ite
     row += p.image_rows - at.row;
   }
 }
-// `piece`: of an item, if it has no more.
 template <class T>
-__device__ __forceinline__ void ask_for_planes(const Params& p, const Item& item, int chunk,
-                                               int (&piece)[kUnits], uint32_t to) {
-#pragma unroll 1
-  for (int first = 0; first < p.units; first += kUnits) {
-    if (p.units > kUnits) find_pieces<T>(p, item, first, piece);
-    if (sizeof(T) == 4 && p.piece == 16) {
-      ask_for_pieces<T, 16>(p, chunk, first, piece, to);
-    } else if (p.piece == 8) {
-      ask_for_pieces<T, 8>(p, chunk, first, piece, to);
-    } else {
-      ask_for_pieces<T, 4>(p, chunk, first, piece, to);
-    }
+__device__ __forceinline__ void ask_for_planes(const Params& p, int chunk, uint32_t shared,
+                                               uint32_t to) {
+  if (sizeof(T) == 4 && p.piece == 16) {
+    ask_for_pieces<T, 16>(p, chunk, shared, to);
+  } else if (p.piece == 8) {
+    ask_for_pieces<T, 8>(p, chunk, shared, to);
+  } else {
+    ask_for_pieces<T, 4>(p, chunk, shared, to);
   }
 }
 

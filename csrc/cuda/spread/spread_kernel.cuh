@@ -5,6 +5,7 @@
 #pragma once
 
 #include "cuda/spread/spread_collect.cuh"
+#include "cuda/spread/spread_mesh.cuh"
 #include "cuda/spread/spread_stage.cuh"
 
 namespace convt2d::cuda::spread {
@@ -102,6 +103,17 @@ __device__ __forceinline__ void consume(const Params& p, uint32_t shared, StageR
 }
 
 template <class T, int ROW>
+__device__ __forceinline__ void consume_mesh(const Params& p, StageRing& ring) {
+  const int group = __shfl_sync(0xffffffff, int(threadIdx.x) / 128, 0);
+  for_items(p, [&](const Item& item) {
+    MeshSums<ROW> sum;
+    multiply_mesh<T, ROW>(p, group, ring, sum);
+    const int first = item.row + group * (p.tile_rows / kGroups);
+    if (!store_mesh<T, ROW>(p, item, first, sum)) mend_mesh<T, ROW>(p, item, first);
+  });
+}
+
+template <class T, int ROW>
 __global__ void __launch_bounds__(kThreads, 1)
     convt2d_spread_kernel(const __grid_constant__ Params p,
                           const __grid_constant__ CUtensorMap map) {
@@ -111,24 +123,27 @@ __global__ void __launch_bounds__(kThreads, 1)
   StageRing ring{shared, shared + p.stages_at, p.stages, p.stage_bytes};
   if (threadIdx.x < p.stages) {
     // A warp's own stores, and what it or its threads have asked for.
-    const int asked = kTiles[ROW].source == kPlanes             ? 32
-                      : kTiles[ROW].source == kSets || p.copied ? 1
-                                                                : 0;
+    const int asked = by_planes(kTiles[ROW]) ? 32 : kTiles[ROW].source == kSets || p.copied ? 1 : 0;
     barrier_init(ring.barriers + threadIdx.x * 16, kBringers * (1 + asked));
     barrier_init(ring.barriers + threadIdx.x * 16 + 8, kConsumers / 32);
   }
   find_columns<ROW>(p, shared);
+  // The margins of products, and what is between planes, stay.
 #pragma unroll 1
-  for (int at = threadIdx.x * 4; at < kGroups * p.products_bytes; at += kThreads * 4)
-    store_shared_4(shared + p.products_at + at, 0);  // the margins stay
-  fence_for_wgmma();                                 // and for the copy engine
+  for (int at = threadIdx.x * 4; at < p.cleared_bytes; at += kThreads * 4)
+    store_shared_4(shared + p.products_at + at, 0);
+  fence_for_wgmma();  // and for the copy engine
   __syncthreads();
   if (threadIdx.x >= kConsumers) {
     fewer_registers<producer_registers(kTiles[ROW])>();
     bring<T, ROW>(p, map, shared, ring);
   } else {
     more_registers<consumer_registers(kTiles[ROW])>();
-    consume<T, ROW>(p, shared, ring);
+    if constexpr (kTiles[ROW].source == kMesh) {
+      consume_mesh<T, ROW>(p, ring);
+    } else {
+      consume<T, ROW>(p, shared, ring);
+    }
   }
 #endif
 }

@@ -34,9 +34,15 @@ constexpr double kProducts = 5;       // of four columns of products that are st
 constexpr double kL2Bytes = 30;       // a cycle
 constexpr double kMemoryRate = 0.75;  // of the copy rate
 constexpr double kBeside = 0.25;      // of the lesser of work and bytes
+// Of planes, what those who bring take over a chunk at least: in any case, for a kernel row of weights, for a copy of a warp.
+constexpr double kPlanesChunk = 300, kPlanesPart = 1700, kPlanesCopy = 80;
+// Of a mesh, fitted to five layers (H100, 2026-11-25). Those who bring a chunk are what it takes: what there is in any case, each
+// copy of a warp, the weights if all columns have any; and outputs of a tile, some and those of all columns.
+constexpr double kMeshChunk = 3500, kMeshCopy = 66, kMeshWeights = 4000, kMeshTile = 2000,
+                 kMeshOutputs = 10000, kMeshTorn = 12;
 // Of a chunk over what is counted: where warps bring pixels through registers; where consumers fetch them, asked for by warps
-// or by the copy engine. Of outputs that are collected: where a pixel's channels of a tile are less than a sector; where phases
-// have no taps.
+// or by the copy engine. Of outputs that are collected: where a pixel's channels of a tile are less than a sector, or planes'
+// stretches of a row less than a line; where phases have no taps.
 constexpr double kOver = 1.15, kBroughtOver = 1.7, kPlanesOver = 1.7, kSetsOver = 1.2,
                  kTornOver = 2.5, kEmptyOver = 1.5;
 
@@ -49,15 +55,20 @@ int64_t reach_of(const Axis& axis) { return (axis.kernel - 1) / axis.stride; }
 // One past the last position of the destination.
 int64_t end_of(const Axis& axis) { return (axis.near_pad + axis.out - 1) / axis.stride + 1; }
 // Columns of an output channel.
-int64_t channel_columns(const Problem& problem) { return problem.h.stride * problem.w.kernel; }
+int64_t channel_columns(const Problem& problem, Source source) {
+  return problem.h.stride * (source == kMesh ? problem.w.stride : problem.w.kernel);
+}
 
 bool whole_vectors(const Problem& problem, int64_t numbers) {
   return numbers * element_size(problem.dtype) % 16 == 0;
 }
 
 // Whether eight columns of 16 bits are 16 bytes of memory, or none.
-bool weights_are_vectors(const Problem& problem, const Params& p) {
+bool weights_are_vectors(const Problem& problem, const Params& p, Source source) {
   if (p.number_bytes != 2) return false;
+  if (source == kMesh)  // four taps of two rows
+    return problem.w_layout == Layout::nchw && p.stride_h == 2 && p.kernel_h == 4 &&
+           p.kernel_w == 4;
   if (p.by_channel)
     return p.column_channel % 8 == 0 && p.kernel_h % p.stride_h == 0 &&
            p.kernel_h * p.kernel_w % 8 == 0;
@@ -83,13 +94,17 @@ int places_of(const Problem& problem) {
 }
 
 bool serves(Source source, const Problem& problem) {
-  if (problem.x_layout == Layout::nchw) return source == kPlanes;
+  if (problem.x_layout == Layout::nchw)
+    return source == kPlanes ||
+           (source == kMesh && problem.w.stride == kMeshed && reach_of(problem.h) + 1 == kMeshed &&
+            reach_of(problem.w) + 1 == kMeshed);
   const bool sets = !whole_vectors(problem, problem.in_channels) && places_of(problem) > 0;
   return source == kAsOperand || (source == kSets && sets);
 }
 
 // Where a column of a pixel's products is, and strides of x and y.
-void set_order(const Problem& problem, bool planes, Params& p) {
+void set_order(const Problem& problem, Source source, Params& p) {
+  const bool planes = source == kPlanes || source == kMesh;
   const int32_t x_plane = p.x_h * p.x_w, y_plane = p.y_h * p.y_w;
   p.x_image = x_plane * p.reduce;
   p.x_channel = planes ? x_plane : 1;
@@ -98,8 +113,8 @@ void set_order(const Problem& problem, bool planes, Params& p) {
   p.y_channel = planes ? y_plane : 1;
   p.y_line = planes ? p.y_w : p.y_w * p.columns;
   p.y_pixel = planes ? 1 : p.columns;
-  p.by_channel = problem.w_layout == Layout::nchw;
-  p.column_channel = p.by_channel ? p.stride_h * p.kernel_w : 1;
+  p.by_channel = problem.w_layout == Layout::nchw || source == kMesh;
+  p.column_channel = p.by_channel ? static_cast<int32_t>(channel_columns(problem, source)) : 1;
   p.column_tap = p.by_channel ? 1 : p.block_channels;
   p.column_phase = p.kernel_w * p.column_tap;
 }
@@ -110,9 +125,9 @@ void set_planes(const Problem& problem, Params& p) {
   const int32_t rows = p.tile_rows + p.shifts - 1, row_bytes = p.run * p.number_bytes;
   while (p.piece << p.row_shift < row_bytes) ++p.row_shift;
   p.units = static_cast<int32_t>(ceil_div(rows << p.row_shift, 32));
-  const int32_t words = rows * row_bytes / 4, apart = p.number_bytes == 4 ? 16 : 8;
+  const int32_t words = (p.plane_lead + rows * row_bytes) / 4, apart = p.number_bytes == 4 ? 16 : 8;
   p.plane_bytes = static_cast<int32_t>(round_up(words + apart / 2, apart) - apart / 2) * 4;
-  p.x_bytes = line_numbers(p.number_bytes) * p.plane_bytes;
+  p.x_bytes = p.plane_lead + line_numbers(p.number_bytes) * p.plane_bytes;
   for (int32_t sweep = 0; sweep < p.sweeps; ++sweep) {
     const int32_t pixel = sweep * p.step, lead = sweep ? p.run - p.step : 0,
                   end = sweep == p.sweeps - 1 ? p.end_position - pixel : p.run;
@@ -135,31 +150,41 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.x_w = static_cast<int32_t>(w.in);
   set_geometry(problem, p);
   p.number_bytes = static_cast<int32_t>(element_size(problem.dtype));
-  const bool planes = tile.source == kPlanes;
+  const bool planes = by_planes(tile), mesh = tile.source == kMesh;
   p.copied = !fetched(tile) && whole_vectors(problem, p.reduce);
   p.piece = planes ? piece_bytes(problem) : 0;
   p.block_channels = choice.block_channels;
-  set_order(problem, planes, p);
+  set_order(problem, tile.source, p);
   p.column_blocks = static_cast<int32_t>(ceil_div(p.columns, p.block_channels));
-  p.weight_vectors = weights_are_vectors(problem, p);
+  p.weight_vectors = weights_are_vectors(problem, p, tile.source);
   p.shifts = static_cast<int32_t>(reach_of(h)) + 1;
+  p.parts = mesh ? kMeshed * kMeshed : p.shifts;
 
   p.run = choice.run;
   while (1 << p.run_shift < p.run) ++p.run_shift;
   p.block_rows = kRows / p.run;
-  p.tile_rows = kGroups * kBlocks * p.block_rows;
+  p.tile_rows = kGroups * blocks(tile) * p.block_rows;
   p.end_position = static_cast<int32_t>(end_of(w));
   const int32_t reach_w = static_cast<int32_t>(reach_of(w));
   p.margin = std::max({reach_w, p.end_position - p.x_w, 1});
   p.step = tile.source == kAsOperand ? p.run - reach_w : (p.run - reach_w) / 4 * 4;
   const int32_t pixels = std::min(p.x_w, p.end_position);
   p.sweeps = static_cast<int32_t>(ceil_div(std::max(pixels - p.run, 0), p.step)) + 1;
+  if (mesh) {
+    // A row's first pixel has a zero before it: that behind the row above, or pixels that a stretch has more.
+    const bool one = std::max(p.x_w + 1, p.end_position) <= p.run;
+    p.lead = one ? 0 : 4;
+    p.step = p.run - p.lead;
+    p.sweeps = static_cast<int32_t>(ceil_div(p.end_position, p.step));
+    p.plane_lead = 16;
+  }
   p.image_rows = static_cast<int32_t>(std::max(h.in + reach_of(h), end_of(h)));
   p.rows = p.batch * p.image_rows;
   p.by_image_rows = FastDivide(p.image_rows);
   p.by_fast = FastDivide(p.block_channels);
   p.by_stride_w = FastDivide(p.stride_w);
   p.by_shifts = FastDivide(p.shifts);
+  p.by_stride_h = FastDivide(p.stride_h);
 
   const int32_t numbers = line_numbers(p.number_bytes), slice = numbers / kSlices;
   p.chunks = static_cast<int32_t>(ceil_div(p.reduce, numbers));
@@ -175,36 +200,59 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
     p.place_bytes = (p.tile_rows + p.shifts - 1) * (p.run >> p.place_shift) * kSetLine;
     p.x_bytes = p.place_bytes << p.place_shift;
   }
-  const int32_t weights = p.shifts * tile.width * kLine;
+  const int32_t weights = p.parts * tile.width * kLine;
   p.stage_bytes = static_cast<int32_t>(round_up(p.x_bytes + weights, 1024));
-  p.products_bytes = (p.block_rows * (p.run + p.margin) + p.margin) * pitch(tile) * 4;
+  p.products_bytes = mesh ? 0 : (p.block_rows * (p.run + p.margin) + p.margin) * pitch(tile) * 4;
   SharedPlaces places{kHeader};
-  p.table_at = places.take(int64_t{p.shifts} * tile.width * 4, 16);
+  p.table_at = places.take(int64_t{p.parts} * tile.width * 4, 16);
+  p.pieces_at = places.take(int64_t{p.units} * 32 * 4, 16);
   p.lines = static_cast<int32_t>(round_up(p.block_rows * p.stride_h, 2));
   p.lines_at = places.take(int64_t{kGroups} * p.lines * 8, 16);
   p.products_at = places.take(int64_t{kGroups} * p.products_bytes, 16);
   p.stages_at = places.take(int64_t{p.stages} * p.stage_bytes, 1024);
   p.shared_bytes = static_cast<int32_t>(places.end);
+  p.cleared_bytes = mesh ? p.shared_bytes - p.products_at : kGroups * p.products_bytes;
 }
 
-double predict(const Problem& problem, const Device& device, const Params& p, Tile tile) {
-  const double width = tile.width;
-  const double instruction = std::max(width / 2, 16 + width / 4);
-  const double tensor_core = kTensor * p.shifts * kSlices * kGroups * kBlocks * instruction;
-  const double batches = std::ceil(p.shifts * width / 32 / batch(tile)) *
-                             (p.number_bytes == 2 && !p.weight_vectors ? kNumbers : 1) +
+// Copies of planes that a warp asks for in a chunk.
+double copies_of(const Params& p) {
+  return double(p.units) * line_numbers(p.number_bytes) / kBringers;
+}
+double chunks_of(const Params& p) { return p.chunks - 1 + p.last_slices / double(kSlices); }
+// Times that those who bring wait for weights in a chunk.
+double weight_batches(const Params& p, Tile tile) {
+  return std::ceil(p.parts * tile.width / 32.0 / batch(tile)) *
+         (p.number_bytes == 2 && !p.weight_vectors ? kNumbers : 1);
+}
+double tensor_cycles(const Params& p, Tile tile) {
+  const double instruction = std::max(tile.width / 2.0, 16 + tile.width / 4.0);
+  return kTensor * p.parts * kSlices * kGroups * blocks(tile) * instruction;
+}
+
+double mesh_cycles(const Params& p, Tile tile) {
+  const double full = double(p.block_channels) * p.stride_h * p.stride_w / tile.width;
+  const bool numbers = p.number_bytes == 2 && !p.weight_vectors;
+  // Where a row is several stretches, copies have sectors in part.
+  const double copy = kMeshCopy * (p.sweeps > 1 ? 1 + kMeshTorn / p.run : 1);
+  const double brought = kMeshChunk + copy * copies_of(p) +
+                         (numbers ? kLatency * weight_batches(p, tile) : kMeshWeights * full);
+  return chunks_of(p) * std::max(tensor_cycles(p, tile), brought) + kMeshTile + kMeshOutputs * full;
+}
+
+double tile_cycles(const Problem& problem, const Params& p, Tile tile) {
+  const bool planes = tile.source == kPlanes;
+  const double batches = weight_batches(p, tile) +
                          (p.copied || fetched(tile)
                               ? 0
                               : std::ceil(p.x_bytes / (8.0 * kLine) / kBringers /
                                           (p.reduce * p.number_bytes % 4 == 0 ? kPixelBatch : 1)));
-  // Copies of a warp for a chunk.
-  const double copies = tile.source == kPlanes ? p.units * line_numbers(p.number_bytes) : 0;
-  const double pieces = kPiece * copies / kBringers;
-  const double chunk = kChunk + std::max({tensor_core, kPut + std::max(kLatency * batches, pieces),
-                                          p.stage_bytes / kL2Bytes});
-  const bool planes = tile.source == kPlanes;
-  const bool torn = !planes && p.block_channels * p.number_bytes < 32 &&
-                    p.block_channels < problem.group_out(),
+  const double pieces = planes ? kPiece * copies_of(p) : 0;
+  const double chunk =
+      kChunk + std::max({tensor_cycles(p, tile), kPut + std::max(kLatency * batches, pieces),
+                         p.stage_bytes / kL2Bytes});
+  const bool torn = planes ? p.sweeps > 1 && p.step * p.stride_w * p.number_bytes < 128
+                           : p.block_channels * p.number_bytes < 32 &&
+                                 p.block_channels < problem.group_out(),
              empty = problem.h.kernel < problem.h.stride || problem.w.kernel < problem.w.stride;
   const double wide = std::min(p.run, p.end_position) * p.stride_w * p.block_channels;
   const double tasks = std::ceil(wide / (planes ? 256 : 128));
@@ -212,17 +260,23 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   // Both warpgroups do, as a rule at once.
   const double collect =
       kBlocks *
-      (kProducts * width / 2 +
+      (kProducts * tile.width / 2 +
        tasks * (kTask + p.lines / 2 * (kLinePair + kTap * more_taps + (planes ? kSecond : 0)))) *
       (torn ? kTornOver : 1) * (empty ? kEmptyOver : 1);
-  const double chunks = p.chunks - 1 + p.last_slices / double(kSlices);
-  const double rounds = std::ceil(double(p.items) / p.walkers);
   const double over = planes                 ? kPlanesOver
                       : tile.source == kSets ? kSetsOver
                       : p.copied             ? kOver
                                              : kBroughtOver;
-  const double busy_us =
-      rounds * ((planes ? kPlanesStart : kStart) + over * chunks * chunk + collect) / kClock;
+  const double brought =
+      planes ? kPlanesChunk + kPlanesPart * p.parts + kPlanesCopy * copies_of(p) : 0;
+  return (planes ? kPlanesStart : kStart) + chunks_of(p) * std::max(over * chunk, brought) +
+         collect;
+}
+
+double predict(const Problem& problem, const Device& device, const Params& p, Tile tile) {
+  const double rounds = std::ceil(double(p.items) / p.walkers);
+  const double cycles = tile.source == kMesh ? mesh_cycles(p, tile) : tile_cycles(problem, p, tile);
+  const double busy_us = rounds * cycles / kClock;
   const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
   return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
 }
@@ -244,12 +298,12 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
   std::vector<Candidate<Choice>> found;
   for (int row = 0; row < kTileCount; ++row) {
     if (!serves(kTiles[row].source, problem)) continue;
-    const int most = static_cast<int>(
-        std::min<int64_t>(kTiles[row].width / channel_columns(problem), kMostChannels));
+    const int most = static_cast<int>(std::min<int64_t>(
+        kTiles[row].width / channel_columns(problem, kTiles[row].source), kMostChannels));
     for (const int channels : channel_choices(problem, most))
       for (int run = 8; run <= kRows; run *= 2) {
         if (run < 2 * reach_of(problem.w)) continue;  // more than half would be multiplied again
-        if (kTiles[row].source == kPlanes && run - reach_of(problem.w) < 4) continue;
+        if (by_planes(kTiles[row]) && run - reach_of(problem.w) < 4) continue;
         // A box of a set's pixels is whole eights.
         if (kTiles[row].source == kSets && run < 8 * places_of(problem)) continue;
         Choice choice = {row, channels, run, 2, device.sm_count};
@@ -280,10 +334,11 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   plan.note = std::to_string(kTiles[c.row].width) + " columns of " +
               std::to_string(p.block_channels) + " channels, " + std::to_string(p.tile_rows) +
               " rows x " + std::to_string(p.run) + " pixels" +
-              (kTiles[c.row].source == kSets ? " in sets"
-               : fetched(kTiles[c.row])      ? " fetched"
-               : p.copied                    ? " copied"
-                                             : "") +
+              (kTiles[c.row].source == kSets   ? " in sets"
+               : kTiles[c.row].source == kMesh ? " as a mesh"
+               : fetched(kTiles[c.row])        ? " fetched"
+               : p.copied                      ? " copied"
+                                               : "") +
               ", " + std::to_string(p.stages) + " stages, " + std::to_string(p.items) +
               " tiles of " + std::to_string(p.walkers) + " blocks";
   return plan;
@@ -319,9 +374,9 @@ std::string refusal(const Problem& problem, const Device& device) {
   const int most = std::max_element(std::begin(kTiles), std::end(kTiles), [](auto& a, auto& b) {
                      return a.width < b.width;
                    })->width;
-  if (channel_columns(problem) > most)
-    return number(channel_columns(problem)) + " products of a pixel and channel are more than " +
-           number(most);
+  if (channel_columns(problem, kPlanes) > most)
+    return number(channel_columns(problem, kPlanes)) +
+           " products of a pixel and channel are more than " + number(most);
   if (problem.w.kernel * problem.h.kernel * problem.out_channels >= int64_t{1} << kOffsetBits)
     return "a channel has too many weights";
   if (problem.wide_index) return "a tensor has more than 2^31 elements";

@@ -17,7 +17,7 @@ __device__ __forceinline__ void for_items(const Params& p, Visit&& visit) {
     const int rest = i / p.column_blocks, tile = rest / p.sweeps;
     const int sweep = rest - tile * p.sweeps,
               channel = (i - rest * p.column_blocks) * p.block_channels;
-    visit(Item{tile * p.tile_rows, sweep, sweep * p.step, channel,
+    visit(Item{tile * p.tile_rows, sweep, sweep * p.step - p.lead, channel,
                min(p.block_channels, p.columns - channel)});
   }
 }

@@ -20,16 +20,19 @@ namespace convt2d::cuda::spread {
 template <int ROW>
 __device__ __forceinline__ void find_columns(const Params& p, uint32_t shared) {
   constexpr int kWidth = kTiles[ROW].width;
+  constexpr bool kMeshes = kTiles[ROW].source == kMesh;
 #pragma unroll 1
-  for (int i = threadIdx.x; i < p.shifts * kWidth; i += kThreads) {
-    const int shift = i / kWidth, n = i - shift * kWidth;
+  for (int i = threadIdx.x; i < p.parts * kWidth; i += kThreads) {
+    const int part = i / kWidth, n = i - part * kWidth, shift = kMeshes ? part / kMeshed : part;
     const int slow = n / (p.by_channel ? p.column_channel : p.block_channels),
               fast = n - slow * (p.by_channel ? p.column_channel : p.block_channels);
     const int channel = p.by_channel ? slow : fast, tap = p.by_channel ? fast : slow;
-    const int phase = tap / p.kernel_w, kw = tap - phase * p.kernel_w,
+    const int taps = kMeshes ? p.stride_w : p.kernel_w, phase = tap / taps;
+    const int kw = tap - phase * taps + (kMeshes ? part % kMeshed * p.stride_w : 0),
               kh = shift * p.stride_h + phase;
     const int at = channel * p.weight_column + kh * p.weight_h + kw * p.weight_w;
-    const bool there = channel < p.block_channels && phase < p.stride_h && kh < p.kernel_h;
+    const bool there =
+        channel < p.block_channels && phase < p.stride_h && kh < p.kernel_h && kw < p.kernel_w;
     store_shared_4(shared + p.table_at + i * 4, there ? channel << kOffsetBits | at : ~0u);
   }
 }
@@ -51,6 +54,24 @@ __device__ __forceinline__ int eight_of(const Params& p, int i) {
   return i < p.shifts * kEights ? (i - slow * p.shifts) * kEights + slow : i;
 }
 
+// The column of a lane's words in a unit: of a mesh, one of the same eight of all parts, which are neighbours in memory.
+template <int ROW>
+__device__ __forceinline__ int column_of(int unit) {
+  const int lane = threadIdx.x % 32;
+  return kTiles[ROW].source == kMesh ? lane / 8 * kTiles[ROW].width + unit * 8 + lane % 8
+                                     : unit * 32 + lane;
+}
+
+// Of a mesh's 16 bits a unit has two channels' rows of taps in each of two shifts, 4 x 4 kernels of stride 2 being the only ones
+// whose weights are vectors: the column of the first tap of a lane's row.
+template <int ROW>
+__device__ __forceinline__ int first_column(const Params& p, int unit) {
+  const int fourth = threadIdx.x % 32 / 8;
+  return kTiles[ROW].source == kMesh
+             ? fourth / 2 * kMeshed * kTiles[ROW].width + unit * 8 + fourth % 2 * 4
+             : eight_of<ROW>(p, unit * 4 + fourth) * 8;
+}
+
 // A thread's part of a chunk's weights: so many times 16 bytes, from unit `first` on. Words: a column of four channels,
 // which warps have for themselves. 16 bits: eight columns of a channel, of which warps have eight.
 //
@@ -66,17 +87,16 @@ __device__ __forceinline__ void load_weights(const Params& p, const Item& item, 
   const int lane = threadIdx.x % 32, warp = (threadIdx.x - kConsumers) / 32;
   const T* const weight = static_cast<const T*>(p.weight) + item.channel * p.weight_column;
   const int c = chunk * line_numbers(sizeof(T)) + (is_word<T> ? warp * 4 : warp * 8 + lane % 8);
-  const int count = p.shifts * kTiles[ROW].width;
+  const int count = p.parts * kTiles[ROW].width;
   weights.there = 0;
   const T* row[kRows];
 #pragma unroll
   for (int k = 0; k < kRows; ++k) row[k] = weight + min(c + k, p.reduce - 1) * p.weight_reduce;
 #pragma unroll
   for (int i = 0; i < batch(kTiles[ROW]); ++i) {
-    const int at = entry_of(
-        p, item, shared,
-        is_word<T> ? (first + i) * 32 + lane : eight_of<ROW>(p, (first + i) * 4 + lane / 8) * 8,
-        count);
+    const int at =
+        entry_of(p, item, shared,
+                 is_word<T> ? column_of<ROW>(first + i) : first_column<ROW>(p, first + i), count);
     const int from = max(at, 0);
     // Sets have other numbers than zeros behind the last channel.
     weights.there |= (at >= 0 && (is_word<T> || c < p.reduce)) << i;
@@ -97,7 +117,7 @@ template <class T, int ROW>
 __device__ __forceinline__ void store_weights(const Params& p, int chunk, uint32_t to, int first,
                                               const Weights<ROW>& weights) {
   const int lane = threadIdx.x % 32, warp = (threadIdx.x - kConsumers) / 32;
-  const int count = p.shifts * kTiles[ROW].width;
+  const int count = p.parts * kTiles[ROW].width;
   const int left = is_word<T> && kTiles[ROW].source == kSets
                        ? p.reduce - chunk * line_numbers(sizeof(T)) - warp * 4
                        : 4;
@@ -110,8 +130,17 @@ __device__ __forceinline__ void store_weights(const Params& p, int chunk, uint32
       number[k] = is_word<T> ? MmaTF32::round(bits) : bits;
     }
     if constexpr (is_word<T>) {
-      const int column = (first + i) * 32 + lane;
+      const int column = column_of<ROW>(first + i);
       if (column < count) store_shared_16(to + (warp * count + column) * 16, number);
+    } else if constexpr (kTiles[ROW].source == kMesh) {
+      // The two parts of a shift trade their words of four taps.
+      const int column = first_column<ROW>(p, first + i);
+      const uint32_t place =
+          to + (column / 8 * line_numbers(sizeof(T)) + warp * 8 + lane % 8) * 16 + column % 8 * 2;
+#pragma unroll
+      for (int part = 0; part < kMeshed; ++part)
+        store_shared<2>(place + part * kTiles[ROW].width / 8 * line_numbers(sizeof(T)) * 16,
+                        {number[part], number[part + 2]});
     } else {
       const int eight = eight_of<ROW>(p, (first + i) * 4 + lane / 8);
       if (eight * 8 < count)
@@ -125,22 +154,23 @@ template <class T, int ROW>
 __device__ __forceinline__ void bring_numbers(const Params& p, const Item& item, uint32_t shared,
                                               int chunk, uint32_t to) {
   const int lane = threadIdx.x % 32, warp = (threadIdx.x - kConsumers) / 32;
-  const int count = p.shifts * kTiles[ROW].width;
+  constexpr int kBatch = number_batch(kTiles[ROW]);
+  const int count = p.parts * kTiles[ROW].width;
   const T* const weight = static_cast<const T*>(p.weight) + item.channel * p.weight_column;
   const int c = chunk * line_numbers(sizeof(T)) + warp * 8 + lane % 8;
   const int from = c * p.weight_reduce;
 #pragma unroll 1
-  for (int first = lane / 8; first * 8 < count; first += kNumberBatch * 4) {
-    uint32_t number[kNumberBatch][8];
+  for (int first = lane / 8; first * 8 < count; first += kBatch * 4) {
+    uint32_t number[kBatch][8];
 #pragma unroll
-    for (int i = 0; i < kNumberBatch; ++i)
+    for (int i = 0; i < kBatch; ++i)
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
         const int at = entry_of(p, item, shared, (first + i * 4) * 8 + j, count);
         number[i][j] = load_if<2>(weight + (from + at), c, at >= 0 ? p.reduce : 0);
       }
 #pragma unroll
-    for (int i = 0; i < kNumberBatch; ++i) {
+    for (int i = 0; i < kBatch; ++i) {
       uint32_t word[4];
 #pragma unroll
       for (int j = 0; j < 4; ++j) word[j] = number[i][2 * j] | number[i][2 * j + 1] << 16;
@@ -218,13 +248,13 @@ __device__ __forceinline__ void bring(const Params& p, const CUtensorMap& map, u
                                       StageRing& ring) {
   constexpr int kUnit = is_word<T> ? 32 : 4 * 8;  // columns
   constexpr int kBatch = batch(kTiles[ROW]);
+  static_assert(kTiles[ROW].source != kMesh || kTiles[ROW].width / 8 % kBatch == 0);
   constexpr bool kFetched = fetched(kTiles[ROW]);
-  const int units = (p.shifts * kTiles[ROW].width + kUnit - 1) / kUnit;
+  const int units = (p.parts * kTiles[ROW].width + kUnit - 1) / kUnit;
   const bool vectors = is_word<T> || p.weight_vectors;
   for_items(p, [&](const Item& item) {
     Weights<ROW> weights = {};
-    int piece[kUnits];
-    if constexpr (kTiles[ROW].source == kPlanes) find_pieces<T>(p, item, 0, piece);
+    if constexpr (by_planes(kTiles[ROW])) find_pieces<T>(p, item, shared);
     if constexpr (kFetched) {
       if (vectors) load_weights<T, ROW>(p, item, shared, 0, 0, weights);
     }
@@ -237,8 +267,8 @@ __device__ __forceinline__ void bring(const Params& p, const CUtensorMap& map, u
           ask_for_pixels<T>(p, map, item, chunk, to, ring.full());
       };
       const auto ask = [&] {
-        if constexpr (kTiles[ROW].source == kPlanes) {
-          ask_for_planes<T>(p, item, chunk, piece, to);
+        if constexpr (by_planes(kTiles[ROW])) {
+          ask_for_planes<T>(p, chunk, shared, to);
           if (p.announced) announce_planes<T>(p, item, chunk + 1);
           copy_async_arrive(ring.full());
         } else if (threadIdx.x % 32 == 0) {

@@ -1,0 +1,260 @@
+// spread where sums are whole outputs, of planes under kernels of two taps a phase on both axes and two phases of rows.
+//
+// A warpgroup has 4 x 64 pixels, dealt to its blocks by twos along rows and columns: block (r, c) has those of rows 2 s + r and
+// columns 2 i + c. So what one block multiplies for one shift another does for the next one, and of a slice 3 x 3 operands,
+// the blocks and their neighbours before, serve all 16 products:
+//
+//   sum[r][c] += operand[r - shift of rows][c - shift of columns] * weights of both shifts
+//
+// and each is fetched once. There are no products to collect: a thread has two outputs of two neighbouring pixels side by side,
+// which it stores.
+#pragma once
+
+#include "cuda/spread/spread_collect.cuh"
+#include "cuda/spread/spread_fetched.cuh"
+
+namespace convt2d::cuda::spread {
+
+// Pixels of a block that a row has, and a lane's row and column among blocks' pixels.
+struct MeshPlace {
+  int row, column;
+};
+__device__ __forceinline__ MeshPlace mesh_place(const Params& p, int half) {
+  const int i = threadIdx.x / 32 % 4 * 16 + half * 8 + threadIdx.x % 32 / 4,
+            row = i >> (p.run_shift - 1);
+  return {row * kMeshed, (i - (row << (p.run_shift - 1))) * kMeshed};
+}
+
+using Operand = uint32_t[4];
+
+// The operands of both columns of three rows: of a pixel and its neighbour. `eight`: bytes from a lane's pixel to its second.
+template <class T>
+__device__ __forceinline__ void fetch_pairs(uint32_t from, uint32_t plane, uint32_t eight,
+                                            Operand& even, Operand& odd) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t at = from + i / 2 * (16 / sizeof(T)) * plane + i % 2 * eight;
+    uint32_t word[2];
+    if constexpr (is_word<T>) {
+      load_shared_8(at, word);
+      even[i] = MmaTF32::round(word[0]);
+      odd[i] = MmaTF32::round(word[1]);
+    } else {
+      word[0] = load_shared_4(at);
+      word[1] = load_shared_4(at + plane);
+      even[i] = __byte_perm(word[0], word[1], 0x5410);
+      odd[i] = __byte_perm(word[0], word[1], 0x7632);
+    }
+  }
+}
+// That of the pixel before.
+template <class T>
+__device__ __forceinline__ void fetch_before(uint32_t from, uint32_t plane, uint32_t eight,
+                                             Operand& before) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t at = from - 4 + i / 2 * (16 / sizeof(T)) * plane + i % 2 * eight;
+    if constexpr (is_word<T>) {
+      before[i] = MmaTF32::round(load_shared_4(at));
+    } else {
+      before[i] = __byte_perm(load_shared_4(at), load_shared_4(at + plane), 0x7632);
+    }
+  }
+}
+
+template <class T, int WIDTH>
+__device__ __forceinline__ void add_fetched(float (&sum)[WIDTH / 2], const Operand& x, uint64_t w) {
+  if constexpr (is_word<T>) {
+    WgmmaFetched<T, WIDTH>::add(sum, x, w);
+  } else {
+    WgmmaTurned<T, WIDTH>::add(sum, x, w);
+  }
+}
+
+template <int ROW>
+using MeshSums = float[kMeshed * kMeshed][kTiles[ROW].width / 2];
+
+// The sums of a warpgroup's pixels.
+template <class T, int ROW>
+__device__ __forceinline__ void multiply_mesh(const Params& p, int group, StageRing& ring,
+                                              MeshSums<ROW>& sum) {
+  constexpr int kWidth = kTiles[ROW].width, kNumbers = line_numbers(sizeof(T)), kSize = sizeof(T);
+  constexpr int kParts = kMeshed * kMeshed, kCount = kParts * kWidth, kFetched = kMeshed + 1;
+  const uint64_t weights =
+      kSize == 4 ? operand_layout(kCount * 16, 128) : operand_layout(128, kNumbers * 16);
+  constexpr uint32_t kStep = kSize == 4 ? kCount * 2 : 16,
+                     kPart = kSize == 4 ? kWidth : kWidth / 8 * kNumbers;
+  const uint32_t row = p.run * kSize, plane = p.plane_bytes;
+  const uint32_t eight = (p.run >= 32 ? 16 : 32) * kSize;
+  const MeshPlace place = mesh_place(p, 0);
+  const int lane = threadIdx.x % 32;
+  const uint32_t mine = p.plane_lead + lane % 4 * (4 / kSize) * plane +
+                        (group * (p.tile_rows / kGroups) + place.row) * row + place.column * kSize;
+  clear(sum);
+  uint32_t previous = 0;
+#pragma unroll 1
+  for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
+    barrier_wait(ring.full(), ring.parity);
+    uint32_t from = ring.stage() + mine;
+    uint64_t w = operand(weights, ring.stage() + p.x_bytes);
+    const int slices = chunk == p.chunks - 1 ? p.last_slices : kSlices;
+#pragma unroll 1
+    for (int slice = 0; slice < slices;
+         ++slice, from += 32 / kSize * plane, w = advance(w, kStep)) {
+      Operand pair[kFetched][kMeshed], before[kFetched];
+#pragma unroll
+      for (int r = 0; r < kFetched; ++r) {
+        fetch_pairs<T>(from + r * row, plane, eight, pair[r][0], pair[r][1]);
+        computed(pair[r][0]);
+        computed(pair[r][1]);
+      }
+      wgmma_fence();
+#pragma unroll
+      for (int part = 0; part < kParts; ++part)
+#pragma unroll
+        for (int b = 0; b < kParts; ++b) {
+          const int r = b / kMeshed - part / kMeshed + 1, c = b % kMeshed - part % kMeshed;
+          if (c >= 0) add_fetched<T, kWidth>(sum[b], pair[r][c], advance(w, part * kPart));
+        }
+      wgmma_commit();
+      // While these are multiplied, and those of the slice before are no longer.
+      wgmma_wait<1>();
+      if (slice == 0 && chunk > 0 && lane == 0) barrier_arrive(previous);
+#pragma unroll
+      for (int r = 0; r < kFetched; ++r) {
+        fetch_before<T>(from + r * row, plane, eight, before[r]);
+        computed(before[r]);
+      }
+      wgmma_fence();
+#pragma unroll
+      for (int part = 1; part < kParts; part += kMeshed)
+#pragma unroll
+        for (int b = 0; b < kParts; b += kMeshed)
+          add_fetched<T, kWidth>(sum[b], before[b / kMeshed - part / kMeshed + 1],
+                                 advance(w, part * kPart));
+      wgmma_commit();
+      wgmma_wait<1>();
+    }
+    previous = ring.empty();
+  }
+  wgmma_wait<0>();
+  if (lane == 0) barrier_arrive(previous);
+#pragma unroll
+  for (int b = 0; b < kParts; ++b) finished(sum[b]);
+}
+
+// Columns of the destination that a stretch has.
+__device__ __forceinline__ Reached mesh_reached(const Params& p, const Item& item) {
+  const int first = max(0, (item.pixel + p.lead) * kMeshed - p.pad_w);
+  return {first, min(p.y_w, (item.pixel + p.run) * kMeshed - p.pad_w) - first};
+}
+
+// Four neighbouring outputs, the first of which is in column `column`.
+template <class T>
+__device__ __forceinline__ void store_four(const Params& p, T* to, int column, const Reached& all,
+                                           const float (&sum)[4]) {
+  const auto pair = [&](int i) {
+    if constexpr (is_word<T>) {
+      store_words(to + i, __float_as_uint(sum[i]), __float_as_uint(sum[i + 1]));
+    } else {
+      *reinterpret_cast<uint32_t*>(to + i) = pack<T>(sum[i], sum[i + 1]);
+    }
+  };
+  const bool whole = column >= all.first && column + 4 <= all.first + all.count;
+  if (whole && p.paired) {
+    if (p.pad_w % 2 == 0) {
+      pair(0);
+      pair(2);
+    } else {
+      to[0] = Numeric<T>::narrow(sum[0]);
+      pair(1);
+      to[3] = Numeric<T>::narrow(sum[3]);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (static_cast<unsigned>(column + i - all.first) < static_cast<unsigned>(all.count))
+        to[i] = Numeric<T>::narrow(sum[i]);
+  }
+}
+
+// Of a lane's pair of columns of an eight: the channel of the block and the phase.
+struct MeshColumn {
+  int channel, phase;
+};
+__device__ __forceinline__ MeshColumn mesh_column(const Params& p, int eight) {
+  const int pair = eight * 4 + threadIdx.x % 4, channel = p.by_stride_h.quotient(pair);
+  return {channel, pair - channel * p.stride_h};
+}
+
+// The outputs of a warpgroup. Returns whether all of a thread's are finite.
+template <class T, int ROW>
+__device__ __forceinline__ bool store_mesh(const Params& p, const Item& item, int first,
+                                           const MeshSums<ROW>& sum) {
+  const Reached all = mesh_reached(p, item);
+  // Of a lane's rows: the destination's row of the first phase, and where that starts.
+  int y_row[kMeshed][2], start[kMeshed][2], column[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const MeshPlace place = mesh_place(p, half);
+    column[half] = (item.pixel + place.column) * kMeshed - p.pad_w;
+#pragma unroll
+    for (int r = 0; r < kMeshed; ++r) {
+      const Row at = row_of(p, first + place.row + r);
+      y_row[r][half] = at.n < p.batch ? at.row * p.stride_h - p.pad_h : p.y_h;
+      start[r][half] = at.n * p.y_image + (at.row * p.stride_h - p.pad_h) * p.y_line + column[half];
+    }
+  }
+  float check = 0;  // what is not finite is not zero times zero
+#pragma unroll
+  for (int i = 0; i < kTiles[ROW].width / 8; ++i) {
+    const auto [channel, phase] = mesh_column(p, i);
+    if (channel >= item.channels) continue;
+    const int channel_at = item.channel + channel;
+    const float bias = p.bias ? load(static_cast<const T*>(p.bias) + channel_at) : 0.f;
+    T* const to = static_cast<T*>(p.destination) + (channel_at * p.y_channel + phase * p.y_line);
+#pragma unroll
+    for (int r = 0; r < kMeshed; ++r)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float four[4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          four[j] = sum[r * kMeshed + j / 2][4 * i + 2 * half + j % 2] + bias;
+          check = fmaf(four[j], 0.f, check);
+        }
+        if (static_cast<unsigned>(y_row[r][half] + phase) < static_cast<unsigned>(p.y_h))
+          store_four(p, to + start[r][half], column[half], all, four);
+      }
+  }
+  return check == 0;
+}
+
+// What a thread has stored and is not finite, once more.
+template <class T, int ROW>
+__device__ __noinline__ void mend_mesh(const Params& p, const Item& item, int first) {
+  const Reached all = mesh_reached(p, item);
+  for (int i = 0; i < kTiles[ROW].width / 8; ++i) {
+    const auto [channel, phase] = mesh_column(p, i);
+    if (channel >= item.channels) continue;
+    for (int half = 0; half < 2; ++half) {
+      const MeshPlace place = mesh_place(p, half);
+      const int before = (item.pixel + place.column) * kMeshed - p.pad_w;
+      for (int r = 0; r < kMeshed; ++r) {
+        const Row at = row_of(p, first + place.row + r);
+        const int y_row = at.row * p.stride_h - p.pad_h + phase;
+        if (at.n >= p.batch || y_row < 0 || y_row >= p.y_h) continue;
+        for (int column = max(before, all.first); column < min(before + 4, all.first + all.count);
+             ++column) {
+          T* const to = static_cast<T*>(p.destination) +
+                        (at.n * p.y_image + (item.channel + channel) * p.y_channel +
+                         y_row * p.y_line + column);
+          if (!is_finite(*to))
+            *to = plain_output<T>(p, at.n, item.channel + channel, y_row, column);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace convt2d::cuda::spread
