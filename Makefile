@@ -130,9 +130,11 @@ emulators:
 	build/kernels/emulate benchmarks/kernels/cases.txt fp32 nchw 1 few_lead; \
 	build/kernels/emulate benchmarks/kernels/cases.txt fp16 nhwc 1 few_lead; \
 	build/kernels/emulate benchmarks/kernels/cases.txt tf32 nhwc 1 flat_k1w; \
+	build/kernels/emulate benchmarks/kernels/cases.txt fp16 nhwc 1 lines_few; \
 	build/kernels/emulate benchmarks/kernels/cases.txt tf32 nhwc 1 lent_few; \
 	benchmarks/kernels/emulate_weight.sh fp16 nchw-nhwc 1 1 op2; \
 	benchmarks/kernels/emulate_hopper_weight.sh fp16 1 1 op2; \
+	build/kernels/emulate_hopper_weight benchmarks/kernels/cases.txt fp16 1 1 lines_few; \
 	benchmarks/kernels/emulate_packed_weight.sh fp16 1 1 packed_; \
 	benchmarks/kernels/emulate_fetched_weight.sh fp16 nchw 1 1 m_op; \
 	build/kernels/emulate_fetched_weight benchmarks/kernels/cases.txt fp16 nchw 3 3 shift_k2; \

@@ -92,6 +92,12 @@ template <class T>
 T __shfl_sync(unsigned, T value, int lane) {
   return emulate::bits<T>(emulate::of_lane(emulate::bits<uint32_t>(value), lane));
 }
+inline unsigned __ballot_sync(unsigned lanes, bool yes) {
+  unsigned all = unsigned(yes) << threadIdx.x % 32;
+  for (int bit = 1; bit < 32; bit *= 2) all |= __shfl_xor_sync(lanes, all, bit);
+  return all;
+}
+inline int __ffs(unsigned value) { return __builtin_ffs(int(value)); }
 template <class T>
 T __ldg(const T* pointer) {
   return *pointer;

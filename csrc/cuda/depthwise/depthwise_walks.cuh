@@ -61,10 +61,17 @@ struct InputParams {
   WalkInputTile t;
   // In bytes, so that what comes next is one addition away: a pixel of dY, and a row of the next phase.
   int64_t y_pixel, y_row;
+  bool
+      whole_weights;  // the kernels of a channel are whole 16 bytes, and all taps of the table exist
 };
 
 inline InputParams input_params(const Problem& problem, const Geometry& g) {
   InputParams p{g, walk_input_tile(problem)};
+  const int64_t taps = int64_t{p.t.kernel} * p.t.kernel;
+  p.whole_weights = g.h.kernel == p.t.kernel && g.v.kernel == p.t.kernel && g.w_stride[3] == 1 &&
+                    g.w_stride[2] == p.t.kernel && g.w_stride[0] == taps &&
+                    taps * element_size(problem.dtype) % 16 == 0 &&
+                    reinterpret_cast<uintptr_t>(g.w) % 16 == 0;
   p.y_pixel = g.out_channels * int64_t(element_size(problem.dtype));
   p.y_row = g.v.out * p.y_pixel * p.t.spread;
   return p;
@@ -76,6 +83,59 @@ __device__ __noinline__ void repair(const Geometry& g, int64_t n, int c, int iy,
 #pragma unroll 1
   for (int i = 0; i < walk_vector(sizeof(T)); ++i) {
     if (!is_finite(Numeric<T>::widen(x[i]))) store(x + i, exact_input<T>(g, n, c + i, iy, ix));
+  }
+}
+
+// Fills the table of weights, [tap][channel]. Neighbouring threads read neighbouring taps, of kGroup channels.
+template <typename T, int kGroup>
+__device__ __forceinline__ void load_weights(const Geometry& g, const WalkInputTile& t,
+                                             int channel0, float* table) {
+  for (int index = threadIdx.x; index < t.kernel * t.kernel * t.channels; index += blockDim.x) {
+    const int above = index / kGroup, lines = t.by_kernel.quotient(above);
+    const int column = above - lines * t.kernel, group = t.by_kernel.quotient(lines);
+    const int row = lines - group * t.kernel, local = group * kGroup + index % kGroup;
+    const bool exists = row < g.h.kernel && column < g.v.kernel && channel0 + local < g.in_channels;
+    table[(row * t.kernel + column) * t.pitch + local] =
+        exists ? load(static_cast<const T*>(g.w) + (channel0 + local) * g.w_stride[0] +
+                      row * g.w_stride[2] + column * g.w_stride[3])
+               : 0.f;
+  }
+}
+
+// The same by 16 bytes of a channel, some of them under way at once; neighbouring threads have neighbouring channels.
+template <typename T>
+__device__ __forceinline__ void load_whole_weights(const Geometry& g, const WalkInputTile& t,
+                                                   int channel0, float* table) {
+  constexpr int kVector = walk_vector(sizeof(T)), kTapsOfPiece = 16 / sizeof(T),
+                kAtOnce = sizeof(T) == 4 ? 4 : 2;
+  const int taps = t.kernel * t.kernel, pieces = taps / kTapsOfPiece * t.channels;
+  // Where piece `index` goes in the table, and what it is.
+  const auto local_of = [&](int index) {
+    const int above = index / kVector;
+    return (above - int(t.by_lanes.quotient(above)) * t.lanes) * kVector + index % kVector;
+  };
+  const auto tap_of = [&](int index) {
+    return int(t.by_lanes.quotient(index / kVector)) * kTapsOfPiece;
+  };
+#pragma unroll 1
+  for (int first = threadIdx.x; first < pieces; first += kAtOnce * blockDim.x) {
+    Pack<T, kTapsOfPiece> piece[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int index = first + i * blockDim.x, channel = channel0 + local_of(index);
+      piece[i] = load_pack<T, kTapsOfPiece>(
+          static_cast<const T*>(g.w) + int64_t{channel} * taps + tap_of(index),
+          index < pieces && channel < g.in_channels);
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int index = first + i * blockDim.x;
+      if (index >= pieces) continue;
+      float* to = table + tap_of(index) * t.pitch + local_of(index);
+#pragma unroll
+      for (int tap = 0; tap < kTapsOfPiece; ++tap, to += t.pitch)
+        *to = Numeric<T>::widen(piece[i].value[tap]);
+    }
   }
 }
 
@@ -139,17 +199,11 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
 #pragma unroll
   for (int slot = 0; slot < kDepth; ++slot) fetch(slot);
 
-  // Neighbouring threads read neighbouring taps, of some channels where pitches may be whole banks.
-  constexpr int kGroup = kPhases == 2 ? 1 : kVector;
-  for (int index = threadIdx.x; index < t.kernel * t.kernel * t.channels; index += blockDim.x) {
-    const int above = index / kGroup, lines = t.by_kernel.quotient(above);
-    const int column = above - lines * t.kernel, group = t.by_kernel.quotient(lines);
-    const int row = lines - group * t.kernel, local = group * kGroup + index % kGroup;
-    const bool exists = row < g.h.kernel && column < g.v.kernel && channel0 + local < g.in_channels;
-    table[(row * t.kernel + column) * t.pitch + local] =
-        exists ? load(static_cast<const T*>(g.w) + (channel0 + local) * g.w_stride[0] +
-                      row * g.w_stride[2] + column * g.w_stride[3])
-               : 0.f;
+  if (p.whole_weights) {
+    load_whole_weights<T>(g, t, channel0, table);
+  } else {
+    // Of some channels where pitches may be whole banks.
+    load_weights<T, kPhases == 2 ? 1 : kVector>(g, t, channel0, table);
   }
   __syncthreads();
 

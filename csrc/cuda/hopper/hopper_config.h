@@ -182,6 +182,10 @@ CONVT2D_HOST_DEVICE constexpr bool asked_from_the_start(TileRow tile) {
 // Tiles for many channels alone: both operands and the result are whole vectors of them, which the copy engine brings.
 CONVT2D_HOST_DEVICE constexpr bool wide(TileRow tile) { return tile.width > 128; }
 CONVT2D_HOST_DEVICE constexpr bool lean(TileRow tile) { return wide(tile) || tile.twin; }
+// Whose outputs may be lines.
+CONVT2D_HOST_DEVICE constexpr bool has_lines(TileRow tile) {
+  return by_steps(tile) && !tile.columns_copied && !lean(tile) && tile.width >= 32;
+}
 
 // Warpgroups with 128 sums a thread and as many that move data, which takes registers too; or, since the copy
 // engine needs but one thread, more of them with 64 sums, so that while one stores others multiply. Of wide tiles
@@ -261,8 +265,20 @@ CONVT2D_HOST_DEVICE constexpr bool copied(WeightMode mode) {
 
 // How pixel rows are stored: one by one, or as lanes find neighbours. Or NHWC as aligned runs of neighbouring channels:
 // columns are dealt to channels so that a thread holds a run; or, where the columns have the channels' order, lanes
-// trade. Or NCHW, of what is fetched, as two or four neighbouring positions of a column, which lanes trade for.
-enum StoreMode : int32_t { kSingles = 0, kDealt = 1, kTraded = 2, kTwos = 3, kFours = 4 };
+// trade. Or NCHW, of what is fetched, as two or four neighbouring positions of a column, which lanes trade for. Or NHWC
+// whose channels are whole words but no vectors: by way of shared memory, a position after the other.
+enum StoreMode : int32_t {
+  kSingles = 0,
+  kDealt = 1,
+  kTraded = 2,
+  kTwos = 3,
+  kFours = 4,
+  kLines = 5
+};
+// Whether columns have the order of the channels, all of whose phases lie side by side.
+CONVT2D_HOST_DEVICE constexpr bool one_by_one(TileRow tile, int store_mode) {
+  return store_mode == kSingles || (has_lines(tile) && store_mode == kLines);
+}
 
 // Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.
 struct GatherParams {
@@ -411,8 +427,22 @@ CONVT2D_HOST_DEVICE int source_units(const GatherParams& p) {
   return p.tile_n * p.load_h * p.load_w;
 }
 
+// Where a table of steps is walked, consumer groups that have no position of a tile, which may be smaller than a block, do
+// nothing. (Not of copied columns: forward was not measured; nor twins, one of which took a tenth longer with a test more.)
+CONVT2D_HOST_DEVICE constexpr bool may_rest(TileRow tile) {
+  return by_steps(tile) && !tile.columns_copied && !tile.twin;
+}
+CONVT2D_HOST_DEVICE int busy_groups(const GatherParams& p, TileRow tile) {
+  if (!may_rest(tile)) return consumer_groups(tile);
+  const int each = tile.operands * operand_positions(tile);
+  const int last = p.operand_columns
+                       ? (p.tile_h + kGroup - 1) / kGroup * kGroup * p.operand_columns * kGroup
+                       : ((p.tile_n - 1) * p.plane_h + p.tile_h - 1) * p.plane_w + p.tile_w;
+  return (last + each - 1) / each;
+}
+
 // Channel rows go to memory through a buffer of each consumer warp: 128 bytes of each of its 16 rows, and
-// between them what spreads the lanes' runs of two positions over the banks.
+// between them what spreads the lanes' runs of two positions over the banks. So do lines, whose rows are positions.
 CONVT2D_HOST_DEVICE constexpr bool staged(TileRow tile) {
   return tile.channel_rows && !tile.weights_fetched;
 }
@@ -481,7 +511,9 @@ CONVT2D_HOST_DEVICE SharedMap shared_map(const GatherParams& p, TileRow tile) {
   map.destinations = at;
   at += tile.channel_rows ? block_positions(tile) * 8 : 0;
   map.staging = at;
-  at += staged(tile) ? consumers(tile) / 32 * staging_bytes(tile, p.element_bytes) : 0;
+  at += staged(tile) || (has_lines(tile) && p.store_mode == kLines)
+            ? busy_groups(p, tile) * 4 * staging_bytes(tile, p.element_bytes)
+            : 0;
   map.sources = at;  // a list for each producer group
   at += tile.copied ? 0 : 2 * (source_units(p) + 3) * 8;
   at = (at + 127) / 128 * 128;

@@ -119,6 +119,7 @@ __device__ __forceinline__ void consume_copied(const GatherParams& p, const Tens
   operands.weights = static_cast<uint32_t>(operands.weight_layout) + (loop.weights >> 4);
 
   bring_resident_weights<M, ROW>(p, maps, known);
+  if (may_rest(tile) && group >= busy_groups(p, tile)) return;
 
   const uint32_t steps = shared_address(smem + known.map.offsets);
   Reader source{loop.barriers}, weight{loop.barriers + 2 * Reader::kToEmpty};

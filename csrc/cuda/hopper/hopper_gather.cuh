@@ -246,11 +246,11 @@ __device__ __forceinline__ Places places_of(const SharedMap& map, unsigned char*
   return places;
 }
 
-// A lane of each warp arrives; one producer group fills a buffer, or the copy engine for one thread. kMaxStages threads.
+// A lane of each busy warp arrives; one producer group fills a buffer, or the copy engine for one thread. kMaxStages threads.
 __device__ __forceinline__ void init_barriers(const GatherParams& p, TileRow tile,
                                               const Places& places, int thread) {
   constexpr int kFilled = 4;
-  const int of_stage = thread * 8, read = consumers(tile) / 32;
+  const int of_stage = thread * 8, read = busy_groups(p, tile) * 4;
   barrier_init(places.full_source + of_stage, !straight(tile)    ? kFilled
                                               : p.brought_pieces ? kBringers
                                                                  : 1);

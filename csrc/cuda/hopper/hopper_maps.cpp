@@ -73,7 +73,7 @@ TensorBox weight_box(const GatherParams& p, TileRow tile) {
   const int32_t run = 8 / p.element_bytes;  // of [b]
   const int64_t channels = static_cast<int64_t>(p.groups) * p.columns;
   const int64_t channel = static_cast<int64_t>(p.taps) * p.reduce;
-  if (p.store_mode == kSingles)  // in their own order
+  if (one_by_one(tile, p.store_mode))  // in their own order
     return box_of(p.weight, p.element_bytes,
                   {Axis{channel, 1, chunk_depth(p), 1},
                    {1, channel, 1, 1},

@@ -103,7 +103,8 @@ __device__ __forceinline__ void copy_lines(const PackedWeightParams& p, const Pa
       for (int i = threadIdx.x % 32; i < p.tile_n * p.lines; i += 32) {
         const int image = i / p.lines, line = i - image * p.lines;
         const int row = patch.row + line * p.line_step;
-        if (start.n + image >= p.batch || row < 0 || row >= p.y_h) continue;
+        const bool on_image = p.one_run || (row >= 0 && row < p.y_h);
+        if (start.n + image >= p.batch || !on_image) continue;
         const int first = patch.number + (image * p.y_h + line * p.line_step) * p.y_w * p.columns;
         const int from = first * 2 & -16;
         const int begin = max(from, 0),
@@ -147,63 +148,104 @@ struct PackedWords {
   }
 };
 
-// A word of two numbers at a multiple of their size.
-__device__ __forceinline__ uint32_t load_two(uint32_t from, bool two_words) {
-  const uint32_t word = load_shared_4(from & ~3u);
-  if (!two_words) return word;
-  return __byte_perm(word, load_shared_4((from & ~3u) + 4), from & 2 ? 0x5432 : 0x3210);
+// A word of two numbers: as it lies, or put together of two.
+template <bool TWO_WORDS>
+__device__ __forceinline__ uint32_t load_numbers(uint32_t from) {
+  if constexpr (!TWO_WORDS) return load_shared_4(from);
+  return __byte_perm(load_shared_4(from & ~3u), load_shared_4((from & ~3u) + 4),
+                     from & 2 ? 0x5432 : 0x3210);
 }
 
-// A K tile's columns, by all who write them: a warp takes every sixth pixel.
-template <int ROW>
+// Calls visit(COUNT lanes) for the lanes of a mask, the last of which may come more than once.
+template <int COUNT, class Visit>
+__device__ __forceinline__ void visit_lanes(unsigned mask, Visit&& visit) {
+#pragma unroll 1
+  while (mask) {
+    int lane[COUNT];
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+      lane[i] = mask || i == 0 ? __ffs(mask) - 1 : lane[i - 1];
+      mask &= mask - 1;
+    }
+    visit(lane);
+  }
+}
+
+// A K tile's columns, by all who write them: a warp takes every sixth pixel. A lane finds out about one of them, for all
+// lanes; several pixels are under way at once, since a warp alone waits for each instruction.
+template <int ROW, bool TWO_WORDS>
 __device__ __forceinline__ void write_columns(const PackedWeightParams& p,
                                               const PackedWords<ROW>& words, const PackedScope& at,
                                               const TileStart& start, uint32_t table,
                                               uint32_t lines, uint32_t columns) {
   constexpr int kPasses = PackedWords<ROW>::kPasses;
-  const int lane = threadIdx.x % 32;
+  constexpr int kInside = 3, kBeside = 1;  // pixels at once
+  constexpr unsigned kAll = 0xffffffffu;
+  const int lane = threadIdx.x % 32,
+            first = threadIdx.x / 32 - (kPackedThreads / 32 - kPackedBuilders);
   const PackedPatch patch(p, at, start);
-  lines += patch.lead();
   columns += lane / 4 * kColumnsBytes + lane % 4 * 4;
   const int last_row = (at.kernel_rows - 1) * p.dilation_h;
-  const int left_n = p.batch - start.n, left_h = (p.x_h - start.h) * p.stride_h,
-            left_w = (p.x_w - start.w) * p.stride_w;
-  const bool two_words = p.two_words;
-#pragma unroll 1
-  for (int pixel = threadIdx.x / 32 - (kPackedThreads / 32 - kPackedBuilders); pixel < kTilePixels;
-       pixel += kPackedBuilders) {
-    uint32_t listed[2];
-    load_shared_8(table + pixel * 8, listed);
-    const int n = listed[1] >> 24, h = listed[1] >> 12 & 0xfff, w = listed[1] & 0xfff;
-    if (n == 0xff) break;  // nor are those behind it
-    const uint32_t from = lines + listed[0], to = columns + pixel * 16;
-    const int row = patch.row + h, column = patch.column + w;
-    const bool there = n < left_n && h < left_h && w < left_w;
-    uint32_t word[kPasses];
-    if (there && row >= 0 && row + last_row < p.y_h && column >= 0 && column + p.reach_w < p.y_w) {
-#pragma unroll
-      for (int i = 0; i < kPasses; ++i)
-        if (i < words.count) word[i] = load_two(from + words.from[i], two_words);
-    } else {  // zeros for what is not of dY, whatever else came
-      const int first = column * p.columns - 1, numbers = p.y_w * p.columns;
-#pragma unroll
-      for (int i = 0; i < kPasses; ++i) {
-        if (i >= words.count) continue;
-        const int y_h = row + int(words.column[i] >> kColumnRow) * p.dilation_h;
-        const int number = first + int(words.column[i] & (1 << kColumnRow) - 1);
-        const bool on_row = there && y_h >= 0 && y_h < p.y_h;
-        const auto is_number = [&](int which) { return on_row && which >= 0 && which < numbers; };
-        word[i] = load_two(from + words.from[i], two_words) &
-                  ((is_number(number) ? 0xffffu : 0) | (is_number(number + 1) ? 0xffff0000u : 0));
-      }
-    }
+  const int mine = first + lane * kPackedBuilders;
+  uint32_t listed[2] = {0, ~0u};
+  if (mine < kTilePixels) load_shared_8(table + mine * 8, listed);
+  const int n = listed[1] >> 24, h = listed[1] >> 12 & 0xfff, w = listed[1] & 0xfff;
+  const uint32_t source = lines + patch.lead() + listed[0];
+  const int row = patch.row + h, column = patch.column + w;
+  const bool used = n != 0xff, there = n < p.batch - start.n &&
+                                       h < (p.x_h - start.h) * p.stride_h &&
+                                       w < (p.x_w - start.w) * p.stride_w;
+  const bool inside =
+      there && row >= 0 && row + last_row < p.y_h && column >= 0 && column + p.reach_w < p.y_w;
+  const auto write = [&](int of, const uint32_t (&word)[kPasses]) {
+    const uint32_t to = columns + (first + of * kPackedBuilders) * 16;
 #pragma unroll
     for (int i = 0; i < kPasses; ++i)
       if (i < words.count) store_shared_4(to + i * 8 * kColumnsBytes, word[i]);
-  }
+  };
+  visit_lanes<kInside>(__ballot_sync(kAll, used && inside), [&](const int (&of)[kInside]) {
+    uint32_t word[kInside][kPasses];
+#pragma unroll
+    for (int k = 0; k < kInside; ++k) {
+      const uint32_t from = __shfl_sync(kAll, source, of[k]);
+#pragma unroll
+      for (int i = 0; i < kPasses; ++i)
+        if (i < words.count) word[k][i] = load_numbers<TWO_WORDS>(from + words.from[i]);
+    }
+#pragma unroll
+    for (int k = 0; k < kInside; ++k) write(of[k], word[k]);
+  });
+  // Zeros for what is not of dY, whatever else came.
+  const int numbers = p.y_w * p.columns;
+  const int before = there ? column * p.columns - 1 : 0;
+  const int of_row = there ? row : INT32_MIN / 2;
+  visit_lanes<kBeside>(__ballot_sync(kAll, used && !inside), [&](const int (&of)[kBeside]) {
+    uint32_t word[kBeside][kPasses];
+#pragma unroll
+    for (int k = 0; k < kBeside; ++k) {
+      const uint32_t from = __shfl_sync(kAll, source, of[k]);
+      const int its_row = __shfl_sync(kAll, of_row, of[k]),
+                its_first = __shfl_sync(kAll, before, of[k]);
+#pragma unroll
+      for (int i = 0; i < kPasses; ++i) {
+        if (i >= words.count) continue;
+        const int y_h = its_row + int(words.column[i] >> kColumnRow) * p.dilation_h;
+        const int number = its_first + int(words.column[i] & (1 << kColumnRow) - 1);
+        const bool on_row = unsigned(y_h) < unsigned(p.y_h);
+        const auto is_number = [&](int which) {
+          return on_row && unsigned(which) < unsigned(numbers);
+        };
+        word[k][i] =
+            load_numbers<TWO_WORDS>(from + words.from[i]) &
+            ((is_number(number) ? 0xffffu : 0) | (is_number(number + 1) ? 0xffff0000u : 0));
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < kBeside; ++k) write(of[k], word[k]);
+  });
 }
 
-template <int ROW>
+template <int ROW, bool TWO_WORDS>
 __device__ __forceinline__ void write_all_columns(const PackedWeightParams& p,
                                                   const PackedScope& at, uint32_t table,
                                                   StageRing& ring, StageRing& lines) {
@@ -212,7 +254,8 @@ __device__ __forceinline__ void write_all_columns(const PackedWeightParams& p,
   for (int tile = at.begin; tile < at.end; ++tile, start.advance(p)) {
     barrier_wait(lines.full(), lines.parity);
     barrier_wait(ring.empty(), ring.parity ^ 1);
-    write_columns<ROW>(p, words, at, start, table, lines.stage(), ring.stage() + kPackedRowsBytes);
+    write_columns<ROW, TWO_WORDS>(p, words, at, start, table, lines.stage(),
+                                  ring.stage() + kPackedRowsBytes);
     fence_for_wgmma();
     __syncwarp();
     if (threadIdx.x % 32 == 0) {
@@ -422,8 +465,10 @@ __global__ void __launch_bounds__(kPackedThreads, 1)
         if (threadIdx.x % 32 == 0) copy_packed_rows(p, x, at, ring);
       } else if (warp == 1) {
         copy_lines(p, at, lines);
+      } else if (p.two_words) {
+        write_all_columns<ROW, true>(p, at, pixels, ring, lines);
       } else {
-        write_all_columns<ROW>(p, at, pixels, ring, lines);
+        write_all_columns<ROW, false>(p, at, pixels, ring, lines);
       }
       __syncwarp();
       if (again || barrier_all(kPackedVerdict, kPackedThreads, true)) return;

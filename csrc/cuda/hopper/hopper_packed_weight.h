@@ -92,7 +92,9 @@ struct PackedWeightParams {
   int32_t segments, segment_numbers, segment_step, segment_columns, ahead, two_words;
   // Lines of an image: rows of dY from one to the next, lines from one row of x, and of the kernel, to the next; numbers
   // of one; bytes to the next line and image, and of a stage's.
-  int32_t lines, line_step, row_lines, tap_lines, line_numbers;
+  // Lines that are whole rows, one behind the other, are one that is long; what it has beside the image is cleared as it is
+  // beside a row.
+  int32_t lines, line_step, row_lines, tap_lines, line_numbers, one_run;
   int32_t line_bytes, image_bytes, lines_bytes;
   int32_t y_bytes;  // of all of dY
   int32_t stages, line_stages, split;

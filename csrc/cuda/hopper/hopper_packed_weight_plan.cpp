@@ -26,11 +26,10 @@ constexpr double kPartialRate =
     1.6;  // times the copy rate's time, to write and to add up (counted)
 constexpr double kLeastCycles =
     24;  // of the tensor core, for an instruction of few columns (counted)
-constexpr double kCopiedLine = 40;  // a copy of a line, for the copy engine (counted)
-constexpr double kWrittenPixel =
-    150;  // of columns, for the warp that writes them: counted, and three times that measured
-constexpr double kWrittenPass = 30;   // 32 words of it (2026-11-23)
-constexpr double kWrittenTwice = 18;  // more, if they are of two words
+constexpr double kCopiedLine = 40;     // a copy of a line, for the copy engine (counted)
+constexpr double kWrittenPixel = 200;  // of columns, for the warp that writes them; by 40 plans of
+constexpr double kWrittenPass = 30;    // kprcnn (2026-11-25), 32 words of it (2026-11-23)
+constexpr double kWrittenTwice = 18;   // more, if they are of two words
 
 constexpr int64_t kMostLines = 96 << 10;  // bytes of a tile's lines
 
@@ -87,11 +86,18 @@ std::string shape(const Problem& problem, const Choice& choice, PackedWeightPara
   p.line_step = static_cast<int32_t>(one_row ? h.dilation : 1);
   p.row_lines = static_cast<int32_t>(one_row ? 0 : h.stride);
   p.tap_lines = static_cast<int32_t>(one_row ? 1 : h.dilation);
-  const int64_t lines = (choice.tile_h - 1) * int64_t{p.row_lines} +
-                        (choice.unit_rows - 1) * int64_t{p.tap_lines} + 1;
-  const int64_t line_numbers = ((choice.tile_w - 1) * w.stride + reach + 1) * channels;
-  const int64_t line = round_up(15 + line_numbers * 2, 16) + 16 + p.line_step * row * 2 % 16;
-  const int64_t image = round_up(lines * line, 16) + h.out * row * 2 % 16;
+  int64_t lines = (choice.tile_h - 1) * int64_t{p.row_lines} +
+                  (choice.unit_rows - 1) * int64_t{p.tap_lines} + 1;
+  int64_t line_numbers = ((choice.tile_w - 1) * w.stride + reach + 1) * channels;
+  int64_t line = round_up(15 + line_numbers * 2, 16) + 16 + p.line_step * row * 2 % 16;
+  p.one_run = p.line_step == 1 && row * 2 <= line;
+  if (p.one_run) {
+    line_numbers += (lines - 1) * row;
+    line = row * 2;
+  }
+  const int64_t image =
+      round_up(p.one_run ? 15 + line_numbers * 2 + 16 : lines * line, 16) + h.out * row * 2 % 16;
+  if (p.one_run) lines = 1;
   if (choice.tile_n * image > kMostLines || choice.tile_h * h.stride > 4095 ||
       choice.tile_w * w.stride > 4095)
     return "a tile meets too much of dY";

@@ -266,8 +266,8 @@ double weight_bytes(const GatherParams& p, TileRow tile) {
 double steps_chunk(const GatherParams& p, TileRow tile, double products, double pieces,
                    double parts, int blocks) {
   const bool lent = tile.weights_fetched;
-  const double operands = consumer_groups(tile) * tile.operands, slices = p.slices,
-               fetches = lent ? consumer_groups(tile) : operands,
+  const double operands = busy_groups(p, tile) * tile.operands, slices = p.slices,
+               fetches = lent ? busy_groups(p, tile) : operands,
                part = p.part_products * weight_bytes(p, tile),
                weights = p.weight_stages ? products * weight_bytes(p, tile) : 0,
                row = tile.columns_copied ? column_row(p) : chunk_bytes(p);
@@ -296,12 +296,12 @@ double steps_chunk(const GatherParams& p, TileRow tile, double products, double 
 }
 
 // And storing it, of which so many sectors are on their way to L2.
-double steps_store(const Problem& problem, TileRow tile, double sectors) {
+double steps_store(const Problem& problem, const GatherParams& p, TileRow tile, double sectors) {
   const double sums = tile.width / 2.0 * tile.operands,
                vectors = sums * element_size(problem.dtype) / 16;
   const double code = kStoring + vectors * kLoneVector;
   // Four schedulers have a warp of each group.
-  return kTurnOfTile + std::max(consumer_groups(tile) * code, sectors * kStepsSector);
+  return kTurnOfTile + std::max(busy_groups(p, tile) * code, sectors * kStepsSector);
 }
 
 TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, double products) {
@@ -309,6 +309,8 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
   const double size = element_size(problem.dtype);
   const bool half = size == 2;
   const double slices = p.slices, k_slices = p.chunks * slices;
+  // In forward all of them, by which it was fitted.
+  const int groups = forward ? consumer_groups(tile) : busy_groups(p, tile);
 
   // Buffers of the source and of the weights that a chunk fills.
   const double pieces = std::min(products, double(p.planes_apart));
@@ -319,9 +321,9 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
                                                  : tile.fetched ? kFetchedWord
                                                  : tile.strict  ? kStrict
                                                                 : 1);
-  const double mma = products * (k_slices * consumer_groups(tile) * tile.operands * multiply +
-                                 p.chunks * kProduct) +
-                     p.chunks * (pieces + parts) * (tile.copied ? kTurnover : kFedTurnover);
+  const double mma =
+      products * (k_slices * groups * tile.operands * multiply + p.chunks * kProduct) +
+      p.chunks * (pieces + parts) * (tile.copied ? kTurnover : kFedTurnover);
 
   const double units = source_units(p);
   const double source_fill =
@@ -355,8 +357,7 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
 
   // Outputs that are neighbours in memory: a row of channel rows goes as pieces of 128 bytes; otherwise what
   // the lanes of a row or column hold: channels in NHWC, unless phases stand between them, or positions.
-  const double sums =
-      tile.width / 2.0 * tile.operands * tile.slots * consumer_groups(tile) / 2;  // of 256 threads
+  const double sums = tile.width / 2.0 * tile.operands * tile.slots * groups / 2;  // of 256 threads
   const double staged_bytes = (p.operand_columns ? 8 : p.tile_w) * tile.slots * size;
   // A stride of 5 or more that blocks cannot cut evenly: the phases of others lie between, nothing is aligned, and words
   // are often in two sectors.
@@ -389,7 +390,7 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
     const double chunk = steps_chunk(p, tile, products, pieces, parts, 1),
                  store = tile.weights_fetched
                              ? kTurnOfTile + sums * 256 * size / 32 * kLentSector
-                             : steps_store(problem, tile, sectors / scatter_of(problem, p));
+                             : steps_store(problem, p, tile, sectors / scatter_of(problem, p));
     if (tile.twin) {
       const double alone = p.chunks * chunk + store,
                    both = p.chunks * steps_chunk(p, tile, products, pieces, parts, 2);

@@ -325,12 +325,12 @@ __device__ __forceinline__ int2 channel_and_phase(const GatherParams& p, TileRow
 
 // The same the other way round: the first row of a phase, and from there the row of a channel.
 __device__ __forceinline__ int first_row(const GatherParams& p, TileRow tile, int phase) {
-  return p.store_mode == kSingles ? phase : phase * p.tile_channels;
+  return one_by_one(tile, p.store_mode) ? phase : phase * p.tile_channels;
 }
 template <class T>
 __device__ __forceinline__ int row_of(const GatherParams& p, TileRow tile, int channel) {
   if (tile.channel_rows) return channel;
-  if (p.store_mode == kSingles) return channel * stacked(p, tile);
+  if (one_by_one(tile, p.store_mode)) return channel * stacked(p, tile);
   constexpr int kRun = 16 / int(sizeof(T));
   const int run = channel / kRun, inner = channel % kRun;
   return (run / 4 * (kRun / 2) + inner / 2) * 8 + run % 4 * 2 + inner % 2;

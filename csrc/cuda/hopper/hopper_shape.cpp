@@ -204,8 +204,8 @@ WeightMode whole_weight_mode(const Problem& problem, TileRow tile, const GatherP
     if (problem.w_layout != Layout::nhwc) return kElements;
     if (tile.columns_copied) return kColumnsCopied;
     // Rows in the order that they are stored in: dealt, or one channel after the other.
-    const bool single = p.store_mode == kSingles && stacked(p, tile) == 1 && !lean(tile),
-               dealt = p.store_mode != kSingles && p.columns % (4 * vector) == 0,
+    const bool single = one_by_one(tile, p.store_mode) && stacked(p, tile) == 1 && !lean(tile),
+               dealt = !one_by_one(tile, p.store_mode) && p.columns % (4 * vector) == 0,
                whole = p.source_mode == kCopied && (single || dealt) &&
                        chunks_in_groups(p, kLongestChunk * vector);
     if (!forward) return whole ? kWeightCopied : kWeightVectors;
@@ -550,9 +550,11 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
                     params.columns % vector == 0 && room % whole_runs == 0;
   const bool fetched_rows = tile.fetched && destination == Layout::nchw;
   const int64_t whole = std::gcd(problem.w.in, int64_t{choice.tile_w});  // positions of a row
+  const bool lines = has_lines(tile) && !forward && destination == Layout::nhwc &&
+                     params.columns * params.element_bytes % 4 == 0;
   params.store_mode = fetched_rows && whole % 4 == 0   ? kFours
                       : fetched_rows && whole % 2 == 0 ? kTwos
-                      : !runs                          ? kSingles
+                      : !runs                          ? (lines ? kLines : kSingles)
                       : tile.columns_copied            ? kTraded
                                                        : kDealt;
   params.tile_channels = tile.channel_rows ? kChannelRows

@@ -234,8 +234,8 @@ __device__ __forceinline__ void copy_weights(const GatherParams& p, const Scope&
   if (MODE == kWeightCopied && tile.fetched) {  // one product
     copy_box(stage, &maps.weight, full, chunk * depth, at.group * p.columns + column, 0, 0);
   } else if constexpr (MODE == kWeightCopied) {
-    const int rows =
-        (at.group * p.columns + column) / (p.store_mode == kSingles ? 1 : 64 / int(sizeof(T)));
+    const int rows = (at.group * p.columns + column) /
+                     (one_by_one(tile, p.store_mode) ? 1 : 64 / int(sizeof(T)));
 #pragma unroll 1
     for (int i = first; i < last; ++i) {
       copy_box(stage, &maps.weight, full, load_shared_4(taps + i * 4) + chunk * depth, 0, 0, 0,

@@ -1,6 +1,7 @@
 // From sums to the destination: bias, one rounding, the NaN rule, wide stores.
 #pragma once
 
+#include "cuda/device/async_copy.cuh"
 #include "cuda/device/barrier.cuh"
 #include "cuda/device/numeric.cuh"
 #include "cuda/hopper/hopper_scope.cuh"
@@ -330,6 +331,62 @@ __device__ __forceinline__ float store_fours(const GatherParams& p, const Scope&
   return nan;
 }
 
+// NHWC, channels that are no whole vectors: what a thread holds of them would go to memory as halves of sectors. The warp
+// lays down its 16 positions in shared memory, 128 bytes of each, and stores one after the other, lanes side by side.
+// There is no bias.
+template <class M, int ROW>
+__device__ __forceinline__ float store_lines(const GatherParams& p, const Sums<ROW>& sum,
+                                             const Tables& tables, const int2* to) {
+  using T = typename M::Element;
+  constexpr TileRow tile = kTiles[ROW];
+  constexpr int kSize = sizeof(T), kNumbers = 4 / kSize;  // of a word
+  constexpr int kWords = tile.width / kNumbers < 32 ? tile.width / kNumbers : 32,
+                kColumns = kWords * kNumbers, kAtOnce = 32 / kWords;  // positions
+  constexpr int kPitch = staging_pitch(tile, kSize);
+  const int lane = threadIdx.x & 31, word_of_line = lane % kWords, line = lane / kWords;
+  const uint32_t deposit = tables.staging + lane / 4 * kPitch + (lane & 3) * (2 * kSize),
+                 collect = tables.staging + line * kPitch + word_of_line * 4;
+  float nan = 0.f;
+#pragma unroll
+  for (int first = 0; first < tile.width; first += kColumns) {
+    const int offset = tables.columns[first + word_of_line * kNumbers].offset;
+    T* const base = static_cast<T*>(p.destination) + offset;
+#pragma unroll
+    for (int o = 0; o < tile.operands; ++o) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float of_row = 0.f;
+        uint32_t of_pairs = 0;
+#pragma unroll
+        for (int j = 0; j < kColumns / 8; ++j) {
+          const int at = (first / 8 + j) * 4 + half * 2;
+          const float value[2] = {sum[o][0][at], sum[o][0][at + 1]};
+          uint32_t word[2 / kNumbers];
+          pack_run<T>(value, word);
+          store_shared(deposit + half * 8 * kPitch + j * (8 * kSize), word);
+          if constexpr (kSize == 4) {
+            watch(of_row, value);
+          } else {
+            of_pairs = add_zero_times_pair<T>(word[0], of_pairs);
+          }
+        }
+        if constexpr (kSize == 2) of_row = add_pair<T>(of_pairs);
+        nan = add_zero_times_if(to[o * 2 + half].x, of_row, nan);
+      }
+      __syncwarp();
+#pragma unroll
+      for (int row = 0; row < kStagedRows; row += kAtOnce) {
+        const int destination =
+            __shfl_sync(0xffffffffu, to[o * 2 + row / 8].x, (row % 8 + line) * 4);
+        store_words_if<1>(destination | offset, base + destination,
+                          load_shared_4(collect + row * kPitch), 0, 0, 0);
+      }
+      __syncwarp();
+    }
+  }
+  return nan;
+}
+
 // Anything, one by one.
 template <class M, int ROW>
 __device__ __forceinline__ float store_singles(const GatherParams& p, const Sums<ROW>& sum,
@@ -415,6 +472,8 @@ __device__ __forceinline__ void store_pixel_rows(const GatherParams& p, const Sc
       if constexpr (kLone) nan = store_lone_vectors<M, ROW>(p, sum, columns, to);
     } else if (!tile.flat && p.store_mode == kDealt) {
       nan = store_vectors<M, ROW>(p, sum, columns, to);
+    } else if (has_lines(tile) && p.store_mode == kLines) {
+      if constexpr (has_lines(tile)) nan = store_lines<M, ROW>(p, sum, tables, to);
     } else if constexpr (tile.fetched && wide(tile)) {
       nan = store_traded<M, ROW, 2>(p, sum, columns, to);
     } else if constexpr (tile.fetched) {

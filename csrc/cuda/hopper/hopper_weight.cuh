@@ -59,19 +59,21 @@ __device__ __forceinline__ void copy_tiles(const WeightParams& p, const WeightMa
 __device__ __forceinline__ void list_pixels(const WeightParams& p, uint32_t table) {
   const int pixel = threadIdx.x, row = pixel / p.tile_w, n = row / p.tile_h;
   const int h = row - n * p.tile_h, w = pixel - row * p.tile_w;
-  // Numbers of x from the tile's first one on, and the pixel's place in the tile, a byte an axis. What is not of the tile is
+  // Bytes of x from the tile's first one on, and the pixel's place in the tile, a byte an axis. What is not of the tile is
   // beyond any image.
   const bool used = pixel < tile_pixels(p);
-  const uint32_t at = ((n * p.x_h + h) * p.x_w + w) * p.groups * p.rows;
+  const uint32_t at = ((n * p.x_h + h) * p.x_w + w) * p.groups * p.rows * 2;
   store_shared<2>(table + pixel * 8,
                   {used ? at : 0, used ? uint32_t(n << 16 | h << 8 | w) : 0x7f0000u});
 }
 
-// A K tile of x, by all who bring: lanes take neighbouring pieces of the 64 channels of one or two pixels.
+// A K tile of x, by all who bring: lanes take neighbouring pieces of the 64 channels of one or two pixels. Where some pixels
+// are is looked up at once, since a warp alone waits for each instruction.
 template <int PIECE>
 __device__ __forceinline__ void bring_x(const WeightParams& p, const WeightScope& at,
                                         uint32_t table, uint32_t stage, const TileStart& start) {
   constexpr int kLanes = kRowBytes / PIECE, kPixels = kWeightBringers / kLanes;  // at once
+  constexpr int kAtOnce = 6;
   const int bringer = threadIdx.x % 128 - 32, channel = bringer % kLanes * (PIECE / 2);
   const int first = at.row_block * p.x_blocks * kCellChannels + channel;  // of the group's
   const auto left = [](int extent, int from) { return min(extent - from, 127) - 1; };
@@ -85,16 +87,21 @@ __device__ __forceinline__ void bring_x(const WeightParams& p, const WeightScope
 #pragma unroll 1
   for (int i = 0; i < p.x_blocks; ++i) {
     const bool channel_there = first + i * kCellChannels < p.rows;
-#pragma unroll 4
-    for (int pixel = bringer / kLanes; pixel < kTilePixels; pixel += kPixels) {
-      uint32_t listed[2];
-      load_shared_8(table + pixel * 8, listed);
-      const bool there = channel_there && (last - listed[1] & kThere) == kThere;
-      copy_async<PIECE>(
-          stage + (i * kTilePixels + pixel) * kRowBytes + (channel * 2 ^ pixel % 8 * 16),
-          there ? from + i * kRowBytes + int64_t{int32_t(listed[0])} * 2
-                : static_cast<const char*>(p.x),
-          there);
+    const char* const source = from + i * kRowBytes;
+    const uint32_t to = stage + i * kTilePixels * kRowBytes;
+#pragma unroll 1
+    for (int begin = bringer / kLanes; begin < kTilePixels; begin += kAtOnce * kPixels) {
+      uint32_t listed[kAtOnce][2];
+      // The last pixel may come more than once, so that there is no branch.
+      const auto pixel = [&](int k) { return uint32_t(min(begin + k * kPixels, kTilePixels - 1)); };
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) load_shared_8(table + pixel(k) * 8, listed[k]);
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        const bool there = channel_there && (last - listed[k][1] & kThere) == kThere;
+        copy_async<PIECE>(to + pixel(k) * kRowBytes + (channel * 2 ^ pixel(k) % 8 * 16),
+                          source + (there ? listed[k][0] : 0), there);
+      }
     }
   }
 }
