@@ -152,6 +152,8 @@ emulators:
 	build/kernels/emulate_comb benchmarks/kernels/cases.txt tf32 1 1 comb_; \
 	build/kernels/emulate_comb benchmarks/kernels/cases.txt fp32 1 1 comb_one; \
 	build/kernels/emulate_comb benchmarks/kernels/cases.txt fp16:nhwc 1 1 comb_last; \
+	NOTE=lines build/kernels/emulate_comb benchmarks/kernels/cases.txt fp16 1 1 lines_row; \
+	NOTE=lines build/kernels/emulate_comb benchmarks/kernels/cases.txt tf32 1 1 lines_four; \
 	benchmarks/kernels/emulate_strand.sh fp16 nhwc 1 1 strand_o; \
 	build/kernels/emulate_strand benchmarks/kernels/cases.txt tf32 nchw 1 1 strand_r; \
 	build/kernels/emulate_strand benchmarks/kernels/cases.txt fp32 nchw 2 1 strand_k; \

@@ -36,8 +36,8 @@ CUDA_ROOMS = {
     "cuda/slide": "slide_plan.cpp slide_launch.cpp slide_kernel_f16.cu slide_kernel_bf16.cu "
     "slide_turned.cu slide_strided_plan.cpp slide_strided.cu",
     "cuda/plait": "plait_plan.cpp plait_launch.cpp plait_kernel.cu",
-    "cuda/comb": "comb_plan.cpp comb_launch.cpp comb_f16.cu comb_bf16.cu comb_tf32.cu "
-    "comb_f32x3.cu",
+    "cuda/comb": "comb_plan.cpp comb_lines_plan.cpp comb_launch.cpp comb_f16.cu comb_bf16.cu "
+    "comb_tf32.cu comb_f32x3.cu",
     "cuda/plain": "plain_plan.cpp plain_launch.cpp plain_f16.cu plain_bf16.cu",
     "cuda/quilt": "quilt_plan.cpp quilt_launch.cpp quilt_f16.cu quilt_bf16.cu quilt_f32.cu",
     "cuda/heddle": "heddle_plan.cpp heddle_launch.cpp heddle_tf32.cu heddle_f32x3.cu "

@@ -3,5 +3,5 @@
 #   benchmarks/kernels/emulate_comb.sh fp16 SEED PLANS [NAME]
 set -eu
 cd "$(dirname "$0")/../.."
-benchmarks/kernels/emulate/build.sh emulate_comb csrc/cuda/comb/comb_plan.cpp
+benchmarks/kernels/emulate/build.sh emulate_comb csrc/cuda/comb/comb_plan.cpp csrc/cuda/comb/comb_lines_plan.cpp
 build/kernels/emulate_comb benchmarks/kernels/cases.txt "$@"

@@ -43,12 +43,12 @@ void launch_weight_sum(const Problem& problem, int pieces, const Args& args, boo
 }
 
 // As if all were output channels of one tap.
-void launch_dense_weight_sum(const Problem& problem, int pieces, const Args& args) {
+void launch_dense_weight_sum(const Problem& problem, int pieces, const Args& args, bool early) {
   WeightSumParams sum = pieces_of(problem, pieces, args);
   sum.stride[1] = 1;
   sum.divide[0] = FastDivide(sum.elements);
   sum.neighbours = sum.elements % 4 == 0 && aligned(args.w.data, 16);
-  launch(problem, sum, args, false);
+  launch(problem, sum, args, early);
 }
 
 }  // namespace convt2d::cuda

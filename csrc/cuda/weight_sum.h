@@ -79,6 +79,7 @@ inline Plan weight_sum_plan(const Problem& problem, const Device& device, int ro
 // it in the stream wrote the partial sums and may let it start (device/successor.cuh).
 void launch_weight_sum(const Problem& problem, int pieces, const Args& args, bool early = false);
 // The same of partial sums in the order of a dW without gaps, [ci][co][kh][kw].
-void launch_dense_weight_sum(const Problem& problem, int pieces, const Args& args);
+void launch_dense_weight_sum(const Problem& problem, int pieces, const Args& args,
+                             bool early = false);
 
 }  // namespace convt2d::cuda

@@ -1,9 +1,10 @@
 // comb on a CPU, to the bit, in random schedules.
 //
-//   emulate_comb CASES TYPE SEED PLANS [NAME]     TYPE: fp16, bf16, tf32, fp32; fp16:nhwc and so on
+//   emulate_comb CASES TYPE SEED PLANS [NAME]     TYPE: fp16, bf16, tf32, fp32; fp16:nhwc and so on; NOTE=text: of plans that say so
 //
 // As emulate_weight.cpp does for igemm: PLANS plans of each case at random, on integers, and again with an infinity or a
 // NaN in places.
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -12,6 +13,7 @@ alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
 }
 
 #include "cuda/comb/comb_kernel.cuh"
+#include "cuda/comb/comb_lines.cuh"
 #include "cuda/comb/comb_plan.h"
 #include "cuda/cuda_families.h"
 #include "cuda/visit_row.h"
@@ -40,8 +42,22 @@ bool check(const Case& one, Precision precision, int most) {
   WeightTrial<T> trial(one, precision);
   const Problem& p = trial.problem;
   std::string reason;
-  const std::vector<Plan> all = comb::plans(p, invented_device("h200"), reason);
+  std::vector<Plan> all = comb::plans(p, invented_device("h200"), reason);
+  if (const char* note = std::getenv("NOTE"))
+    all.erase(
+        std::remove_if(all.begin(), all.end(),
+                       [&](const Plan& plan) { return plan.note.find(note) == std::string::npos; }),
+        all.end());
   return trial.passes(some_of(all, most), all.size(), reason, [&](Plan plan) {
+    if (plan.row >= comb::kTileCount) {
+      trial.begin(1);
+      const comb::LineParams params = comb::line_params_of(p, plan, trial.args);
+      visit_row<comb::kLineTileCount>(plan.row - comb::kTileCount, [&](auto tile) {
+        emulate::run_grid(comb::line_blocks_of(params), comb::kThreads, params.shared_bytes,
+                          [&] { comb::convt2d_comb_lines_kernel<M, tile>(params); });
+      });
+      return 0;
+    }
     plan.detail[0] = std::min(plan.detail[0], 2 + int(emulate::random() % 3));
     trial.begin(plan.split);
     trial.args.workspace = trial.partials.data();

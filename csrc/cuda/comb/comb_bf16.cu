@@ -6,4 +6,8 @@ void launch_bf16(int row, const Params& params, void* stream) {
   launch_rows<MmaBF16, kTileCount>(row, params, stream);
 }
 
+void launch_lines_bf16(int tile, const LineParams& params, void* stream) {
+  launch_line_tiles<MmaBF16>(tile, params, stream);
+}
+
 }  // namespace convt2d::cuda::comb

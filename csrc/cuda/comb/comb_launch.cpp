@@ -11,13 +11,20 @@ namespace comb {
 namespace {
 
 void launch(const Problem& problem, const Plan& plan, const Args& args) {
-  const Params params = params_of(problem, plan, args);
-  const auto run = problem.dtype == DType::f16            ? launch_f16
-                   : problem.dtype == DType::bf16         ? launch_bf16
-                   : problem.precision == Precision::tf32 ? launch_tf32
-                                                          : launch_f32x3;
-  run(plan.row, params, args.stream);
-  if (params.partials) launch_dense_weight_sum(problem, params.split, args);
+  if (plan.row >= kTileCount) {
+    const auto run = problem.dtype == DType::f16    ? launch_lines_f16
+                     : problem.dtype == DType::bf16 ? launch_lines_bf16
+                                                    : launch_lines_tf32;
+    run(plan.row - kTileCount, line_params_of(problem, plan, args), args.stream);
+  } else {
+    const Params params = params_of(problem, plan, args);
+    const auto run = problem.dtype == DType::f16            ? launch_f16
+                     : problem.dtype == DType::bf16         ? launch_bf16
+                     : problem.precision == Precision::tf32 ? launch_tf32
+                                                            : launch_f32x3;
+    run(plan.row, params, args.stream);
+    if (params.partials) launch_dense_weight_sum(problem, params.split, args);
+  }
   if (problem.has_bias) launch_grad_bias(problem, args);
 }
 

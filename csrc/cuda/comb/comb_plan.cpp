@@ -219,13 +219,23 @@ Problem as_one_channel(Problem problem) {
 
 int64_t blocks_of(const Params& params) { return combinations(params) * params.split; }
 
+void shape_whole(const Problem& problem, Params& params) { shape(problem, {0, 2, 1}, params); }
+
 std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
-  return all_plans(problem, device, reason, refusal, on_reference(candidates),
-                   at_hand(device, plan_of));
+  std::vector<Plan> plans = all_plans(problem, device, reason, refusal, on_reference(candidates),
+                                      at_hand(device, plan_of));
+  if (plans.empty()) return plans;
+  std::string why_not;
+  for (Plan& plan : line_plans(problem, device, why_not)) plans.push_back(std::move(plan));
+  return plans;
 }
 
 Decision plan(const Problem& problem, const Device& device) {
-  return best_plan(problem, device, refusal, on_reference(candidates), at_hand(device, plan_of));
+  Decision decision =
+      best_plan(problem, device, refusal, on_reference(candidates), at_hand(device, plan_of));
+  if (!decision.accepted) return decision;
+  Decision lines = line_plan(problem, device);
+  return lines.accepted && lines.plan.predicted_us < decision.plan.predicted_us ? lines : decision;
 }
 
 Params params_of(const Problem& problem, const Plan& plan, const Args& args) {

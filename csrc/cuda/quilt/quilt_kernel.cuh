@@ -5,6 +5,7 @@
 #pragma once
 
 #include "cuda/device/numeric.cuh"
+#include "cuda/device/successor.cuh"
 #include "cuda/quilt/quilt_stage.cuh"
 
 namespace convt2d::cuda::quilt {
@@ -231,6 +232,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 #ifdef CONVT2D_HAS_WGMMA  // other chips: declined by the planner
   using T = typename M::Element;
   extern __shared__ __align__(1024) unsigned char smem[];
+  let_successor_start();  // the sum of the pieces; there is no place for it until a block ends
   const Scope at = scope_of(p, kTiles[ROW]);
   const uint32_t shared = shared_address(smem);
   StageRing ring{shared, shared + kStagesAt, p.stages, p.stage_bytes};
