@@ -2,8 +2,11 @@
 //
 //   emulate_fetched_weight CASES TYPE LAYOUT SEED PLANS [NAME]     TYPE: fp16, bf16, tf32, fp32; nhwc: not fp32
 //
+// ROW=n: plans of that tile only.
 // As emulate_hopper_weight does for 16-bit channels-last tensors.
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 
 namespace convt2d::cuda::hopper {
@@ -25,7 +28,11 @@ bool check(const Case& one, size_t most) {
       one, hopper::kFetchedWeightTiles[FIRST].strict ? Precision::ieee : Precision::tf32);
   const Problem& p = trial.problem;
   std::string reason;
-  const std::vector<Plan> plans = hopper::fetched_weight_plans(p, invented_device("h200"), reason);
+  std::vector<Plan> plans = hopper::fetched_weight_plans(p, invented_device("h200"), reason);
+  if (const char* row = std::getenv("ROW"))
+    plans.erase(std::remove_if(plans.begin(), plans.end(),
+                               [&](const Plan& plan) { return plan.row != std::atoi(row); }),
+                plans.end());
   return trial.passes(some_of(plans, most), plans.size(), reason, [&](Plan plan) {
     plan.split = std::min(plan.split, 1 + int(emulate::random() % 3));
     plan.detail[0] = std::min(plan.detail[0], 2 + int(emulate::random() % 3));  // stages

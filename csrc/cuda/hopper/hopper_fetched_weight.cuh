@@ -1,7 +1,7 @@
 // The hopper kernel of grad_weight whose dY is fetched; hopper_fetched_weight.h draws the tiling,
 // hopper_fetched_weight_stage.cuh brings it to shared memory.
 //
-// One warp asks the copy engine for a block's K tiles, in a ring of stages, and lists where their pixels stand; `full`
+// A warp, or four by turns, ask the copy engine for a block's K tiles, in a ring of stages, and list where their pixels stand; `full`
 // ends a phase when a stage has arrived, `helped` when three warps have turned or split its x, `empty` when every warp
 // that multiplies has read it. If a sum came out NaN, all of it once more, with care.
 #pragma once
@@ -225,12 +225,13 @@ __device__ __forceinline__ void fetch_by_tap(uint32_t (&word)[4], uint32_t from,
                                              uint32_t order) {
   constexpr bool kPairs = kFetchedWeightTiles[ROW].pairs;
   if constexpr (sizeof(T) == 4) {
-    static_assert(!kPairs);
-    uint32_t offset[2];
-    load_shared_8(table[0] + (slice * 4 + threadIdx.x % 4) * 8, offset);
+    uint32_t offset[2][2];
+    const int listed = (slice * 4 + threadIdx.x % 4) * 8;
+    load_shared_8(table[0] + listed, offset[0]);
+    if constexpr (kPairs) load_shared_8(table[1] + listed, offset[1]);
 #pragma unroll
     for (int w = 0; w < 4; ++w)
-      word[w] = load_shared_4((w % 2 ? from + second : from) + offset[w / 2]);
+      word[w] = load_shared_4((w % 2 ? from + second : from) + offset[kPairs ? w % 2 : 0][w / 2]);
     return;
   }
   uint32_t offset[2][4];
@@ -611,7 +612,7 @@ __device__ __forceinline__ void multiply_tiles_with_care(const FetchedWeightPara
         uint32_t offset = of_pixel;
         if constexpr (by_planes(tile)) {
           const int first = run_start(p, at, begin);
-          offset = sizeof(T) * (y_h * p.y_w + y_w - first + (tile.pairs ? first & 7 : 0));
+          offset = sizeof(T) * (y_h * p.y_w + y_w - first + pairs_lead<ROW>(p, first));
         }
         uint32_t from = stage + cell_start<ROW>(p, at, cell) + offset, place[2];
         Lanes lanes = tile.pairs ? Lanes{} : lanes_of<ROW>(p, at, i);
@@ -721,7 +722,7 @@ __device__ __forceinline__ void store_piece(const FetchedWeightParams& p,
 }
 
 // To dW in one piece, a block's taps of which lie side by side: by way of shared memory, so that neighbouring lanes store
-// neighbouring numbers, and a sector is written once by a block, not once a tap. Or 16-bit dW's partial sums. All who
+// neighbouring numbers, and a sector is written once by a block, not once a tap. Or partial sums. All who
 // multiply.
 constexpr int kFetchedStore = 2;  // named barrier
 template <class T, int ROW>
@@ -750,11 +751,9 @@ __device__ __forceinline__ void store_together(const FetchedWeightParams& p,
     }
   }
   barrier_among(kFetchedStore, consumers(tile));
-  if constexpr (sizeof(T) == 2) {
-    if (p.partials)
-      return !tile.pairs && p.columns % 2 == 0 ? store_piece<ROW, 2>(p, at, shared)
-                                               : store_piece<ROW, 1>(p, at, shared);
-  }
+  if (p.partials)
+    return !tile.pairs && p.columns % 2 == 0 ? store_piece<ROW, 2>(p, at, shared)
+                                             : store_piece<ROW, 1>(p, at, shared);
   const int taps = p.unit_h * p.unit_w, warp = threadIdx.x / 32;
   const int columns = min(block_columns(p, tile), p.columns - first_column);
   const int first_row = at.row_block * tile.width, rows = min(tile.width, p.rows - first_row);
@@ -775,12 +774,12 @@ __device__ __forceinline__ void store_together(const FetchedWeightParams& p,
   }
 }
 
-// Named barrier: all who multiply, the warp that asks and those that help, who agree whether the sums are good.
+// Named barrier: all who multiply, those that ask and those that help, who agree whether the sums are good.
 constexpr int kFetchedVerdict = 1;
 __device__ __forceinline__ bool fetched_agree(const FetchedWeightParams& p, FetchedWeightTile tile,
                                               bool good) {
-  return barrier_all(kFetchedVerdict, consumers(tile) + 32 + (helped(p, tile) ? kHelpers : 0),
-                     good);
+  const int others = 32 * asking_warps(p, tile) + (helped(p, tile) ? kHelpers : 0);
+  return barrier_all(kFetchedVerdict, consumers(tile) + others, good);
 }
 
 template <class T, int ROW>
@@ -808,11 +807,12 @@ __global__ void __launch_bounds__(threads(kFetchedWeightTiles[ROW]), 1)
   let_successor_start();  // the sum of the pieces; there is no place for it until a block ends
   if (threadIdx.x >= consumers(tile)) {
     fewer_registers<helper_registers(tile)>();
-    const bool asks = threadIdx.x < consumers(tile) + 32;
+    const int turns = asking_warps(p, tile);
+    const bool asks = threadIdx.x < consumers(tile) + 32 * turns;
     if (!asks && !helped(p, tile)) return;
     for (bool again = false;; again = true) {
       if (asks) {
-        bring_tiles<ROW>(p, maps, at, ring);
+        bring_tiles<ROW>(p, maps, at, ring, turns);
       } else {
         help_tiles<ROW>(p, maps, at, ring);
       }

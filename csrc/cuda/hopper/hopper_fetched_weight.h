@@ -107,6 +107,7 @@ constexpr FetchedWeightTile kFetchedWeightTiles[] = {
     {64, 1, false, false, 2, true},
     {64, 1, false, false, 3, true},
     {128, 2, false, false, 2, false, false, false, Planes::numbers},
+    {128, 1, false, false, 3, true, false, false, Planes::numbers},
     {128, 1, true},
     {64, 2, true},
     {64, 2, true, false, 2, true},
@@ -130,7 +131,7 @@ constexpr FetchedWeightTile kFetchedWeightTiles[] = {
     {32, 2, false, true, 3, true, true, true},
 };
 // How many they are, in this order; the first are for 16 bits alone, others for TF32.
-constexpr int kHalfPlaneTiles = 8, kPlaneTiles = 8, kWordPlaneTiles = 1, kStrictPlaneTiles = 5,
+constexpr int kHalfPlaneTiles = 8, kPlaneTiles = 8, kWordPlaneTiles = 2, kStrictPlaneTiles = 5,
               kChannelsLastTiles = 8, kTurnedWeightTiles = 8;
 constexpr int kFetchedWeightTileCount =
     sizeof(kFetchedWeightTiles) / sizeof(kFetchedWeightTiles[0]);
@@ -187,7 +188,7 @@ CONVT2D_HOST_DEVICE constexpr int taps_of_thread(FetchedWeightTile tile) {
   return tile.pairs ? 2 : 1;
 }
 
-// One warp asks the copy engine; the three beside it turn x, split it, or clear what is beside dY's rows.
+// One warp asks the copy engine; the three beside it turn x, split it, or clear what is beside dY's rows, or ask as well.
 constexpr int kHelpers = 96, kMostAskers = kHelpers / 32 + 1;
 CONVT2D_HOST_DEVICE constexpr int consumers(FetchedWeightTile tile) { return 128 * tile.groups; }
 CONVT2D_HOST_DEVICE constexpr int threads(FetchedWeightTile tile) { return consumers(tile) + 128; }
@@ -221,7 +222,7 @@ struct FetchedWeightParams {
   int32_t piece_floats;
   int32_t weight_stride[4];
   int32_t
-      together;  // by way of shared memory: dW in one piece, where taps lie side by side; 16-bit dW's partial sums
+      together;  // by way of shared memory: dW in one piece, where taps lie side by side; partial sums
   int32_t batch, groups, rows, columns;  // channels of one group: of x, of dY
   int32_t x_h, x_w, y_h, y_w;            // extents
   int32_t stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
@@ -310,6 +311,16 @@ CONVT2D_HOST_DEVICE bool brings_x(const FetchedWeightParams& p, FetchedWeightTil
 }
 CONVT2D_HOST_DEVICE bool helped(const FetchedWeightParams& p, FetchedWeightTile tile) {
   return tile.strict || turns_squares(tile) || p.odd_rows || p.brought || p.shifted;
+}
+// Warps that ask the copy engine for tiles by turns: for one of them that takes as long as it takes others to fetch and
+// multiply a small tile. Those beside it ask too where they have nothing else to do (NCHW). No more than there are stages,
+// or one would be two rounds ahead of a barrier, whose parity does not tell.
+CONVT2D_HOST_DEVICE constexpr bool may_take_turns(FetchedWeightTile tile) {
+  return !tile.channels_last && !tile.strict && !by_planes(tile);
+}
+CONVT2D_HOST_DEVICE int asking_warps(const FetchedWeightParams& p, FetchedWeightTile tile) {
+  if (!may_take_turns(tile) || helped(p, tile)) return 1;
+  return p.stages < kMostAskers ? p.stages : kMostAskers;
 }
 // Turned: bytes of a pixel of x in a block of its channels, and of such a block.
 CONVT2D_HOST_DEVICE constexpr int turned_row(FetchedWeightTile tile) {

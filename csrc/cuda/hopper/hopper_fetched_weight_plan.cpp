@@ -24,7 +24,7 @@ constexpr double kClock = 1700;         // cycles a microsecond
 constexpr double kLaunch = 5.5;         // us
 constexpr double kBlock = 13800;        // cycles, of a block beside its K tiles
 constexpr double kStored = 39.6;        // a sum of each thread, on its way out
-constexpr double kStoredPiece = 28;     // to 16-bit dW's partial sums, from shared memory (counted)
+constexpr double kStoredPiece = 28;     // to NCHW's partial sums, from shared memory (counted)
 constexpr double kFetchedHalf = 61;     // a slice of the first operand, 16-bit numbers
 constexpr double kFetchedSwapped = 40;  // 16-bit numbers whose lanes meet no bank twice (counted)
 constexpr double kFetchedWord = 39.5;   // or words
@@ -54,8 +54,13 @@ constexpr double kL2Bytes = 38.7;    // a cycle
 constexpr double kL2Wide = 1.2;      // more, where 16-bit blocks are 128 x 256 channels of one tap
 constexpr double kShortLine = 2.15;  // cycles more for a row of a channel of dY, where short_rows()
 constexpr double kRest = 0.14;       // of what is less busy that is not hidden
-constexpr double kMemoryRate = 0.95;      // of the copy rate
-constexpr double kBeside = 0.031;         // of the lesser of work and bytes
+constexpr double kMemoryRate = 0.95;  // of the copy rate
+constexpr double kBeside = 0.031;     // of the lesser of work and bytes
+// The same of pairs in NCHW, whose tiles are small, and of those of 64 output channels or more (2026-11-25).
+constexpr double kBesidePairs = 0.2, kBesideManyPairs = 0.4;
+// Cycles where odd rows of 16 bits are of several kernel rows, so that of blocks of as many taps the others are taken
+// (kernelbench_2_91: 395 us for 440).
+constexpr double kOddLines = 1.01;
 constexpr double kPartialRate = 1.96;     // times the copy rate's time, to write and to add up
 constexpr double kScatteredRate = 0.473;  // the same of dW's numbers, each in a sector of its own
 
@@ -386,12 +391,15 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
   }
   const double busiest = std::max({mma, shared, fetch, l2, ask, help});
   const double all = mma + shared + fetch + l2 + ask + help;
-  const double cycles = (busiest + kRest * (all - busiest)) * (tile.strict ? kStrict
-                                                               : p.apart   ? kApart
-                                                                           : 1);
+  const double cycles =
+      (busiest + kRest * (all - busiest)) *
+      (tile.strict ? kStrict
+       : p.apart   ? kApart
+                   : 1) *
+      (half && p.odd_rows && !by_planes(tile) && p.patch_lines > 1 ? kOddLines : 1);
   const double blocks = double(combinations(p)) * p.split;
   const double tiles = std::ceil(double(k_tiles(p)) / p.split);
-  const bool laid = half && !tile.channels_last && p.split > 1;
+  const bool laid = !tile.channels_last && p.split > 1;
   const double stored = (laid ? kStoredPiece : kStored) * tile.width / 2 * tile.instructions;
   const double busy_us =
       std::ceil(blocks / device.sm_count) * (kBlock + stored + tiles * cycles) / kClock;
@@ -405,7 +413,10 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
   const double scattered = apart ? 32 * weight_bytes(problem) / 4.0 / side_by_side : 0;
   const double memory_us =
       (read_bytes(problem) + partial) / (kMemoryRate * device.copy_bytes_per_us);
-  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us) +
+  const double beside = !tile.pairs || tile.channels_last      ? kBeside
+                        : problem.group_out() < kPlaneChannels ? kBesidePairs
+                                                               : kBesideManyPairs;
+  return kLaunch + std::max(busy_us, memory_us) + beside * std::min(busy_us, memory_us) +
          (kPartialRate * partial + kScatteredRate * scattered) / device.copy_bytes_per_us;
 }
 
@@ -562,11 +573,9 @@ FetchedWeightParams fetched_weight_params(const Problem& problem, const Plan& pl
   p.weight = args.w.data;
   p.y = args.y.data;
   p.x = args.x.data;
-  const bool half = element_size(problem.dtype) == 2;
   // A warp stores the output channels of a tap at once; of few (fsrcnn_x2: 167 us for 135) sums go out one by one.
   constexpr int kLeastTogether = 16;
-  const bool pieces = half && p.columns >= kLeastTogether;
-  p.together = (p.split > 1 ? pieces : problem.w_layout == Layout::nchw) &&
+  p.together = (p.split > 1 ? p.columns >= kLeastTogether : problem.w_layout == Layout::nchw) &&
                !kFetchedWeightTiles[plan.row].channels_last;
   p.partials = p.split > 1 ? static_cast<float*>(args.workspace) : nullptr;
   for (int i = 0; i < 4; ++i) p.weight_stride[i] = static_cast<int32_t>(args.w.stride[i]);

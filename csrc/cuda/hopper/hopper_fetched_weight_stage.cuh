@@ -171,6 +171,12 @@ __device__ __forceinline__ void copy_shifted(const FetchedWeightParams& p, const
              (residue * plane + plane_pixel(p, start)) & -vector, channel, 0, start.n);
 }
 
+// Planes of pairs: the numbers that come before a tile's first one.
+template <int ROW>
+__device__ __forceinline__ int pairs_lead(const FetchedWeightParams& p, int first) {
+  return kFetchedWeightTiles[ROW].pairs ? first & 16 / p.element_bytes - 1 : 0;
+}
+
 // Planes: where a tile's pixels stand for each of the block's taps. Pairs have their only residue's lead here.
 template <int ROW>
 __device__ __forceinline__ void list_numbers(const FetchedWeightParams& p,
@@ -178,7 +184,7 @@ __device__ __forceinline__ void list_numbers(const FetchedWeightParams& p,
                                              const KTile& start) {
   constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
   const int first = run_start(p, at, start);
-  const int lead = tile.pairs ? first & 7 : 0;
+  const int lead = pairs_lead<ROW>(p, first);
 #pragma unroll 1
   for (int i = threadIdx.x % 32; i < tile_pixels(p); i += 32) {
     int h, w;
@@ -262,11 +268,12 @@ __device__ __forceinline__ void clear_ends(const FetchedWeightParams& p, uint32_
     store_shared_16(stage + y_at(tile) + i * p.channel_bytes + p.zeros_at, {0, 0, 0, 0});
 }
 
-// All of a block's K tiles, by one warp.
+// All of a block's K tiles, by a warp or, where they take turns, by so many.
 template <int ROW>
 __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
                                             const FetchedWeightMaps& maps,
-                                            const FetchedWeightScope& at, StageRing& ring) {
+                                            const FetchedWeightScope& at, StageRing& ring,
+                                            int turns) {
   constexpr FetchedWeightTile tile = kFetchedWeightTiles[ROW];
   const int lane = threadIdx.x % 32, pixels = tile_pixels(p), vector = 16 / p.element_bytes;
   const int x_channel = at.group * p.rows + at.row_block * tile.width;
@@ -275,7 +282,12 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
   const int last_pixel = p.apart ? p.patch_pixels - 1 : p.span - 1 - (p.unit_w - 1) * p.dilation_w;
   KTile start(p, at.begin);
   if constexpr (by_planes(tile)) list_image<ROW>(p, at, ring);
+  int others = (threadIdx.x - consumers(tile)) / 32;  // before this warp's turn
   for (int k = at.begin; k < at.end; ++k, ring.advance(), start.advance(p)) {
+    if constexpr (may_take_turns(tile)) {
+      if (--others >= 0) continue;
+      others = turns - 1;
+    }
     const int line = patch_line(p, at, start), column = patch_column(p, at, start);
     const int first_number = column * pixel_numbers(p, tile);
     const bool from_vector = (!tile.channels_last || tile.pairs) && !p.odd_rows && !p.brought;
