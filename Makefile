@@ -192,6 +192,8 @@ emulators:
 	build/kernels/emulate_fold benchmarks/kernels/cases.txt tf32 1 1 fold_odd; \
 	build/kernels/emulate_fold benchmarks/kernels/cases.txt fp32 1 1 flat_g; \
 	benchmarks/kernels/emulate_slide.sh fp16 1 1 slide_k35; \
+	build/kernels/emulate_slide benchmarks/kernels/cases.txt fp16 1 1 slide_r; \
+	build/kernels/emulate_slide benchmarks/kernels/cases.txt bf16 1 2 turned_few; \
 	GRADIENT=1 build/kernels/emulate_slide benchmarks/kernels/cases.txt bf16 1 1 strided_; \
 	benchmarks/kernels/emulate_plait.sh fp16 1 1 plait_k; \
 	build/kernels/emulate_plait benchmarks/kernels/cases.txt bf16 1 1 plait_k4; \

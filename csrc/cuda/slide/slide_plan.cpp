@@ -27,6 +27,7 @@ constexpr double kMemoryRate = 0.65;  // of the copy rate
 constexpr double kBeside = 0.25;      // of the lesser of work and bytes
 // Turned tiles, which no GPU has run yet: counted.
 constexpr double kTurnedMultiply = 1.15;  // times what the tensor core takes
+constexpr double kTurnedBatch = 140;      // from one pixel of a kernel row to the next, at least
 constexpr double kTurnRow = 400;          // of the warps that turn, for a row
 constexpr double kTurnOctet = 250;        // and for eight channels of each
 constexpr double kTurnedL2Bytes = 30;     // a cycle
@@ -169,13 +170,14 @@ void shape(const Problem& problem, const Choice& choice, TurnedParams& p) {
   p.walkers = std::min(choice.walkers, steps_of(p));
   p.slots = choice.stages;
   p.raw_bytes = p.reduce_padded * copied_pixels(p.strip) * 2;
+  p.raws = std::clamp(kCopiedBytes / p.raw_bytes, kLeastCopied, kMostCopied);
   p.block_bytes = p.pixels * p.depth * 2;
   p.row_bytes = p.depths * p.block_bytes;
   p.tile_rows = 1;
   p.staging_pitch = static_cast<int32_t>(round_up((p.strip + kVector) * 2 - 16, 32)) + 16;
   SharedPlaces places{kTurnedHeader};
   p.weights_at = places.take(weight_bytes(p), 128);
-  p.raws_at = places.take(int64_t{kRaws} * p.raw_bytes, 128);
+  p.raws_at = places.take(int64_t{p.raws} * p.raw_bytes, 128);
   p.staging_at = places.take(int64_t{kTurnedConsumers} / 32 * staging_bytes(p), 16);
   p.rows_at = places.take(int64_t{p.slots} * p.row_bytes, 1024);
   p.shared_bytes = static_cast<int32_t>(places.end);
@@ -192,8 +194,10 @@ double predict(const Problem& problem, const Device& device, const TurnedParams&
   const double store = 2 * (kRun + kOutput * p.strip / 4);
   const double turn = p.group_rows * (kTurnRow + kTurnOctet * std::ceil(p.slices / 2.0));
   const int beside = std::min(kTurnedGroups, (p.slots - p.reach) / p.group_rows);  // warpgroups
+  const double batches = double(kernel_steps(p)) * p.kernel_w * p.depths;
+  const double alone = std::max(multiply, kTurnedBatch * batches);
   const double rows = std::max(
-      {multiply, shared, (kVisit + multiply + store) / beside, turn, copied / kTurnedL2Bytes});
+      {multiply, shared, (kVisit + alone + store) / beside, turn, copied / kTurnedL2Bytes});
   const double waves = std::ceil(double(blocks_of(p)) / device.sm_count);
   const double steps = std::ceil(double(steps_of(p)) / p.walkers);
   const double extra = (steps / p.steps + 1) * p.reach / p.group_rows;  // of first rows

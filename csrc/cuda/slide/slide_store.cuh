@@ -1,5 +1,6 @@
 // The second half of the slide kernel: the sums of a tile slide together, and outputs go to memory through a buffer of each
-// warp, in which they lie as they will lie there, so that both sides move 16 bytes at a time, however odd a row's start.
+// warp, in which they lie as they will lie there, to the word, so that lanes move 16 bytes at a time, however odd a row's
+// start.
 #pragma once
 
 #include "cuda/device/async_copy.cuh"
@@ -160,6 +161,69 @@ __device__ __forceinline__ void store_runs(const Params& p, const Runs<T>& runs,
   }
 }
 
+// The same of up to OUTPUTS outputs each, which lie in the buffer as words of two: what starts at an odd place moves on by one
+// here. With stride 1 that is faster than to move them from thread to thread before, with stride 2 it is slower.
+template <class T, int OUTPUTS>
+__device__ __forceinline__ void store_moving_runs(const Params& p, const Runs<T>& runs,
+                                                  uint32_t staging) {
+  constexpr int kLanes = OUTPUTS < 96 ? 4 : 8, kAtOnce = 3, kEnds = kVector / kLanes;
+  const int lane = threadIdx.x % kLanes;
+  // One vector more than fit may be begun where a run starts between two.
+  static_assert(OUTPUTS < kVector * kAtOnce * kLanes);
+#pragma unroll 1
+  for (int index = int(threadIdx.x & 31) / kLanes; index < p.tile_rows * kWarpChannels;
+       index += 32 / kLanes) {
+    const Run run = run_of(runs, index);
+    const int skew = run.element & (kVector - 1), odd = skew & 1;
+    const int low = runs.low + skew, high = run.there ? runs.high + skew : low;
+    const int begin = (low + kVector - 1) / kVector, end = max(begin, high / kVector);
+    const T* row = runs.y + (run.element - skew);
+    keep_in_register(row);  // else every address is summed up anew
+    T* const y = const_cast<T*>(row);
+    const uint32_t from = staging + index * p.staging_pitch;
+    const bool moves = __any_sync(0xffffffffu, odd);
+    const uint32_t select = odd ? 0x5432 : 0x7654;
+    const int first = begin - ((run.element / kVector + begin) & 1) + lane;
+    const uint32_t vector = from + first * 16;
+    row = y + first * kVector;
+    keep_in_register(row);
+    T* const to = const_cast<T*>(row);
+    uint32_t word[kAtOnce][4];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+      if (first + i * kLanes < end) load_shared_16(vector + i * kLanes * 16, word[i]);
+    if (moves) {
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        uint32_t before = __shfl_sync(0xffffffffu, word[i][3], (threadIdx.x & 31) + 31 & 31);
+        if (lane == 0 && first + i * kLanes < end)
+          before = load_shared_4(vector + i * kLanes * 16 - 4);
+#pragma unroll
+        for (int k = 3; k > 0; --k) word[i][k] = __byte_perm(word[i][k - 1], word[i][k], select);
+        word[i][0] = __byte_perm(before, word[i][0], select);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+      if (first + i * kLanes >= begin && first + i * kLanes < end)
+        store_words(to + i * kLanes * kVector, word[i][0], word[i][1], word[i][2], word[i][3]);
+    unsigned short number[2 * kEnds];
+    const auto visit_ends = [&](auto&& visit) {
+#pragma unroll
+      for (int i = 0; i < kEnds; ++i) {
+        const int left = low + i * kLanes + lane, right = end * kVector + i * kLanes + lane;
+        if (left < min(begin * kVector, high)) visit(number[2 * i], left);
+        if (right < high) visit(number[2 * i + 1], right);
+      }
+    };
+    visit_ends([&](unsigned short& mine, int at) {
+      mine = load_shared<unsigned short>(from + (at - odd) * 2);
+    });
+    visit_ends(
+        [&](unsigned short& mine, int at) { *reinterpret_cast<unsigned short*>(y + at) = mine; });
+  }
+}
+
 // What is not finite, again.
 template <class T>
 __device__ __noinline__ void repair_runs(const Params& p, Tile tile, Runs<T> runs, uint32_t staging,
@@ -173,6 +237,23 @@ __device__ __noinline__ void repair_runs(const Params& p, Tile tile, Runs<T> run
                                                       ((run.element & (kVector - 1)) + output) * 2);
       if (!is_finite(*reinterpret_cast<const T*>(&number)))
         runs.y[run.element + output] =
+            plain_output<T>(p, tile, n, group, first_channel + index % kWarpChannels,
+                            runs.row + index / kWarpChannels * runs.step, first_column + output);
+    }
+  }
+}
+// The same, once it is in memory: the buffer may hold something else.
+template <class T>
+__device__ __noinline__ void repair_runs(const Params& p, Tile tile, Runs<T> runs, int n, int group,
+                                         int first_channel, int first_column) {
+  __syncwarp();
+  for (int index = 0; index < p.tile_rows * kWarpChannels; ++index) {
+    const Run run = run_of(runs, index);
+    if (!run.there) continue;
+    for (int output = runs.low + int(threadIdx.x & 31); output < runs.high; output += 32) {
+      T& number = runs.y[run.element + output];
+      if (!is_finite(number))
+        number =
             plain_output<T>(p, tile, n, group, first_channel + index % kWarpChannels,
                             runs.row + index / kWarpChannels * runs.step, first_column + output);
     }
@@ -209,7 +290,8 @@ __device__ __forceinline__ void store_tile(const Params& p, const Scope& at, con
                     p.y_w + p.pad_w - place.position * kStride);
 
     uint32_t nan = 0;
-    // Outputs of eights of positions to the buffer, from `to` on. Where a row starts at an odd place they move on by one.
+    // Outputs of eights of positions to the buffer, from `to` on. With stride 2, where a row starts at an odd place they move
+    // on by one.
     uint32_t to = 0, before = 0, select = 0;
     bool moves = false;
     const auto deposit = [&](const auto& output) {
@@ -222,7 +304,7 @@ __device__ __forceinline__ void store_tile(const Params& p, const Scope& at, con
           word[i][k] = pack<T>(output[i][2 * k], output[i][2 * k + 1]);
           nan = add_zero_times_pair<T>(word[i][k], nan);
         }
-      if (moves) {
+      if (kStride == 2 && moves) {
         uint32_t last[kCount];
 #pragma unroll
         for (int i = 0; i < kCount; ++i)
@@ -254,8 +336,10 @@ __device__ __forceinline__ void store_tile(const Params& p, const Scope& at, con
         const int r = i * 8 >> p.run_shift;
         const int skew = (runs.first + lane / 4 * runs.plane + (runs.row + r * runs.step) * p.y_w) &
                          (kVector - 1);
-        moves = __any_sync(0xffffffffu, skew & 1);
-        select = skew & 1 ? 0x5432 : 0x7654;
+        if constexpr (kStride == 2) {
+          moves = __any_sync(0xffffffffu, skew & 1);
+          select = skew & 1 ? 0x5432 : 0x7654;
+        }
         to = staging + (r * kWarpChannels + lane / 4) * p.staging_pitch + skew / 2 * 4 +
              (lane & 3) * (4 * kStride);
         mine = waiting + (r * thread_channels(tile) + channel) * (kCarried * kWaitingBytes);
@@ -275,7 +359,7 @@ __device__ __forceinline__ void store_tile(const Params& p, const Scope& at, con
           });
           deposit(beyond);
         } else if ((lane & 3) == 3) {
-          if (moves) store_shared_4(to - 12 * kStride, before >> 16);
+          if (kStride == 2 && moves) store_shared_4(to - 12 * kStride, before >> 16);
 #pragma unroll
           for (int k = 0; k < kCarried; ++k)
             store_shared_4(mine + k * kWaitingBytes, __float_as_uint(kept[k]));
@@ -283,11 +367,18 @@ __device__ __forceinline__ void store_tile(const Params& p, const Scope& at, con
       }
     }
     __syncwarp();
-    store_runs<T, tile.width * kStride == 64 ? 4 : 8>(p, runs, staging);
+    if constexpr (kStride == 2)
+      store_runs<T, 8>(p, runs, staging);
+    else
+      store_moving_runs<T, tile.width + kBeyond>(p, runs, staging);
     const float all = add_pair<T>(nan);
-    if (__any_sync(0xffffffffu, all != all))
-      repair_runs<T>(p, tile, runs, staging, place.n, at.group, first,
-                     place.position * kStride - p.pad_w);
+    if (__any_sync(0xffffffffu, all != all)) {
+      if constexpr (kStride == 2)
+        repair_runs<T>(p, tile, runs, staging, place.n, at.group, first,
+                       place.position * kStride - p.pad_w);
+      else
+        repair_runs<T>(p, tile, runs, place.n, at.group, first, place.position * kStride - p.pad_w);
+    }
     __syncwarp();
   }
 }

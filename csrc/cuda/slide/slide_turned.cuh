@@ -16,6 +16,12 @@
 
 namespace convt2d::cuda::slide {
 
+// So many slots on, fewer than there are.
+__device__ __forceinline__ void skip(StageRing& ring, int slots) {
+  ring.index += slots;
+  if (ring.index >= ring.count) ring.index -= ring.count, ring.parity ^= 1;
+}
+
 // The slots of the ring, as somebody goes round it.
 __device__ __forceinline__ StageRing slots_of(const TurnedParams& p, uint32_t shared) {
   return {shared, shared + p.rows_at, p.slots, p.row_bytes};
@@ -156,7 +162,7 @@ __device__ __forceinline__ void turn_rows(const TurnedParams& p, const CUtensorM
     if (thread == 0) copy_row(p, map, at, ahead, raw_at(i), copied + i * 8);
     ahead.advance(p);
   };
-  for (int i = 0; i < kRaws; ++i) ask(i);
+  for (int i = 0; i < p.raws; ++i) ask(i);
   for (; walk.left > 0; walk.advance(p), ring.advance()) {
     const int column = walk.column(p);
     const bool edges = column < 0 || column + p.pixels > p.x_w;
@@ -177,7 +183,7 @@ __device__ __forceinline__ void turn_rows(const TurnedParams& p, const CUtensorM
     if (lane == 0) barrier_arrive(ring.full());
     barrier_among(1, kTurners);  // all have read it
     ask(raw);
-    if (++raw == kRaws) raw = 0, parity ^= 1;
+    if (++raw == p.raws) raw = 0, parity ^= 1;
   }
 }
 
@@ -212,7 +218,7 @@ __device__ __forceinline__ void multiply_turned(const TurnedParams& p, uint32_t 
       }
     }
     if (++i == steps) break;
-    for (int k = 0; k < p.tap_rows; ++k) ring.advance();
+    skip(ring, p.tap_rows);
   }
   wgmma_wait<0>();
   finished(sum);
@@ -223,16 +229,26 @@ __device__ __forceinline__ int warp_channel(const TurnedParams& p) {
   return threadIdx.x / 32 % 4 * 16 & tile_channels(p) - 1;
 }
 
-// A warp's rows of the sum to memory, eight channels at a time; what slide_store.cuh does for sums that slide.
+// Eight of a warp's 16 rows of the sum to its buffer.
+template <class T, int STRIP, int HALF>
+__device__ __forceinline__ void lay_out(const TurnedSums<STRIP>& sum, uint32_t to, uint32_t& nan) {
+#pragma unroll
+  for (int i = 0; i < STRIP / 8; ++i) {
+    const uint32_t word = pack<T>(sum[4 * i + 2 * HALF], sum[4 * i + 2 * HALF + 1]);
+    nan = add_zero_times_pair<T>(word, nan);
+    store_shared_4(to + i * 16, word);
+  }
+}
+
+// A warp's rows of the sum to memory, eight channels at a time; what slide_store.cuh does for sums that slide. Halves are a
+// loop, so there is one code for all that stores them, and nothing is repaired while sums wait in registers.
 template <class T, int STRIP>
 __device__ __forceinline__ void store_row(const TurnedParams& p, const Scope& at, int n, int strip,
                                           int row, const TurnedSums<STRIP>& sum, uint32_t staging) {
-  constexpr int kEights = STRIP / 8;
   const int lane = threadIdx.x & 31;
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int first = at.column_tile * tile_channels(p) + warp_channel(p) + half * kWarpChannels;
-    if (first >= p.columns) break;
+  const int first_channel = at.column_tile * tile_channels(p) + warp_channel(p);
+  const auto runs_of = [&](int half) {
+    const int first = first_channel + half * kWarpChannels;
     Runs<T> runs;
     runs.y = static_cast<T*>(p.destination);
     runs.plane = p.y_h * p.y_w;
@@ -244,41 +260,26 @@ __device__ __forceinline__ void store_row(const TurnedParams& p, const Scope& at
     runs.channels = p.columns - first;
     runs.low = 0;
     runs.high = min(STRIP, p.y_w - strip * STRIP);
-
-    // Where a row starts at an odd place its outputs move on by one.
+    return runs;
+  };
+  uint32_t nan = 0;
+#pragma unroll 1
+  for (int half = 0; half < 2; ++half) {
+    const Runs<T> runs = runs_of(half);
+    if (runs.channels <= 0) break;
     const int skew = (runs.first + lane / 4 * runs.plane + row * p.y_w) & (kVector - 1);
-    const bool moves = __any_sync(0xffffffffu, skew & 1);
-    const uint32_t select = skew & 1 ? 0x5432 : 0x7654;
     const uint32_t to = staging + lane / 4 * p.staging_pitch + skew / 2 * 4 + (lane & 3) * 4;
-    uint32_t nan = 0, before = 0;
-#pragma unroll
-    for (int i = 0; i < kEights; i += kTogether) {
-      const int count = kEights - i < kTogether ? kEights - i : kTogether;
-      uint32_t word[kTogether], last[kTogether];
-#pragma unroll
-      for (int k = 0; k < count; ++k) {
-        word[k] = pack<T>(sum[4 * (i + k) + 2 * half], sum[4 * (i + k) + 2 * half + 1]);
-        nan = add_zero_times_pair<T>(word[k], nan);
-      }
-      if (moves) {
-#pragma unroll
-        for (int k = 0; k < count; ++k) last[k] = from_left(k ? word[k - 1] : before, word[k]);
-        before = word[count - 1];
-#pragma unroll
-        for (int k = 0; k < count; ++k) word[k] = __byte_perm(last[k], word[k], select);
-      }
-#pragma unroll
-      for (int k = 0; k < count; ++k) store_shared_4(to + (i + k) * 16, word[k]);
-    }
-    if (moves && (lane & 3) == 3) store_shared_4(to + STRIP * 2 - 12, before >> 16);
+    half == 0 ? lay_out<T, STRIP, 0>(sum, to, nan) : lay_out<T, STRIP, 1>(sum, to, nan);
     __syncwarp();
-    store_runs<T, STRIP == 64 ? 4 : 8>(p, runs, staging);
-    const float all = add_pair<T>(nan);
-    if (__any_sync(0xffffffffu, all != all))
-      repair_runs<T>(p, {p.kernel_w, 1, false, STRIP}, runs, staging, n, at.group, first,
-                     strip * STRIP);
+    store_moving_runs<T, STRIP>(p, runs, staging);
     __syncwarp();
   }
+  const float all = add_pair<T>(nan);
+  if (!__any_sync(0xffffffffu, all != all)) return;
+#pragma unroll 1
+  for (int half = 0; half < 2; ++half)
+    repair_runs<T>(p, {p.kernel_w, 1, false, STRIP}, runs_of(half), n, at.group,
+                   first_channel + half * kWarpChannels, strip * STRIP);
 }
 
 template <class T, int STRIP>
@@ -337,7 +338,7 @@ __global__ void __launch_bounds__(kTurnedThreads, 1)
     barrier_init(shared + threadIdx.x * 16, kTurners / 32);
     barrier_init(shared + threadIdx.x * 16 + 8, kTurnedConsumers / 32);
   }
-  if (threadIdx.x < kRaws) barrier_init(shared + kCopiedAt + threadIdx.x * 8, 1);
+  if (threadIdx.x < p.raws) barrier_init(shared + kCopiedAt + threadIdx.x * 8, 1);
   bring_turned_bias<T>(p, at, shared);
   bring_turned_weights<T>(p, at, shared);
   fence_for_wgmma();  // and for the copy engine

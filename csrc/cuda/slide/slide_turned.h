@@ -39,7 +39,8 @@ constexpr int kTurnedGroups = 3, kTurnedConsumers = 128 * kTurnedGroups;
 constexpr int kTurners = 128, kTurnedThreads = kTurnedConsumers + kTurners;
 constexpr int kTurnedRegisters = 152, kTurnerRegisters = 56;
 constexpr int kMostDepth = 64;  // channels of a block: 128 bytes
-constexpr int kRaws = 2;        // rows as copied
+// Rows as copied: so many bytes of them want to be under way, which are more rows of few channels.
+constexpr int kLeastCopied = 2, kMostCopied = 6, kCopiedBytes = 36 << 10;
 constexpr int kLeastAhead = 1;  // slots beside those that a warpgroup multiplies
 constexpr int kMostSlots = 24;
 
@@ -51,6 +52,7 @@ struct TurnedParams : Params {
   int32_t strip;          // columns
   int32_t strips, steps;  // of an image; of a strip
   int32_t slots;          // of the ring
+  int32_t raws;           // rows as copied
   int32_t group_rows;     // of y, of a warpgroup: 1, or 2 of half as many channels
   // Weights, in bytes: of the last tap; from tap to tap before it, in a row and in a column of the kernel; from 16
   // channels to the next.
@@ -70,7 +72,7 @@ CONVT2D_HOST_DEVICE int kernel_steps(const TurnedParams& p) {
 CONVT2D_HOST_DEVICE int steps_of(const TurnedParams& p) { return p.batch * p.strips * p.steps; }
 
 // Barriers: `full` and `empty` of each slot, `full` of each row as copied. Where pixels go that nobody wants.
-constexpr int kCopiedAt = kMostSlots * 16, kTurnedBiasAt = kCopiedAt + kRaws * 8,
+constexpr int kCopiedAt = kMostSlots * 16, kTurnedBiasAt = kCopiedAt + kMostCopied * 8,
               kDumpAt = kTurnedBiasAt + kRows * 4, kTurnedHeader = kDumpAt + 32 * 16;
 
 }  // namespace convt2d::cuda::slide
