@@ -218,7 +218,7 @@ HOLES = Case(
 THIN = Case("to_three", 8, 160, 3, (72, 96), (4, 4), (2, 2), (1, 1))
 BLURRED = Case("to_one", 8, 48, 1, (200, 320), (7, 7), (2, 2), (3, 3))
 HEADS = Case("heads", 500, 256, 256, (14, 14), (2, 2), (2, 2))
-KEYPOINTS = Case("keypoints", 300, 512, 17, (14, 14), (4, 4), (2, 2), (1, 1))
+KEYPOINTS = Case("keypoints", 800, 512, 17, (14, 14), (4, 4), (2, 2), (1, 1))
 # Elsewhere fp32 multiply-adds are as fast as TF32 or nearly, and `direct` may win.
 DATA_CENTRE, HOPPER = ("a100", "h100", "h200", "b200"), ("h100", "h200")
 NOT_HOPPER = ("a100", "b200")

@@ -47,13 +47,13 @@ KERNELS = {
     "fold": 24,  # six of 16 bits, five of words, six of planes of no whole vectors, six flat ones
     "slide": 24,  # seven tiles, three of turned rows, two of strided ones, of two types
     "narrow": 32,  # four of four types; three ribbons of three, two of strict fp32; grad_weight
-    "spread": 20,  # four of three types, two of three for grad_input
+    "spread": 21,  # five of three types, two of three for grad_input
     "plait": 2,  # two types; kernel rows are branches of one
     "fan": 10,
     "loom": 30,  # eight of three types, five of strict fp32
     "igemm": 64,
     "rows": 8,
-    "comb": 16,  # four of two types, three of TF32, two of strict fp32
+    "comb": 19,  # four of two types, three of TF32, two of strict fp32; two of lines of three types
     "plain": 12,  # three passes of two tiles, in two types
     "strand": 27,  # four of three types, three strict; four windows, two dense rows, six spans
     "quilt": 16,  # four of three types, two of strict fp32
