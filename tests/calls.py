@@ -37,25 +37,6 @@ DEVICE_FORMATS = [
 ]
 
 
-def for_each_family(device: str, run: Callable[[str], None]) -> None:
-    """Runs it for every algorithm that does not refuse, and names all that fail together.
-
-    Not a test each: most of them refuse most cases. CONVT2D_FAMILIES=slide,loom runs those alone.
-    """
-    asked_for = os.environ.get("CONVT2D_FAMILIES", "")
-    failures, served = [], 0
-    for family in asked_for.split(",") if asked_for else families(device):
-        try:
-            run(family)
-        except Refused:
-            continue
-        except (AssertionError, RuntimeError) as error:
-            failures.append(f"{family}: {error}")
-        served += 1
-    assert not failures, "\n".join(failures)
-    assert served or asked_for, "every family refuses"
-
-
 def own(device: str | torch.device) -> str:
     """The algorithm that is ours: on a CPU `auto` would be ATen."""
     return "direct" if torch.device(device).type == "cpu" else "auto"
@@ -110,6 +91,33 @@ def inner(
         if "no family serves" not in str(error):
             raise
         raise Refused(str(error).split(f"\n  {family}: ")[-1].splitlines()[0]) from None
+
+
+def check_every_family(
+    check: Callable[[Tensor, Tensor | None], None],
+    *call: Any,
+    before: Callable[[], None] = lambda: None,
+    **options: Any,
+) -> None:
+    """check(result, bias gradient) of inner(*call) by every algorithm that does not refuse.
+
+    Those that fail are named together. Not a test each: most of them refuse most cases.
+    CONVT2D_FAMILIES=slide,loom runs those alone.
+    """
+    asked_for = os.environ.get("CONVT2D_FAMILIES", "")
+    first: Tensor = call[2]
+    failures, served = [], 0
+    for family in asked_for.split(",") if asked_for else families(first.device.type):
+        try:
+            before()
+            check(*inner(*call, family=family, **options))
+        except Refused:
+            continue
+        except (AssertionError, RuntimeError) as error:
+            failures.append(f"{family}: {error}")
+        served += 1
+    assert not failures, "\n".join(failures)
+    assert served or asked_for, "every family refuses"
 
 
 @contextlib.contextmanager

@@ -41,8 +41,9 @@ def test_dtype_and_gradients(low, device):
     with torch.autocast(device, dtype=low):
         ours, theirs = both(x, w, bias)
     assert ours.dtype == theirs.dtype == low
-    # Sums of about 16, which torch's own rounds in between on some CPUs.
-    torch.testing.assert_close(ours, theirs, rtol=2e-2, atol=0.25)
+    # Not to torch's result: on some CPUs that is rounded before the sum is complete.
+    exact = F.conv_transpose2d(*(t.to(low).double() for t in (x, w, bias)), stride=2, padding=1)
+    torch.testing.assert_close(ours.double(), exact, rtol=2e-2, atol=2e-2)
     grad_y = torch.randn_like(ours)
     for mine, its in zip(
         torch.autograd.grad(ours, (w, bias), grad_y), torch.autograd.grad(theirs, (w, bias), grad_y)

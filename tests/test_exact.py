@@ -26,23 +26,22 @@ def check_layout(layout, direction, case, device, number_format, with_bias=True)
     operands = arrange_first(first), arrange_second(second)
     order = torch.channels_last if channels_last else torch.contiguous_format
 
-    def check_family(family):
-        poison(expected)
-        result, bias_gradient = calls.inner(
-            direction,
-            case,
-            *operands,
-            bias,
-            channels_last=channels_last,
-            precision=number_format.precision,
-            family=family,
-        )
+    def check(result, bias_gradient):
         assert_exact(result, expected)
         assert result.is_contiguous(memory_format=order)
         if direction == "grad_weight" and bias is not None:
             assert_exact(bias_gradient, grad_bias(first).to(first.dtype))
 
-    calls.for_each_family(device, check_family)
+    calls.check_every_family(
+        check,
+        direction,
+        case,
+        *operands,
+        bias,
+        before=lambda: poison(expected),
+        channels_last=channels_last,
+        precision=number_format.precision,
+    )
 
 
 def check_layouts(direction, case, device, number_format, with_bias=True):

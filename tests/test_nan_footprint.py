@@ -54,25 +54,20 @@ def infinite_weights(direction, case, device, number_format, zeros):
     return first, second, expected.to(number_format.dtype)
 
 
-def check(problem, direction, case, device, precision):
+def check(problem, direction, case, precision):
     first, second, expected = problem
     for layout in ("nchw", "nhwc"):
         arrange, _, channels_last = LAYOUTS[layout]
-        operands = arrange(first), arrange(second)
-
-        def check_family(family, operands=operands, channels_last=channels_last):
-            result, _ = calls.inner(
-                direction,
-                case,
-                *operands,
-                None,
-                channels_last=channels_last,
-                precision=precision,
-                family=family,
-            )
-            assert_same_footprint(result, expected)
-
-        calls.for_each_family(device, check_family)
+        calls.check_every_family(
+            lambda result, _: assert_same_footprint(result, expected),
+            direction,
+            case,
+            arrange(first),
+            arrange(second),
+            None,
+            channels_last=channels_last,
+            precision=precision,
+        )
 
 
 @pytest.mark.parametrize("device, number_format", DEVICE_FORMATS)
@@ -81,7 +76,7 @@ def check(problem, direction, case, device, precision):
 @pytest.mark.parametrize("case", CASES[::2], ids=lambda case: case.name)
 def test_special_values(direction, case, operand, device, number_format):
     problem = special_problem(direction, case, device, number_format, operand)
-    check(problem, direction, case, device, number_format.precision)
+    check(problem, direction, case, number_format.precision)
 
 
 @pytest.mark.parametrize("device, number_format", DEVICE_FORMATS)
@@ -90,7 +85,7 @@ def test_special_values(direction, case, operand, device, number_format):
 @pytest.mark.parametrize("case", CASES[1::4], ids=lambda case: case.name)
 def test_infinite_weights(direction, case, zeros, device, number_format):
     problem = infinite_weights(direction, case, device, number_format, zeros)
-    check(problem, direction, case, device, number_format.precision)
+    check(problem, direction, case, number_format.precision)
 
 
 def test_bias_footprint(device):

@@ -90,10 +90,9 @@ def test_same_numbers_as_our_node(dtype, order, device, monkeypatch):
         assert mine.stride() == its.stride()
 
 
+@pytest.mark.cuda
 def test_precision_is_that_of_the_pass():
     """As ATen: the flag counts when a gradient is computed, not when it was recorded."""
-    if "cuda" not in calls.DEVICES:
-        pytest.skip("a CPU has no TF32")
     x, w = (torch.randn(2, 64, 16, 16, device="cuda"), torch.randn(64, 64, 3, 3, device="cuda"))
     x.requires_grad_()
     results = {}

@@ -57,21 +57,16 @@ def test_error_against_float64(direction, case, device, number_format):
     )
     for layout in ("nchw", "nhwc"):
         arrange, _, channels_last = LAYOUTS[layout]
-        operands = arrange(first), arrange(second)
-
-        def check_family(family, operands=operands, channels_last=channels_last):
-            result, _ = calls.inner(
-                direction,
-                case,
-                *operands,
-                bias,
-                channels_last=channels_last,
-                precision=number_format.precision,
-                family=family,
-            )
-            assert_close(result, expected, scale, theirs, number_format.unit)
-
-        calls.for_each_family(device, check_family)
+        calls.check_every_family(
+            lambda result, _: assert_close(result, expected, scale, theirs, number_format.unit),
+            direction,
+            case,
+            arrange(first),
+            arrange(second),
+            bias,
+            channels_last=channels_last,
+            precision=number_format.precision,
+        )
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4], ids=["small", "one", "large"])

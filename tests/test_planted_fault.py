@@ -184,10 +184,10 @@ def test_multiplied_padding(monkeypatch):
         return result, rest
 
     problem = test_nan_footprint.infinite_weights("forward", CASE, "cpu", FORMATS["f32"], 0)
-    test_nan_footprint.check(problem, "forward", CASE, "cpu", 0)
+    test_nan_footprint.check(problem, "forward", CASE, 0)
     monkeypatch.setattr(calls, "inner", faulty)
     with pytest.raises(AssertionError):
-        test_nan_footprint.check(problem, "forward", CASE, "cpu", 0)
+        test_nan_footprint.check(problem, "forward", CASE, 0)
 
 
 def test_uninitialised_memory_is_seen():
