@@ -5,6 +5,8 @@
 //   kernel_bench time  LAYERS MODES DIRECTIONS FAMILY [NAMES]   the chosen plan, predicted and measured
 //   kernel_bench sweep LAYERS MODES DIRECTIONS FAMILY [NAMES]   20 plans that promise most, 20 others that promise
 //                                                               a third of that or more, best first
+//   kernel_bench plans LAYERS MODES DIRECTIONS FAMILY [NAMES]   what is predicted, the ten plans that promise most, for
+//                                                               an H200; needs no GPU
 //
 // LAYERS and MODES as layers.h reads them; DIRECTIONS of fwd,grad_input,grad_weight (without bias); FAMILY by name, or
 // `chosen`: whichever serves the problem; NAMES keeps the layers that contain one of them.
@@ -344,12 +346,27 @@ void time(const Family& family, const std::string& label, const Problem& problem
   if (times.empty()) std::printf("%-40s declined\n", label.c_str());
 }
 
+void print_plans(const Family& family, const std::string& label, const Problem& problem,
+                 const Device& device) {
+  std::vector<Plan> plans = plans_of(family, problem, device);
+  if (plans.size() > 10) plans.resize(10);
+  for (const Plan& plan : plans) {
+    std::printf("%-40s floor %8.1f, predicted %8.1f  %s; row %d", label.c_str(),
+                floor_of(problem, device).us(), plan.predicted_us, plan.note.c_str(), plan.row);
+    for (int number : plan.detail) std::printf(" %d", number);
+    std::printf("\n");
+  }
+  if (plans.empty())
+    std::printf("%-40s declined: %s\n", label.c_str(),
+                family.plan(problem, device).reason.c_str());
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
   if (count < 6) return std::printf("see the head of %s\n", __FILE__), 2;
   const std::string command = arguments[1], wanted = arguments[5];
-  const Device& device = cuda::device(0);
+  const Device device = command == "plans" ? cuda::invented_device("h200") : cuda::device(0);
   const FamilyList list = cuda::families();
   const auto named = std::find_if(list.first, list.first + list.count,
                                   [&](const Family& family) { return wanted == family.name; });
@@ -374,6 +391,8 @@ int main(int count, char** arguments) {
         if (command == "check") {
           for (const bool finite : {true, false})
             good &= check(family, label, problem, device, finite);
+        } else if (command == "plans") {
+          print_plans(family, label, problem, device);
         } else {
           time(family, label, problem, device, command == "sweep" ? 40 : 1);
         }
