@@ -24,7 +24,7 @@ ROOMS = {
     "tensor_args.cpp",
 }
 CUDA_ROOMS = {
-    "torch": "cuda_ops.cpp",
+    "torch": "cuda_ops.cpp precision_flag.cpp",
     "cuda": "cuda_families.cpp device_query.cpp gather_axes.cpp tensor_map.cpp weight_sum.cu",
     "cuda/depthwise": "depthwise_plan.cpp depthwise_planes.cpp depthwise_pixels.cpp "
     "depthwise_lanes.cpp depthwise_lanes_forward.cu depthwise_lanes_input.cu "

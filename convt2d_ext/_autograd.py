@@ -45,6 +45,12 @@ _has_rpc_agent: Callable[[], bool] = getattr(
 # Subclasses may want to see what is called.
 _PLAIN = frozenset((Tensor, torch.nn.Parameter))
 
+
+def plain_eager(tensor: Tensor) -> bool:
+    """Whether nobody sees what is done with it but autograd."""
+    return type(tensor) in _PLAIN and not _functorch_active() and _inner.unobserved()
+
+
 # An operation is recorded if derivatives may be asked for later (reverse mode) or travel along (the
 # rest). That is written out four times: small layers feel every microsecond.
 

@@ -7,7 +7,7 @@ autocast -> served? -> geometry (checked once a shape) -> _autograd -> inner op
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -23,6 +23,10 @@ DISABLED = os.environ.get("CONVT2D_DISABLE") == "1"
 
 SERVED_DTYPES = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64))
 _AUTOCAST_DTYPES = SERVED_DTYPES - {torch.float64}
+
+# What torch.einsum comes to for one operand. (torch does not declare it.)
+_variable_functions: Any = torch._C._VariableFunctions
+_einsum: Callable[..., Tensor] = _variable_functions.einsum
 
 # From everything that decides a geometry to the geometry. Emptied when full: most models see few
 # shapes, and the others must not leak.
@@ -121,20 +125,31 @@ def conv_transpose2d(
     return _autograd.forward(input, weight, bias, geometry)
 
 
-def _autocast(device_type: str, *tensors: Tensor | None) -> tuple[Any, ...]:
+def _autocast(
+    device_type: str, input: Tensor, weight: Tensor, bias: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
     """The operands as ATen's autocast casts those of a convolution."""
     dtype = torch.get_autocast_dtype(device_type)
+    if input.dtype is not dtype:
+        input = _cast(device_type, input, dtype)
+    if weight.dtype is not dtype:
+        weight = _cast(device_type, weight, dtype)
+    if bias is not None and bias.dtype is not dtype:
+        bias = _cast(device_type, bias, dtype)
+    return input, weight, bias
 
-    def cast(tensor: Tensor | None) -> Tensor | None:
-        if tensor is None or tensor.dtype is dtype or tensor.dtype not in _AUTOCAST_DTYPES:
-            return tensor
-        if device_type == "cpu" or not (tensor.is_leaf and tensor.requires_grad):
-            return tensor.to(dtype)
-        # A parameter, which ATen casts once a region and from then on takes out of autocast's
-        # cache. einsum is on its list of ops to cast for, and this one is the identity.
-        return torch.einsum("...->...", tensor)
 
-    return tuple(cast(tensor) for tensor in tensors)
+def _cast(device_type: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    if tensor.dtype not in _AUTOCAST_DTYPES:
+        return tensor
+    if device_type == "cpu" or not (tensor.is_leaf and tensor.requires_grad):
+        return tensor.to(dtype)
+    # A parameter, which ATen casts once a region and from then on takes out of autocast's cache.
+    # einsum is on its list of ops to cast for, and this one is a view of what was cast; which
+    # spares the backward the view.
+    view: Tensor = _einsum("...->...", (tensor,))
+    cast = view._base if _autograd.plain_eager(view) else None
+    return view if cast is None or cast.shape != tensor.shape else cast
 
 
 def _served(input: Any, weight: Any, bias: Any, algorithm: str) -> bool:

@@ -98,6 +98,18 @@ def test_the_weight_is_cast_once_a_region():
     assert counts == [1, 1]
 
 
+@pytest.mark.cuda
+@pytest.mark.parametrize("cache", [True, False])
+def test_the_backward_has_nothing_beside_the_casts(cache):
+    x, w, bias = tensors("cuda")
+    with torch.autocast("cuda", dtype=torch.bfloat16, cache_enabled=cache):
+        y = conv(x.requires_grad_(), w, bias, 2, 1)
+        again = conv(x, w, bias, 2, 1)
+    nodes = [[node for node, _ in out.grad_fn.next_functions] for out in (y, again)]
+    assert {node.name() for node in nodes[0] + nodes[1]} == {"ToCopyBackward0"}
+    assert [first is second for first, second in zip(*nodes)] == [cache] * 3
+
+
 def test_without_the_cache(device):
     x, w, bias = tensors(device)
     with torch.autocast(device, dtype=torch.bfloat16, cache_enabled=False), Casts(w.shape) as casts:

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/phases.h"
+#include "cuda/remembered.h"
 
 namespace convt2d::cuda {
 namespace {
@@ -18,13 +19,40 @@ Axis walked(const Problem& problem, const Axis& axis) {
   return problem.direction == Direction::fwd ? canonical(axis) : axis;
 }
 
+std::string sorted_axis(const Problem& problem, const Axis& given, int slots, AxisTable& table);
+
 }  // namespace
 
 int64_t phases_of(const Problem& problem, const Axis& axis) {
   return problem.direction == Direction::fwd ? std::min(canonical(axis).stride, axis.out) : 1;
 }
 
-std::string build_axis(const Problem& problem, const Axis& given, int slots, AxisTable& table) {
+// What lies behind the last group and the last step stays as it is: all who ask have cleared their parameters.
+std::string build_axis(const Problem& problem, const Axis& axis, int slots, AxisTable& table) {
+  struct Answer {
+    AxisTable table;
+    std::string reason;
+  };
+  thread_local Remembered<Answer, 8, 16> known;
+  const Answer& answer = known.answer(
+      {slots, problem.direction == Direction::fwd, axis.in, axis.out, axis.kernel, axis.stride,
+       axis.near_pad, axis.dilation},
+      [&](Answer& found) { found.reason = sorted_axis(problem, axis, slots, found.table); });
+  if (!answer.reason.empty()) return answer.reason;
+  const AxisTable& found = answer.table;
+  const AxisGroup& last = found.group[found.groups - 1];
+  table.groups = found.groups, table.slots = found.slots;
+  table.tap_step = found.tap_step, table.source_step = found.source_step;
+  table.destination_step = found.destination_step;
+  table.source_extent = found.source_extent, table.destination_extent = found.destination_extent;
+  std::copy_n(found.group, found.groups, table.group);
+  std::copy_n(found.step, last.first + last.count, table.step);
+  return {};
+}
+
+namespace {
+
+std::string sorted_axis(const Problem& problem, const Axis& given, int slots, AxisTable& table) {
   const Axis axis = walked(problem, given);
   const int64_t phases = phases_of(problem, axis);
   const int64_t groups = ceil_div(phases, slots);
@@ -75,6 +103,8 @@ std::string build_axis(const Problem& problem, const Axis& given, int slots, Axi
   }
   return {};
 }
+
+}  // namespace
 
 int span_of(const AxisTable& table) {
   int span = 0;

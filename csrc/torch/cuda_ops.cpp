@@ -13,6 +13,7 @@
 #include "cuda/direct/direct.h"
 #include "torch/choice_cache.h"
 #include "torch/overrideable.h"
+#include "torch/precision_flag.h"
 #include "torch/tensor_args.h"
 
 namespace convt2d::cuda {
@@ -36,16 +37,6 @@ void* current_stream(int32_t device_index) {
         "this torch was built without CUDA");
   }
   return stream;
-}
-
-// torch.backends as it stands now, for graphs that were traced before it was last changed. Without
-// Python (an AOTInductor package in a C++ program) there is nobody to ask: ieee.
-Precision ambient_precision() {
-  StableIValue stack[1] = {0};
-  const AOTITorchError code =
-      torch_call_dispatcher("convt2d::ambient_precision", "", stack, TORCH_ABI_VERSION);
-  if (code != TORCH_SUCCESS) return Precision::ieee;
-  return torch::stable::detail::to<int64_t>(stack[0]) == 1 ? Precision::tf32 : Precision::ieee;
 }
 
 Form form_of(const Backend& backend, const Call& call) {

@@ -6,52 +6,10 @@
 namespace convt2d {
 namespace {
 
-struct Sizes {
-  int64_t size[4], stride[4];
-
-  explicit Sizes(const Tensor& tensor) {
-    int64_t dim, *sizes, *strides;
-    checked(aoti_torch_get_dim(tensor.get(), &dim), "reading a rank");
-    if (dim != 4) throw std::runtime_error("convt2d: convolutions here are of 4-D tensors");
-    checked(aoti_torch_get_sizes(tensor.get(), &sizes), "reading sizes");
-    checked(aoti_torch_get_strides(tensor.get(), &strides), "reading strides");
-    std::copy(sizes, sizes + 4, size);
-    std::copy(strides, strides + 4, stride);
-  }
-
-  // Whether torch's suggest_memory_format() says so: is_channels_last() of _shape.py.
-  bool channels_last() const {
-    if (stride[1] == 0) return false;
-    int64_t least = 0;
-    for (const int axis : {1, 3, 2, 0}) {
-      if (size[axis] == 0 || stride[axis] < least) return false;
-      if (axis == 0 && least == stride[1]) return false;
-      least = stride[axis] * std::max<int64_t>(size[axis], 1);
-    }
-    return true;
-  }
-
-  bool dense(bool channels_last) const {
-    int64_t expected = 1;
-    static constexpr int kOrders[2][4] = {{3, 2, 1, 0}, {1, 3, 2, 0}};
-    for (const int axis : kOrders[channels_last]) {
-      if (size[axis] != 1 && stride[axis] != expected) return false;
-      expected *= size[axis];
-    }
-    return true;
-  }
-};
-
-int32_t dtype_of(const Tensor& tensor) {
-  int32_t dtype;
-  checked(aoti_torch_get_dtype(tensor.get(), &dtype), "reading a dtype");
-  return dtype;
-}
-
 // ATen's rule on CUDA: channels_last_result() of _dispatch.py.
-bool channels_last_result(const Tensor& x, const Sizes& input, const Sizes& weight) {
-  return dtype_of(x) != aoti_torch_dtype_float64() && input.size[0] != 0 &&
-         (input.channels_last() || weight.channels_last());
+bool channels_last_result(const View& x, const View& w) {
+  return x.dtype != aoti_torch_dtype_float64() && x.size[0] != 0 &&
+         (x.channels_last() || w.channels_last());
 }
 
 // The arguments of convolution_overrideable that follow the tensors, as scalars of forward without a
@@ -70,7 +28,7 @@ Scalars convolution_scalars(Stack& stack, const Tensor& x, const Tensor& w) {
         "transposed "
         "convolutions in two dimensions with two numbers in each list");
   }
-  const Sizes input(x), weight(w);
+  const View input = view_of(x, "input", 4), weight = view_of(w, "weight", 4);
   for (const int axis : {0, 1}) {
     s.stride[axis] = stride[axis];
     s.pad[axis] = padding[axis];
@@ -78,7 +36,7 @@ Scalars convolution_scalars(Stack& stack, const Tensor& x, const Tensor& w) {
     s.extent[axis] = output_extent(input.size[2 + axis], weight.size[2 + axis], stride[axis],
                                    padding[axis], output_padding[axis], dilation[axis]);
   }
-  s.channels_last = channels_last_result(x, input, weight);
+  s.channels_last = channels_last_result(input, weight);
   s.algorithm = -1;
   return s;
 }
@@ -114,7 +72,8 @@ Backward Backward::from_scalars(StableIValue* stack, uint64_t arguments) {
   }
   s.groups = from.integer();
   for (bool& one : given.wanted) one = from.flag();
-  s.channels_last = channels_last_result(given.x, Sizes(given.x), Sizes(given.w));
+  s.channels_last =
+      channels_last_result(view_of(given.x, "input", 4), view_of(given.w, "weight", 4));
   s.algorithm = -1;
   return given;
 }
@@ -147,17 +106,21 @@ std::string& last_failure() {
 }
 
 void set_extent(Scalars& scalars, const Tensor& like) {
-  const Sizes sizes(like);
-  scalars.extent[0] = sizes.size[2];
-  scalars.extent[1] = sizes.size[3];
+  const View view = view_of(like, "a tensor", 4);
+  scalars.extent[0] = view.size[2];
+  scalars.extent[1] = view.size[3];
 }
 
-bool is_float(const Tensor& tensor) { return dtype_of(tensor) == aoti_torch_dtype_float32(); }
+bool is_float(const Tensor& tensor) {
+  int32_t dtype;
+  checked(aoti_torch_get_dtype(tensor.get(), &dtype), "reading a dtype");
+  return dtype == aoti_torch_dtype_float32();
+}
 
 Tensor laid_out_like(const Tensor& x, Tensor grad_y) {
-  const Sizes sizes(grad_y);
-  if (sizes.dense(false) || sizes.dense(true)) return grad_y;
-  const Sizes like(x);
+  const View view = view_of(grad_y, "grad_y", 4);
+  if (view.dense(false) || view.dense(true)) return grad_y;
+  const View like = view_of(x, "input", 4);
   const bool last = like.dense(true) && !like.dense(false);
   StableIValue stack[2] = {
       torch::stable::detail::from(grad_y.release()),

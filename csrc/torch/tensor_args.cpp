@@ -71,16 +71,6 @@ Scalars read_scalars(Stack& stack, bool has_with_bias) {
   return s;
 }
 
-// What a tensor says about itself.
-struct View {
-  const char* label;
-  void* data;
-  int64_t size[4], stride[4];
-  int32_t dtype, device_type, device_index;
-
-  int64_t elements() const { return size[0] * size[1] * size[2] * size[3]; }
-};
-
 std::string brackets(const int64_t* sizes, int64_t count) {
   std::ostringstream out;
   for (int64_t i = 0; i < count; ++i) out << (i ? ", " : "[") << sizes[i];
@@ -89,27 +79,6 @@ std::string brackets(const int64_t* sizes, int64_t count) {
 }
 
 std::string shape(const View& view) { return brackets(view.size, 4); }
-
-View view_of(const Tensor& tensor, const char* label, int64_t rank) {
-  View view{label, nullptr, {1, 1, 1, 1}, {0, 0, 0, 0}, 0, 0, 0};
-  int64_t dim, *sizes, *strides;
-  checked(aoti_torch_get_dim(tensor.get(), &dim), "reading a rank");
-  checked(aoti_torch_get_sizes(tensor.get(), &sizes), "reading sizes");
-  if (dim != rank)
-    fail(label, " must have ", rank, " dimensions, got sizes ", brackets(sizes, dim));
-  checked(aoti_torch_get_strides(tensor.get(), &strides), "reading strides");
-  for (int64_t i = 0; i < rank; ++i) {
-    view.size[i] = sizes[i];
-    view.stride[i] = strides[i];
-  }
-  const void* data;
-  checked(torch_get_const_data_ptr(tensor.get(), &data), "reading a pointer");
-  view.data = const_cast<void*>(data);
-  checked(aoti_torch_get_dtype(tensor.get(), &view.dtype), "reading a dtype");
-  checked(aoti_torch_get_device_type(tensor.get(), &view.device_type), "reading a device");
-  checked(aoti_torch_get_device_index(tensor.get(), &view.device_index), "reading a device");
-  return view;
-}
 
 void check_same(const View& a, const View& b) {
   if (a.dtype != b.dtype) {
@@ -150,12 +119,8 @@ void dense_strides(const int64_t (&size)[4], bool channels_last, int64_t (&strid
 
 // Replaces the strides by the canonical ones if they mean the same: those of size-1 axes are noise.
 bool canonical(View& view, bool channels_last) {
-  int64_t dense[4];
-  dense_strides(view.size, channels_last, dense);
-  for (int i = 0; i < 4; ++i) {
-    if (view.size[i] != 1 && view.stride[i] != dense[i]) return false;
-  }
-  std::copy(dense, dense + 4, view.stride);
+  if (!view.dense(channels_last)) return false;
+  dense_strides(view.size, channels_last, view.stride);
   return true;
 }
 
@@ -279,6 +244,46 @@ void finish(Call& call, Direction direction, const Scalars& s, View x, View w, V
 }
 
 }  // namespace
+
+View view_of(const Tensor& tensor, const char* label, int64_t rank) {
+  View view{label, nullptr, {1, 1, 1, 1}, {0, 0, 0, 0}, 0, 0, 0};
+  int64_t dim, *sizes, *strides;
+  checked(aoti_torch_get_dim(tensor.get(), &dim), "reading a rank");
+  checked(aoti_torch_get_sizes(tensor.get(), &sizes), "reading sizes");
+  if (dim != rank)
+    fail(label, " must have ", rank, " dimensions, got sizes ", brackets(sizes, dim));
+  checked(aoti_torch_get_strides(tensor.get(), &strides), "reading strides");
+  for (int64_t i = 0; i < rank; ++i) {
+    view.size[i] = sizes[i];
+    view.stride[i] = strides[i];
+  }
+  const void* data;
+  checked(torch_get_const_data_ptr(tensor.get(), &data), "reading a pointer");
+  view.data = const_cast<void*>(data);
+  checked(aoti_torch_get_dtype(tensor.get(), &view.dtype), "reading a dtype");
+  checked(aoti_torch_get_device_type(tensor.get(), &view.device_type), "reading a device");
+  checked(aoti_torch_get_device_index(tensor.get(), &view.device_index), "reading a device");
+  return view;
+}
+
+bool View::dense(bool channels_last) const {
+  int64_t dense[4];
+  dense_strides(size, channels_last, dense);
+  for (int i = 0; i < 4; ++i)
+    if (size[i] != 1 && stride[i] != dense[i]) return false;
+  return true;
+}
+
+bool View::channels_last() const {
+  if (stride[1] == 0) return false;
+  int64_t least = 0;
+  for (const int axis : {1, 3, 2, 0}) {
+    if (size[axis] == 0 || stride[axis] < least) return false;
+    if (axis == 0 && least == stride[1]) return false;
+    least = stride[axis] * std::max<int64_t>(size[axis], 1);
+  }
+  return true;
+}
 
 void checked(AOTITorchError code, const char* what) {
   if (code != TORCH_SUCCESS) fail(what, " failed inside torch");

@@ -32,6 +32,22 @@ struct OutOfMemory : std::runtime_error {
 // Another handle of the same tensor.
 Tensor share(const Tensor& tensor);
 
+// What a tensor says about itself.
+struct View {
+  const char* label;
+  void* data;
+  int64_t size[4], stride[4];
+  int32_t dtype, device_type, device_index;
+
+  int64_t elements() const { return size[0] * size[1] * size[2] * size[3]; }
+  // Whether its elements lie in one piece in that order; the strides of size-1 axes are noise.
+  bool dense(bool channels_last) const;
+  // Whether torch's suggest_memory_format() says so: is_channels_last() of _shape.py.
+  bool channels_last() const;
+};
+// `label` is for messages: those of a rank other than this, and of later checks.
+View view_of(const Tensor& tensor, const char* label, int64_t rank);
+
 // The arguments of an op in schema order. Tensors are owned from the moment they are taken.
 class Stack {
  public:

@@ -8,6 +8,7 @@
 #include "cuda/cuda_families.h"
 #include "cuda/gather_params.h"
 #include "cuda/heddle/heddle_input.h"
+#include "cuda/remembered.h"
 #include "cuda/strict_sums.h"
 
 namespace convt2d::cuda::heddle {
@@ -41,7 +42,7 @@ int slice_channels(const Problem& problem) { return element_size(problem.dtype) 
 
 // Channels of dY lie so far apart that few lanes of a load meet a bank twice: the best of what is possible, by the places
 // of a first line's numbers.
-int pitch_of(const InputParams& p, int size, int least) {
+int best_pitch(const InputParams& p, int size, int least) {
   int best = 0, least_turns = INT32_MAX;
   for (int pitch = static_cast<int>(round_up(least, 16)); pitch < least + 128; pitch += 16) {
     int turns = 0;
@@ -62,6 +63,12 @@ int pitch_of(const InputParams& p, int size, int least) {
     if (turns < least_turns) least_turns = turns, best = pitch;
   }
   return best;
+}
+int pitch_of(const InputParams& p, int size, int least) {
+  thread_local Remembered<int, 5, 8> known;
+  const int vector = 16 / size;
+  return known.answer({size, least, p.stride_w, p.y_w % vector, p.y_plane % vector},
+                      [&](int& pitch) { pitch = best_pitch(p, size, least); });
 }
 
 void shape(const Problem& problem, const Choice& choice, InputParams& p) {

@@ -35,6 +35,7 @@ std::vector<GatherChoice> tile_shapes(const Problem& problem, int row) {
   const int positions = block_positions(tile), operand = operand_positions(tile);
   const int operands = positions / operand;
   std::vector<GatherChoice> shapes;
+  shapes.reserve(128);
   const auto add = [&](int64_t n, int64_t h, int64_t w, int columns) {
     GatherChoice choice{};
     choice.row = row;
@@ -79,6 +80,11 @@ std::vector<GatherChoice> tile_shapes(const Problem& problem, int row) {
   return shapes;
 }
 
+bool same_shape(const GatherChoice& a, const GatherChoice& b) {
+  return a.tile_h == b.tile_h && a.tile_w == b.tile_w && a.tile_n == b.tile_n &&
+         a.operand_columns == b.operand_columns;
+}
+
 // How many phases lie side by side in the columns.
 std::vector<std::pair<int, int>> stacks(const Problem& problem, TileRow tile) {
   if (tile.channel_rows) return {{1, 1}};
@@ -113,11 +119,21 @@ std::vector<GatherChoice> best_shapes(const Problem& problem, const Device& devi
   constexpr size_t kShapes = 4;
   const TileRow tile = kTiles[row];
   std::vector<std::pair<double, GatherChoice>> ranked;
+  ranked.reserve(128);
+  GatherParams params;
   for (GatherChoice choice : tile_shapes(problem, row)) {
     choice.stack_h = stack_h;
     choice.stack_w = stack_w;
     choice.source_stages = 2;
-    GatherParams params;
+    // Shapes come from several lists, so some come twice.
+    const auto before = std::find_if(ranked.begin(), ranked.end(), [&](const auto& other) {
+      return same_shape(other.second, choice);
+    });
+    if (before != ranked.end()) {
+      const auto again = *before;
+      ranked.push_back(again);
+      continue;
+    }
     if (std::string why = gather_shape(problem, choice, params); !why.empty()) {
       reason = why;
       continue;
@@ -138,14 +154,19 @@ std::vector<GatherChoice> best_shapes(const Problem& problem, const Device& devi
   std::partial_sort(ranked.begin(), ranked.begin() + count, ranked.end(),
                     [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<GatherChoice> best;
-  for (size_t i = 0; i < count; ++i) best.push_back(ranked[i].second);
+  for (size_t i = 0; i < count; ++i) {
+    const GatherChoice& choice = ranked[i].second;
+    if (std::none_of(best.begin(), best.end(),
+                     [&](const GatherChoice& other) { return same_shape(other, choice); }))
+      best.push_back(choice);
+  }
   return best;
 }
 
 }  // namespace
 
 std::vector<GatherCandidate> gather_candidates(const Problem& given, const Device& device,
-                                               std::string& reason) {
+                                               std::string& reason, bool all) {
   const Problem problem = as_walked(given);
   const bool forward = problem.direction == Direction::fwd;
   const Layout destination = forward ? problem.y_layout : problem.x_layout;
@@ -153,7 +174,8 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
   const int slice = element_size(problem.dtype) == 2 ? 16 : 8;
   const bool strict = is_strict(problem);
   std::vector<GatherCandidate> found;
-  bool columns_copied = false;
+  found.reserve(1024);
+  bool columns_copied = false, by_engine = false;
   for (int row = kTileCount - 1; row >= 0; --row) {
     const TileRow tile = kTiles[row];
     const int64_t phases_w = phases_of(problem, problem.w);
@@ -161,6 +183,13 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
     const bool few = tile.bordered && !forward && problem.group_out() <= kFewChannels;
     if (tile.strict != strict) continue;
     if (tile.channel_rows && columns <= 32) continue;
+    // In forward threads never promised more than the copy engine, where that brings channels (20000 problems; in
+    // grad_input they did in 10).
+    if (!all && forward && by_engine && !tile.copied) continue;
+    if (std::string why = refused_tile(problem, tile); !why.empty()) {
+      reason = why;
+      continue;
+    }
     if (staged(tile) &&
         (destination == Layout::nhwc || tile.slots != (phases_w > 2 ? 4 : phases_w)))
       continue;
@@ -221,10 +250,10 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
                       "a tile needs " + std::to_string(one + patch) + " bytes of shared memory";
                 continue;
               }
-              choice.source_stages = stages;
-              set_buffers(choice, params);
+              choice.source_stages = params.source_stages = stages;
               if (shared_map(params, tile).total > memory) continue;
               columns_copied |= tile.columns_copied;
+              by_engine |= by_steps(tile);
               const int furthest = lead_of(problem, params, tile);
               for (int lead = 0; lead <= furthest;
                    lead += tile.weights_fetched && furthest > 0 ? furthest : 1) {
@@ -330,7 +359,7 @@ Decision plan(const Problem& problem, const Device& device) {
   }
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
   std::string reason = "no tile fits";
-  const std::vector<GatherCandidate> found = gather_candidates(problem, device, reason);
+  const std::vector<GatherCandidate> found = gather_candidates(problem, device, reason, false);
   if (found.empty()) return Decision::decline(reason);
   return Decision::accept(plan_of(cheapest(found)));
 }

@@ -17,9 +17,9 @@ struct GatherCandidate {
   double over;     // what a tile takes, over what is predicted: for other families
 };
 
-// Every tile that fits, in no order. `reason` says why there is none.
+// Every tile that fits, in no order; or those that may be the cheapest. `reason` says why there is none.
 std::vector<GatherCandidate> gather_candidates(const Problem& problem, const Device& device,
-                                               std::string& reason);
+                                               std::string& reason, bool all = true);
 
 // A candidate as a Plan, and back.
 Plan plan_of(const GatherCandidate& candidate);

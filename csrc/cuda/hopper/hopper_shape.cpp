@@ -414,6 +414,7 @@ void set_fetched_pixels(int operands, GatherParams& p) {
 // Fetched rows: the planes that a chunk touches, and the chunks after which one starts at the same tap again; and how
 // they lie in shared memory.
 void set_window(int64_t chunk, TileRow tile, GatherParams& p) {
+  if (!tile.fetched) return;
   const int64_t common = std::gcd<int64_t, int64_t>(chunk, p.taps);
   p.window = p.one_chunk ? p.reduce / p.pixel_channels
                          : static_cast<int32_t>((p.taps - common + chunk - 1) / p.taps + 1);
@@ -509,6 +510,35 @@ Args as_walked(const Problem& problem, const Args& args) {
     walked.w.stride[3] = walked.y.stride[3] = problem.out_channels * problem.w.kernel;
   }
   return walked;
+}
+
+std::string refused_tile(const Problem& problem, TileRow tile) {
+  const bool forward = problem.direction == Direction::fwd, half = element_size(problem.dtype) == 2;
+  const int64_t vector = half ? 8 : 4, reduce = forward ? problem.group_in() : problem.group_out(),
+                columns = forward ? problem.group_out() : problem.group_in();
+  const Layout source = forward ? problem.x_layout : problem.y_layout,
+               destination = forward ? problem.y_layout : problem.x_layout;
+  const auto all = [&](Layout layout) {
+    return source == layout && destination == layout && problem.w_layout == layout;
+  };
+  if (tile.flat && !(half && forward && all(Layout::nchw))) return "flat tiles are for 16-bit NCHW";
+  if (tile.fetched && (forward || !(all(Layout::nchw) || reduce <= kFewChannels)))
+    return "pixels are fetched in NCHW grad_input, or of few channels";
+  if (by_channel(tile) && !(source == Layout::nhwc && reduce % vector == 0))
+    return "the source's channels are not whole vectors";
+  const int64_t row = forward ? problem.w.in : problem.w.out;
+  if (tile.turned && !(half && source == Layout::nchw && row % vector == 0))
+    return "the source's rows are not whole vectors of 16-bit numbers";
+  const bool to_vectors = forward && destination == Layout::nhwc && columns % vector == 0;
+  if (tile.weights_fetched && !(!half && to_vectors))
+    return "weights are fetched in TF32 NHWC forward, whole vectors of channels";
+  const bool rows = !forward && !tile.columns_copied,
+             columns_come = to_vectors && tile.columns_copied;
+  if (by_channel(tile) && (tile.columns_copied || lean(tile)) &&
+      !(problem.w_layout == Layout::nhwc &&
+        (rows || (columns_come && (half || tile.weights_fetched)))))
+    return "the copy engine cannot bring these weights";
+  return {};
 }
 
 std::string gather_shape(const Problem& given, const GatherChoice& choice, GatherParams& params) {

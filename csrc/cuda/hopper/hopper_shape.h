@@ -32,6 +32,10 @@ Problem as_walked(const Problem& problem);
 // And its tensors.
 Args as_walked(const Problem& problem, const Args& args);
 
+// Why no choice with this tile can serve a problem as walked, if that can be told from the two alone: asked once a tile,
+// where gather_shape() is asked for every shape of it.
+std::string refused_tile(const Problem& walked, TileRow tile);
+
 // Everything of GatherParams that follows from the problem and the choice, pointers and strides aside.
 // Returns why it cannot be done, or an empty string.
 std::string gather_shape(const Problem& problem, const GatherChoice& choice, GatherParams& params);

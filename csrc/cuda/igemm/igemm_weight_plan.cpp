@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 
 #include "core/phases.h"
 #include "cuda/cuda_families.h"
@@ -80,6 +81,22 @@ double sector_bytes(const Problem& problem, const WeightParams& p) {
                                         : (p.tile_w - 1.0) * p.w.stride + reach + 1);
 }
 
+// What the tensor cores take for their part, over what the rates of Device say.
+double tensor_time(WeightTile tile, bool half) {
+  return tile.width ? kGroupTime : half ? kTensorTime : kWordTime;
+}
+// Of a K tile.
+double neighbours_time(const Problem& problem) {
+  return element_size(problem.dtype) == 2 && problem.x_layout == Layout::nhwc &&
+                 problem.w.stride == 1 && problem.w.kernel > 4
+             ? kNeighbours
+             : 1;
+}
+double l2_time(const Problem& problem, const Device& device, const WeightParams& p) {
+  return static_cast<double>(weight_combinations(p)) * static_cast<double>(tiles_of(p)) *
+         sector_bytes(problem, p) / (kL2Rate * device.copy_bytes_per_us);
+}
+
 double predict(const Problem& problem, const Device& device, const WeightParams& p, int row) {
   const bool half = element_size(problem.dtype) == 2;
   const double bytes = static_cast<double>(element_size(problem.dtype));
@@ -96,10 +113,7 @@ double predict(const Problem& problem, const Device& device, const WeightParams&
   const double mma = here * steps * consumers * tile.row_tiles * tile.units;
   const double rate = (half ? device.mma_f16_per_us : device.mma_tf32_per_us) / device.sm_count;
   const double uneven = std::ceil(here * consumers / 4) * 4 / (here * consumers);
-  const double mma_us = (tile.width ? kGroupTime
-                         : half     ? kTensorTime
-                                    : kWordTime) *
-                        uneven * mma * (half ? 2048 : 1024) / rate;
+  const double mma_us = tensor_time(tile, half) * uneven * mma * (half ? 2048 : 1024) / rate;
   // all warps shared memory and L1,
   const double x_numbers = p.row_octets * 8.0 * p.pixels;
   const double y_numbers = p.octets * 8.0 * p.y_loads * p.y_run;
@@ -161,18 +175,14 @@ double predict(const Problem& problem, const Device& device, const WeightParams&
   const double producer_us =
       std::max(operand_us(x_carried, x_parcels, 32.0 * p.x_producers),
                operand_us(y_carried, y_parcels, 32.0 * (p.producers - p.x_producers)));
-  const bool neighbours =
-      half && problem.x_layout == Layout::nhwc && problem.w.stride == 1 && problem.w.kernel > 4;
-  const double tile_us =
-      (neighbours ? kNeighbours : 1) *
-      (std::max(busy_us, producer_us) + kOverlap * std::min(busy_us, producer_us));
+  const double tile_us = neighbours_time(problem) * (std::max(busy_us, producer_us) +
+                                                     kOverlap * std::min(busy_us, producer_us));
 
   const double kernel_us = waves * (kBlock + std::ceil(tiles / p.split) * tile_us);
   const double partial = static_cast<double>(workspace_bytes(problem, p));
   const double memory_us =
       (tensor_bytes(problem) * 1.05 + partial) / (kMemoryRate * device.copy_bytes_per_us);
-  const double l2_us =
-      combos * tiles * sector_bytes(problem, p) / (kL2Rate * device.copy_bytes_per_us);
+  const double l2_us = l2_time(problem, device, p);
   const double sum_us = kPartialRate * partial / device.copy_bytes_per_us;
   return kLaunch + std::max({kernel_us, memory_us, l2_us}) + sum_us;
 }
@@ -181,6 +191,7 @@ double predict(const Problem& problem, const Device& device, const WeightParams&
 struct BlockShape {
   WeightChoice choice;
   double waste;
+  double multiplied;  // by all blocks of a group for each pixel
 };
 
 std::vector<BlockShape> block_shapes(const Problem& problem) {
@@ -221,7 +232,8 @@ std::vector<BlockShape> block_shapes(const Problem& problem) {
                 tile.width ? 0.1 : 1.0 / (tile.row_tiles * 4) + 1.0 / (tile.units * 2);
             const double staging = 1.0 / double(block_rows) + 1.0 / double(h * w * count * 8);
             shapes.push_back({{row, warps_m, h, w, count, 1, 1, 32, 4, 2, 1},
-                              done / useful * (1 + 2 * reads + 20 * staging)});
+                              done / useful * (1 + 2 * reads + 20 * staging),
+                              done});
           }
     }
   }
@@ -230,6 +242,21 @@ std::vector<BlockShape> block_shapes(const Problem& problem) {
   constexpr size_t kMost = 48;
   if (shapes.size() > kMost) shapes.resize(kMost);
   return shapes;
+}
+
+// What no way to share the work of a block shape out can be faster than, by predict(): all tensor cores busy all the time.
+double least_time(const Problem& problem, const Device& device, const BlockShape& shape,
+                  const WeightChoice& tile) {
+  const bool half = element_size(problem.dtype) == 2;
+  const double pixels = double(ceil_div(problem.batch, tile.tile_n)) *
+                        double(ceil_div(problem.h.in, tile.tile_h)) *
+                        double(ceil_div(problem.w.in, tile.tile_w)) *
+                        double(ceil_div(tile.tile_n * tile.tile_h * tile.tile_w, 32) * 32);
+  const double multiply_us = tensor_time(weight_tile(shape.choice.row, half ? 2 : 4), half) *
+                             neighbours_time(problem) * double(problem.groups) * pixels *
+                             shape.multiplied /
+                             (half ? device.mma_f16_per_us : device.mma_tf32_per_us);
+  return kLaunch + kBlock + multiply_us;
 }
 
 // K tiles worth looking at: as many columns as divide well, then rows, then images.
@@ -264,8 +291,9 @@ std::vector<WeightChoice> pixel_tiles(const Problem& problem) {
 }  // namespace
 
 std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Device& device,
-                                               std::string& reason) {
+                                               std::string& reason, bool all) {
   std::vector<WeightCandidate> found;
+  double least = std::numeric_limits<double>::infinity();
   const int bytes = static_cast<int>(element_size(problem.dtype));
   const int64_t most_pieces = kWorkspaceLimit / weight_bytes(problem);
   const std::vector<WeightChoice> tiles = pixel_tiles(problem);
@@ -273,6 +301,7 @@ std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Dev
     for (const WeightChoice& tile : tiles) {
       WeightChoice choice = shape.choice;
       choice.tile_n = tile.tile_n, choice.tile_h = tile.tile_h, choice.tile_w = tile.tile_w;
+      if (!all && least_time(problem, device, shape, tile) > least) continue;
       WeightParams params;
       if (std::string why = weight_shape(problem, choice, params); !why.empty()) {
         reason = why;
@@ -288,6 +317,7 @@ std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Dev
         reason = "dW has " + std::to_string(combos) + " tiles";
         continue;
       }
+      if (!all && kLaunch + l2_time(problem, device, params) > least) continue;
       std::vector<int> splits;
       const int64_t most = std::min({most_pieces, tiles_of(params), INT32_MAX / combos});
       for (int64_t blocks : {0, 132, 264, 396, 528, 1056})
@@ -308,6 +338,7 @@ std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Dev
             continue;
           }
           found.push_back({choice, predict(problem, device, params, choice.row)});
+          least = std::min(least, found.back().predicted_us);
         }
       }
     }
@@ -349,7 +380,7 @@ Decision weight_plan(const Problem& problem, const Device& device) {
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
   std::string reason = "no tile fits";
   const std::vector<WeightCandidate> found =
-      weight_candidates(problem, invented_device(kReferenceGpu), reason);
+      weight_candidates(problem, invented_device(kReferenceGpu), reason, false);
   if (found.empty()) return Decision::decline(reason);
   WeightCandidate best = cheapest(found);
   WeightParams params;

@@ -12,9 +12,10 @@ namespace convt2d::cuda::igemm {
 // The predicted time is that of the kernel and the sum of its pieces.
 using WeightCandidate = Candidate<WeightChoice>;
 
-// Every tile that fits, in no order: the same for all devices. `reason` says why there is none.
+// Every tile that fits, in no order: the same for all devices; or those among which the cheapest is, without what cannot
+// be it. `reason` says why there is none.
 std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Device& device,
-                                               std::string& reason);
+                                               std::string& reason, bool all = true);
 
 // A candidate as a Plan, and back.
 Plan weight_plan_of(const Problem& problem, const Device& device, const WeightCandidate& candidate);

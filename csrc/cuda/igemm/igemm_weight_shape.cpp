@@ -1,11 +1,12 @@
 #include "cuda/igemm/igemm_weight_shape.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
-#include <vector>
 
 #include "core/phases.h"
 #include "cuda/gather_params.h"
+#include "cuda/remembered.h"
 #include "cuda/weight_sum.h"
 
 namespace convt2d::cuda::igemm {
@@ -29,10 +30,14 @@ std::string build_axis(const Axis& axis, int part, int tile, int load, WeightAxi
   const auto offset = [&](int64_t tap) { return tap * axis.dilation - axis.near_pad; };
   const auto quotient = [&](int64_t tap) { return floor_div(offset(tap), axis.stride); };
   const auto residue = [&](int64_t tap) { return offset(tap) - quotient(tap) * axis.stride; };
-  std::vector<int> order(axis.kernel);
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int a, int b) { return residue(a) < residue(b); });
+  using Order = std::array<int, kMaxTaps>;
+  thread_local Remembered<Order, 4, 8> known;
+  const Order& order =
+      known.answer({axis.kernel, axis.dilation, axis.near_pad, axis.stride}, [&](Order& taps) {
+        std::iota(taps.begin(), taps.begin() + axis.kernel, 0);
+        std::stable_sort(taps.begin(), taps.begin() + axis.kernel,
+                         [&](int a, int b) { return residue(a) < residue(b); });
+      });
   table.taps = static_cast<int32_t>(axis.kernel);
   table.part = std::min(part, table.taps);
   table.parts = static_cast<int32_t>(ceil_div(table.taps, table.part));
