@@ -178,6 +178,7 @@ emulators:
 	build/kernels/emulate_heddle benchmarks/kernels/cases.txt tf32 1 1 heddle_g4; \
 	build/kernels/emulate_heddle benchmarks/kernels/cases.txt fp32 1 1 heddle_k9; \
 	build/kernels/emulate_heddle benchmarks/kernels/cases.txt input:fp16 1 1 heddle_i; \
+	build/kernels/emulate_heddle benchmarks/kernels/cases.txt input:tf32 1 1 heddle_i; \
 	benchmarks/kernels/emulate_treadle.sh tf32 nchw 1 1 treadle_; \
 	build/kernels/emulate_treadle benchmarks/kernels/cases.txt tf32 nhwc 1 1 treadle_; \
 	build/kernels/emulate_treadle benchmarks/kernels/cases.txt fp32 nchw 1 1 treadle_o; \

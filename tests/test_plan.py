@@ -215,6 +215,9 @@ POINTS = Case("points", 4, 96, 160, (200, 180), (1, 1), (1, 1))
 HOLES = Case(
     "empty_phases", 12, 48, 96, (72, 150), (3, 5), (4, 3), (1, 2), dilation=(2, 1), groups=4
 )
+FEW_OF_GROUPS = Case(
+    "few_of_groups", 12, 24, 48, (96, 192), (3, 5), (2, 3), (1, 2), dilation=(2, 1), groups=3
+)
 THIN = Case("to_three", 8, 160, 3, (72, 96), (4, 4), (2, 2), (1, 1))
 BLURRED = Case("to_one", 8, 48, 1, (200, 320), (7, 7), (2, 2), (3, 3))
 HEADS = Case("heads", 500, 256, 256, (14, 14), (2, 2), (2, 2))
@@ -235,6 +238,7 @@ REGIMES = (
     (NARROW, ("f32",), ("forward",), ("nchw",), HOPPER, "loom"),
     (HOLES, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "rows"),
     (HOLES, TENSOR_CORES, ("forward",), ("nhwc",), HOPPER, "rows"),
+    (FEW_OF_GROUPS, (*TENSOR_CORES, "f32"), ("grad_input",), ("nchw",), ("h200",), "heddle"),
     (SHUFFLE, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "fold"),
     (POINTS, ("tf32",), ("forward",), ("nchw",), HOPPER, "fold"),
     (SAME, TENSOR_CORES, ("forward", "grad_input"), DENSE, NOT_HOPPER, "igemm"),

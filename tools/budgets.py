@@ -58,7 +58,7 @@ KERNELS = {
     "strand": 27,  # four of three types, three strict; four windows, two dense rows, six spans
     "quilt": 16,  # four of three types, two of strict fp32
     "mite": 56,  # twelve forms and six of grad_weight, of three types
-    "heddle": 12,  # two of TF32 and of strict fp32, two of four types for grad_input
+    "heddle": 8,  # two of TF32 and of strict fp32, one of four types for grad_input
     "treadle": 8,  # two of TF32 in two layouts, two of strict fp32
     "reed": 22,  # two of three types, one strict; two held ones of all four, one wide; six lapped
     "depthwise": 200,  # y, or dY, in registers: 45 in NCHW, 24 in NHWC

@@ -63,12 +63,9 @@ bool check_input(const Case& one, Precision precision, int most) {
   const auto run = [&](Plan plan) {
     plan.detail[3] = std::min(plan.detail[3], 2 + int(emulate::random() % 3));  // stages
     const heddle::InputParams params = heddle::input_params(p, plan, trial.args);
-    visit_row<heddle::kInputTileCount>(plan.row, [&](auto row) {
-      emulate::run_grid(heddle::input_blocks(params), heddle::kInputThreads,
-                        heddle::input_shared_bytes(params, M::kSplit), [&] {
-                          heddle::convt2d_heddle_grad_input_kernel<M, decltype(row)::value>(params);
-                        });
-    });
+    emulate::run_grid(heddle::input_blocks(params), heddle::kInputThreads,
+                      heddle::input_shared_bytes(params),
+                      [&] { heddle::convt2d_heddle_grad_input_kernel<M>(params); });
   };
   bool good = trial.passes(plans, run);
   constexpr float kInfinity = std::numeric_limits<float>::infinity();

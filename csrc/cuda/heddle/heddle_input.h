@@ -2,13 +2,15 @@
 //
 //   dX[ci, pixel] = sum over taps and co of dY[co, pixel * stride - near_pad + tap * d] * w[ci, co, tap]
 //
-// As a GEMM on mma.sync: rows M = pixels of a row of x, columns N = input channels, reduction K = (tap, output channel). As
-// in grad_weight, a block goes down a strip of x, `step_rows` rows at a time, and brings each line of dY once, as it lies,
-// with zeros around it. A lane fetches its operands from there number by number, wherever stride, tap and the line's place
-// among 16 bytes put them; weights lie in shared memory as the instruction wants them, and serve two tiles of 16 pixels.
+// As a GEMM on mma.sync: rows M = pixels of a row of x, columns N = 8 input channels, reduction K = (output channel, tap of a
+// kernel row), without gaps. A block goes down a strip of x, row by row; a step is a row of x farther, and brings the lines of
+// dY that it is the first to read, as they lie, with zeros around them. A lane fetches its operands from there number by
+// number, wherever stride, tap and the line's place among 16 bytes put them, once for all rows of x that read the line: the
+// sums of these rows `live` side by side in registers, and every step completes the eldest. Rows of two
+// instructions are dealt to pixels such that a lane stores 16 bytes of a channel.
 //
-//   dY       [slot of the ring][output channel][16 bytes of memory]
-//   weights  [8 input channels][tap][slice of output channels][lane]
+//   dY       [stage][line][output channel][16 bytes of memory]
+//   weights  [8 input channels][kernel row][slice of K][lane]
 #pragma once
 
 #include <string>
@@ -22,9 +24,13 @@
 namespace convt2d::cuda::heddle {
 
 constexpr int kInputWarps = 8, kInputThreads = kInputWarps * 32;
-constexpr int kTilePixels = 16, kTilesAtOnce = 2;  // of a warp
-constexpr int kInputTileCount = 2;                 // eights of input channels of a warp: one or two
-constexpr int kStrictSlices = 4;                   // that are summed apart
+constexpr int kInputBlocks = 2;                   // for which a multiprocessor must have registers
+constexpr int kLanePixels = 4, kWarpPixels = 32;  // of a row
+constexpr int kLiveRows = 4;                      // of x, that share a line of dY, at most
+constexpr int kStepLines = 8;                     // of dY, at most
+constexpr int kMostInputStages = 4;
+constexpr int kPlaceBytes = 16;   // of a lane's numbers of a slice, at most
+constexpr int kStrictSlices = 4;  // that are summed apart
 
 struct InputParams {
   const void *y, *weight;
@@ -33,17 +39,21 @@ struct InputParams {
   int32_t batch, groups, rows, columns;  // of a group: input, output channels
   int32_t x_h, x_w, y_h, y_w, y_plane;
   int32_t stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, kernel_h, kernel_w;
-  // Lines of dY of a step, what the next one adds, from one kernel row, and row of x, to the next. They are `line_step`
-  // rows apart, or, where steps share none, only those that taps read: `apart`.
-  int32_t line_step, lines, new_lines, tap_lines, row_lines, apart;
-  int32_t step_rows, width;  // pixels of a step
-  int32_t slices;            // of output channels, of a tap: 8 words or 16 numbers of 16 bits each
-  int32_t channels;          // of all slices
-  int32_t y_vectors, y_pitch, slots, stages;
-  int32_t pixel_warps, input_warps, row;  // eights of a warp: row + 1
-  int32_t in_blocks, pieces, steps;
-  int32_t weights_at;  // behind the slots
-  FastDivide by_vectors, by_rows, by_tiles;
+  // Of a step: its lines, the row of dY of each from the first one's on, and the kernel row by which each live row of x, the
+  // eldest first, reads it; -1: not at all.
+  int32_t lines, live;
+  int16_t line_row[kStepLines];
+  int8_t kernel_row[kStepLines][kLiveRows];
+  int32_t reduce, slices;   // of K: numbers, and 8 words or 16 numbers of 16 bits
+  int32_t channels, width;  // of dY, and pixels, of a block
+  int32_t y_vectors, y_pitch, line_bytes, stages;
+  int32_t pixel_warps, input_warps, group_warps;
+  int32_t whole;  // 1: a lane's pixels exist or do not, and are stored at once
+  int32_t in_blocks, group_blocks;
+  // A strip is cut into segments of rows of x, whose steps are these. Blocks have `pieces` of all segments.
+  int32_t segment_rows, segments, pieces;
+  int32_t weights_at, places_at;  // behind the stages
+  FastDivide by_vectors, by_cuts, by_tiles;
 };
 
 // Every plan there is, in no order. `reason` says why there is none.
@@ -51,7 +61,7 @@ std::vector<Plan> input_plans(const Problem& problem, const Device& device, std:
 Decision input_plan(const Problem& problem, const Device& device);
 InputParams input_params(const Problem& problem, const Plan& plan, const Args& args);
 int64_t input_blocks(const InputParams& params);
-int input_shared_bytes(const InputParams& params, bool strict);
+int input_shared_bytes(const InputParams& params);
 
 void launch_input(const Problem& problem, const InputParams& params, void* stream);
 

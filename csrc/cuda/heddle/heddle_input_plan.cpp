@@ -14,31 +14,25 @@
 namespace convt2d::cuda::heddle {
 namespace {
 
-// Fitted to 2000 plans, 2026-11-24, an H200: measured / predicted is 0.92 to 1.14 where it is near other families (1.47:
-// kernelbench_1_81 in fp16). As counted, 1.3 to 4: above all a step, and its tiles, took longer.
-constexpr double kClock = 1700;       // cycles a microsecond
-constexpr double kLaunch = 6;         // us,
-constexpr double kBlock = 2300;       // and cycles of a block,
-constexpr double kWeights = 145;      // a slice of its weights
-constexpr double kStep = 1700;        // a step: the barrier, and what follows it,
-constexpr double kLine = 260;         // a line that is asked for
-constexpr double kTensorTime = 1.2;   // of what the rates of Device say
-constexpr double kTwice = 1.8;        // loads of numbers that meet a bank twice
-constexpr double kChain = 134;        // a slice, from loads to sums, of a warp alone,
-constexpr double kTurn = 3150;        // its tiles, from their first places to the outputs stored
-constexpr double kCopy = 58;          // instructions of a warp for 32 copies
-constexpr double kL2Bytes = 19;       // a cycle
-constexpr double kRest = 0.32;        // of what is less busy that is not hidden
+// Counted; then what an H200 took for five layers, 2026-11-26: within 1.4 of it, and most of that in plans of few warps.
+constexpr double kClock = 1700;  // cycles a microsecond
+constexpr double kLaunch = 6;    // us,
+constexpr double kBlock = 3500;  // and cycles of a block before its first line
+// Instructions of a warp: a slice, beside what each row of x adds; a line; a step; rows of x that are no whole vectors; 32
+// copies.
+constexpr double kSliceHalves = 62, kSliceWords = 44, kSplit = 44, kLiveRow = 5, kLine = 60;
+constexpr double kStep = 400, kOddRow = 250, kCopy = 45;
+constexpr double kIssued = 0.65;      // of the instructions that a multiprocessor could start
+constexpr double kShared = 0.8;       // of what shared memory could do
+constexpr double kChain = 5.5;        // cycles for an instruction of a warp alone
 constexpr double kMemoryRate = 0.85;  // of the copy rate
-constexpr double kStrictOver =
-    1.15;  // kernelbench_1_75: 612 us for 567, where direct takes 557 (2026-11-24)
-constexpr double kBeside = 0.2;  // of the lesser of work and bytes
+constexpr double kBeside = 0.2;       // of the lesser of work and bytes
 
 struct Choice {
-  int row, width, step_rows, input_warps, stages;
+  int pixel_warps, input_warps, group_warps, stages, cuts;
 };
 
-int slice_channels(const Problem& problem) { return element_size(problem.dtype) == 4 ? 8 : 16; }
+int slice_numbers(const Problem& problem) { return element_size(problem.dtype) == 4 ? 8 : 16; }
 
 // Channels of dY lie so far apart that few lanes of a load meet a bank twice: the best of what is possible, by the places
 // of a first line's numbers.
@@ -46,12 +40,16 @@ int best_pitch(const InputParams& p, int size, int least) {
   int best = 0, least_turns = INT32_MAX;
   for (int pitch = static_cast<int>(round_up(least, 16)); pitch < least + 128; pitch += 16) {
     int turns = 0;
-    for (int row = 0; row < 4; ++row) {
+    for (int number = 0; number < std::min(p.reduce, 32 / size); ++number) {
       int words[32][32], seen[32] = {}, most = 0;  // of a bank
       for (int lane = 0; lane < 32; ++lane) {
-        const int c = lane % 4 * (size == 4 ? 1 : 2);
-        const int lead = (row * p.y_w + c * p.y_plane) & (16 / size - 1);
-        const int word = (c * pitch + (lane / 4 * p.stride_w + lead) * size) / 4, bank = word % 32;
+        const int k = std::min(p.reduce - 1, number + lane % 4 * (size == 4 ? 1 : 2));
+        const int c = k / p.kernel_w, kw = k % p.kernel_w;
+        const int lead = c * p.y_plane & (16 / size - 1);
+        const int g = lane / 4;
+        const int pixel = size == 4 ? g * kLanePixels : g / 2 * (2 * kLanePixels) + g % 2;
+        const int element = kw * p.dilation_w + pixel * p.stride_w + lead;
+        const int word = (c * pitch + element * size) / 4, bank = word % 32;
         bool again = false;  // a word that another lane wants
         for (int i = 0; i < seen[bank]; ++i) again |= words[bank][i] == word;
         if (again) continue;
@@ -71,6 +69,31 @@ int pitch_of(const InputParams& p, int size, int least) {
                       [&](int& pitch) { pitch = best_pitch(p, size, least); });
 }
 
+// The lines of a step and the rows of x that read them. Returns why there are too many, or an empty string.
+std::string set_lines(InputParams& p) {
+  const int line_step = std::gcd(p.stride_h, p.dilation_h);
+  const int row_lines = p.stride_h / line_step, tap_lines = p.dilation_h / line_step;
+  p.live = (p.kernel_h - 1) * tap_lines / row_lines + 1;
+  if (p.live > kLiveRows) return std::to_string(p.live) + " rows of x share a line of dY";
+  p.lines = 0;
+  for (int line = 0; line < row_lines; ++line) {
+    int8_t kernel_row[kLiveRows];
+    bool read = false;
+    for (int e = 0; e < kLiveRows; ++e) {
+      const int away = line + (p.live - 1 - e) * row_lines, kh = away / tap_lines;
+      const bool here = e < p.live && away % tap_lines == 0 && kh < p.kernel_h;
+      kernel_row[e] = static_cast<int8_t>(here ? kh : -1);
+      read |= here;
+    }
+    if (!read) continue;
+    if (p.lines == kStepLines) return "a row of x adds more than 8 lines of dY";
+    if (line * line_step > INT16_MAX) return "lines of dY lie too far apart";
+    p.line_row[p.lines] = static_cast<int16_t>(line * line_step);
+    std::copy(kernel_row, kernel_row + kLiveRows, p.kernel_row[p.lines++]);
+  }
+  return {};
+}
+
 void shape(const Problem& problem, const Choice& choice, InputParams& p) {
   const Axis &h = problem.h, &w = problem.w;
   const int size = static_cast<int>(element_size(problem.dtype)), vector = 16 / size;
@@ -83,116 +106,108 @@ void shape(const Problem& problem, const Choice& choice, InputParams& p) {
   p.y_plane = static_cast<int32_t>(h.out * w.out);
   set_geometry(problem, p);
   p.dilation_w = static_cast<int32_t>(w.dilation);
-  p.row = choice.row, p.width = choice.width, p.step_rows = choice.step_rows;
+  set_lines(p);
+  p.reduce = p.columns * p.kernel_w;
+  p.slices = static_cast<int32_t>(ceil_div(p.reduce, slice_numbers(problem)));
+  p.pixel_warps = choice.pixel_warps;
+  p.input_warps = choice.input_warps;
+  p.group_warps = choice.group_warps;
   p.stages = choice.stages;
-  // Lines that steps share, or those of a step alone.
-  p.line_step = std::gcd(p.stride_h, p.dilation_h);
-  p.tap_lines = p.dilation_h / p.line_step, p.row_lines = p.stride_h / p.line_step;
-  p.lines = (p.kernel_h - 1) * p.tap_lines + (p.step_rows - 1) * p.row_lines + 1;
-  p.new_lines = p.step_rows * p.row_lines;
-  if (p.new_lines >= p.lines) {
-    p.apart = 1, p.tap_lines = 1, p.row_lines = p.kernel_h;
-    p.lines = p.new_lines = p.kernel_h * p.step_rows;
-  }
-  p.slots = (p.stages - 2) * p.new_lines + 2 * p.lines;
-  const int slice = slice_channels(problem);
-  p.slices = static_cast<int32_t>(ceil_div(p.columns, slice));
-  p.channels = p.slices * slice;
+  p.width = p.pixel_warps * kWarpPixels;
+  p.channels = p.group_warps * p.columns;
+  p.whole = p.x_w % vector == 0;
   const int numbers = (p.width - 1) * p.stride_w + (p.kernel_w - 1) * p.dilation_w + 1;
   p.y_vectors = (numbers + vector - 1 + vector - 1) / vector;
   p.y_pitch = pitch_of(p, size, p.y_vectors * 16);
-  p.input_warps = choice.input_warps;
-  p.pixel_warps = kInputWarps / p.input_warps;
-  p.in_blocks = static_cast<int32_t>(ceil_div(p.rows, p.input_warps * (p.row + 1) * 8));
-  const int row_steps = static_cast<int>(ceil_div(p.x_h, p.step_rows));
+  const int64_t line_bytes = int64_t{p.channels} * p.y_pitch;
+  p.line_bytes = static_cast<int32_t>(std::min<int64_t>(line_bytes, INT32_MAX / 64));
+  p.in_blocks = static_cast<int32_t>(ceil_div(p.rows, p.input_warps * 8));
+  p.group_blocks = p.groups / p.group_warps;
   const int row_tiles = static_cast<int>(ceil_div(p.x_w, p.width));
-  p.steps = p.batch * row_tiles * row_steps;
-  const int64_t bytes = int64_t{p.slots} * p.channels * p.y_pitch;
-  p.weights_at = static_cast<int32_t>(std::min<int64_t>(round_up(bytes, 16), INT32_MAX / 2));
+  p.segment_rows = static_cast<int32_t>(ceil_div(p.x_h, choice.cuts));
+  const int cuts = static_cast<int>(ceil_div(p.x_h, p.segment_rows));
+  p.segments = p.batch * row_tiles * cuts;
+  const int64_t bytes = int64_t{p.stages} * p.lines * p.line_bytes;
+  p.weights_at = static_cast<int32_t>(std::min<int64_t>(round_up(bytes, 16), INT32_MAX / 4));
+  const int64_t weights = int64_t{p.group_warps} * p.input_warps * p.kernel_h * p.slices * 32 *
+                          (is_strict(problem) ? 16 : 8);
+  p.places_at = static_cast<int32_t>(std::min<int64_t>(p.weights_at + weights, INT32_MAX / 2));
   p.by_vectors = FastDivide(p.y_vectors);
-  p.by_rows = FastDivide(row_steps);
+  p.by_cuts = FastDivide(cuts);
   p.by_tiles = FastDivide(row_tiles);
 }
 
-int64_t combinations(const InputParams& p) { return int64_t{p.groups} * p.in_blocks; }
+int64_t combinations(const InputParams& p) { return int64_t{p.group_blocks} * p.in_blocks; }
+
+int resident(const Device& device, const InputParams& p) {
+  const int fit = device.smem_per_sm / (input_shared_bytes(p) + 1024);
+  return std::clamp(fit, 1, kInputBlocks);
+}
 
 double predict(const Problem& problem, const Device& device, const InputParams& p) {
   const bool half = element_size(problem.dtype) == 2, strict = is_strict(problem);
-  const double products = strict ? 3 : 1, eights = p.row + 1;
-  const double tiles = double(p.step_rows) * p.width / kTilePixels;
-  const double turns = std::ceil(tiles / (p.pixel_warps * kTilesAtOnce));  // of a warp
-  const double slices = double(p.kernel_h) * p.kernel_w * p.slices;
-  const double warps =
-      std::min(double(p.pixel_warps), std::ceil(tiles / kTilesAtOnce)) * p.input_warps;
-  // Of a slice and a warp: two tiles.
-  const double loads = kTilesAtOnce * (half ? 8 : 4), weights = eights * (strict ? 4 : 2);
-  const double issue_each = loads +
-                            kTilesAtOnce * (half     ? 8
-                                            : strict ? 44
-                                                     : 12) +
-                            eights + kTilesAtOnce * eights * products + 4;
-  const double rate = (half ? device.mma_f16_per_us : device.mma_tf32_per_us) / device.sm_count /
-                      kClock / kTensorTime;
-  const double all = turns * warps * slices;
-  const double mma = all * kTilesAtOnce * eights * products * 1024 * (half ? 2 : 1) / rate;
-  const double copies = double(p.new_lines) * p.channels * p.y_vectors;
-  const double shared = all * (loads * kTwice + weights) + copies / 8 * 1.5;
-  const double issue = all * issue_each / 4 + copies / 32 * kCopy / 4;
-  const double chain = turns * (slices * (kChain + issue_each) + kTurn);
-  const double l2 = copies * 16 / kL2Bytes;
-  const double busiest = std::max({mma, shared, issue, chain, l2});
-  const double cycles = busiest + kRest * (std::max(mma, shared) + issue + l2 - busiest) + kStep +
-                        kLine * p.new_lines;
-  const double first = double(p.lines - p.new_lines) * p.channels * p.y_vectors * 16 / kL2Bytes;
-  const double steps = std::ceil(double(p.steps) / p.pieces);
-  const double rounds = std::ceil(double(combinations(p)) * p.pieces / device.sm_count);
-  const double busy_us = rounds *
-                         (kBlock + kWeights * slices * eights * p.input_warps +
-                          first * (1 + steps / p.by_rows.divisor) + steps * cycles) /
-                         kClock;
-  // Lines whole, whatever taps read of them.
-  const double bytes =
-      double(p.batch) * p.groups * p.channels * element_size(problem.dtype) * p.y_w *
-          (p.apart ? double(p.x_h) * p.kernel_h : double(p.y_h) / p.line_step) +
-      double(problem.batch) * problem.in_channels * p.x_h * p.x_w * element_size(problem.dtype);
+  const double warps = double(p.pixel_warps) * p.input_warps * p.group_warps;
+  double live = 0;  // rows of x of all lines of a step
+  for (int line = 0; line < p.lines; ++line)
+    live += kLiveRows - std::count(p.kernel_row[line], p.kernel_row[line] + kLiveRows, -1);
+  const double slices = double(p.slices) * p.lines;
+  const double slice = half ? kSliceHalves : kSliceWords + (strict ? kSplit : 0);
+  const double copies = double(p.lines) * p.channels * p.y_vectors;
+  const double of_warp = slices * slice + p.slices * live * kLiveRow * (strict ? 2 : 1) +
+                         p.lines * kLine + kStep + (p.whole ? 0 : kOddRow);
+  const double issue = warps * of_warp + copies / 32 * kCopy;
+  const double wavefronts =
+      warps * (slices * (half ? 20 : 10) + p.slices * live * (strict ? 4 : 2)) + copies / 8 * 1.5;
+  const double chain = kChain * (of_warp + copies / kInputThreads * kCopy);  // of a block alone
+  const double steps = std::ceil(double(p.segments) / p.pieces) * (p.segment_rows + p.live - 1);
+  const double blocks = double(combinations(p)) * p.pieces / device.sm_count;
+  const double there = resident(device, p);
+  const double rounds = std::ceil(blocks / there);
+  const double at_once = std::min(there, std::ceil(blocks));
+  const double busy = std::max(issue / 4 / kIssued, wavefronts / kShared);
+  const double weights = double(p.places_at - p.weights_at) / 8 / kInputThreads * 60;
+  const double busy_us =
+      rounds * (kBlock + weights + steps * std::max(busy * at_once, chain)) / kClock;
+  const double read = double(p.batch) * p.groups * p.columns * p.y_w * p.lines * p.x_h *
+                      (p.segment_rows + p.live - 1) / p.segment_rows * element_size(problem.dtype);
+  const double bytes = read + double(problem.batch) * problem.in_channels * p.x_h * p.x_w *
+                                  element_size(problem.dtype);
   const double memory_us = bytes / (kMemoryRate * device.copy_bytes_per_us);
-  const double us = kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
-  return strict ? kStrictOver * us : us;
+  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
 }
 
-// Blocks share out steps; each has a multiprocessor to itself.
+// Blocks share out segments: as many as are there at once.
 void share_out(const Device& device, InputParams& p) {
-  p.pieces =
-      static_cast<int32_t>(std::clamp<int64_t>(device.sm_count / combinations(p), 1, p.steps));
+  const int64_t most = int64_t{device.sm_count} * resident(device, p);
+  p.pieces = static_cast<int32_t>(std::clamp<int64_t>(most / combinations(p), 1, p.segments));
 }
 
 std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
                                           std::string& reason) {
   std::vector<Candidate<Choice>> found;
-  for (int row = 0; row < kInputTileCount; ++row)
+  const int64_t eights = ceil_div(problem.group_in(), 8);
+  for (int pixel_warps : {1, 2, 4, 8})
     for (int input_warps : {1, 2, 4, 8})
-      for (int width = 16; width <= 256; width *= 2)
-        for (int step_rows : {1, 2, 4}) {
-          const int64_t eights = ceil_div(problem.group_in(), 8);
-          if ((input_warps > 1 || row > 0) && input_warps * (row + 1) >= 2 * eights) continue;
-          if (width > 16 && width >= 2 * problem.w.in) continue;
-          if (step_rows > 1 && step_rows >= 2 * problem.h.in) continue;
-          Choice choice{row, width, step_rows, input_warps, 4};
-          InputParams p;
-          const auto fits = [&] {
+      for (int group_warps : {1, 2, 4, 8}) {
+        if (pixel_warps * input_warps * group_warps > kInputWarps) continue;
+        if (problem.groups % group_warps != 0) continue;
+        if (input_warps > 1 && input_warps >= 2 * eights) continue;
+        if (pixel_warps > 1 && pixel_warps * kWarpPixels >= 2 * problem.w.in) continue;
+        for (int stages : {2, 3, kMostInputStages})
+          for (int cuts = 1; cuts <= 16 && cuts <= problem.h.in; ++cuts) {
+            const Choice choice{pixel_warps, input_warps, group_warps, stages, cuts};
+            InputParams p;
             shape(problem, choice, p);
-            return input_shared_bytes(p, is_strict(problem)) <= device.smem_optin &&
-                   int(p.by_rows.divisor) >= p.stages - 1;
-          };
-          while (choice.stages > 1 && !fits()) --choice.stages;
-          if (choice.stages < 2) {
-            reason = "two steps take " + std::to_string(input_shared_bytes(p, is_strict(problem))) +
-                     " bytes of shared memory";
-            continue;
+            const int bytes = input_shared_bytes(p);
+            if (bytes > device.smem_optin) {
+              reason = std::to_string(stages) + " steps take " + std::to_string(bytes) +
+                       " bytes of shared memory";
+              break;
+            }
+            share_out(device, p);
+            found.push_back({choice, predict(problem, device, p)});
           }
-          share_out(device, p);
-          found.push_back({choice, predict(problem, device, p)});
-        }
+      }
   return found;
 }
 
@@ -202,16 +217,15 @@ Plan plan_of(const Problem& problem, const Device& device, const Candidate<Choic
   shape(problem, choice, p);
   share_out(device, p);
   Plan plan;
-  plan.row = choice.row;
   plan.predicted_us = candidate.predicted_us;
-  const int detail[] = {choice.width, choice.step_rows, choice.input_warps, choice.stages,
-                        p.pieces};
+  const int detail[] = {choice.pixel_warps, choice.input_warps, choice.group_warps,
+                        choice.stages,      choice.cuts,        p.pieces};
   std::copy(std::begin(detail), std::end(detail), plan.detail);
   const auto number = [](int64_t value) { return std::to_string(value); };
-  plan.note = number(p.input_warps * (p.row + 1) * 8) + " channels, " + number(p.step_rows) +
-              " x " + number(p.width) + " pixels, warps of 32 x " + number(8 * (p.row + 1)) + ", " +
-              number(p.stages) + " stages and " + number(p.slots) + " lines" +
-              (p.apart ? " apart" : "") + ", " + number(input_blocks(p)) + " blocks";
+  plan.note = number(p.width) + " pixels, " + number(p.input_warps * 8) + " channels of " +
+              number(p.group_warps) + " groups, segments of " + number(p.segment_rows) + " rows, " +
+              number(p.lines) + " lines a step, " + number(p.stages) + " stages, " +
+              number(input_blocks(p)) + " blocks of " + number(input_shared_bytes(p)) + " bytes";
   return plan;
 }
 
@@ -230,17 +244,21 @@ std::string refusal(const Problem& problem, const Device& device) {
           std::abs(w.near_pad) + (w.in + 256) * w.stride + w.kernel * w.dilation >
       INT32_MAX / 2)
     return "taps lie too far apart";
-  if (problem.batch * h.in * ceil_div(w.in, kTilePixels) > INT32_MAX / 2)
+  if (problem.batch * h.in * ceil_div(w.in, kLanePixels) > INT32_MAX / 2)
     return "x has too many rows";
+  if (problem.group_out() * w.kernel > 4096)
+    return number(problem.group_out()) + " output channels of a group";
+  InputParams p;
+  set_geometry(problem, p);
+  if (const std::string lines = set_lines(p); !lines.empty()) return lines;
   return sums_too_short(problem, kLeastSplitTerms);
 }
 
 }  // namespace
 
-int input_shared_bytes(const InputParams& p, bool strict) {
-  const int64_t weights = int64_t{p.input_warps} * (p.row + 1) * p.kernel_h * p.kernel_w *
-                          p.slices * 32 * (strict ? 16 : 8);
-  return static_cast<int>(std::min<int64_t>(p.weights_at + weights, INT32_MAX / 2));
+int input_shared_bytes(const InputParams& p) {
+  return static_cast<int>(
+      std::min<int64_t>(p.places_at + int64_t{p.slices} * 4 * kPlaceBytes, INT32_MAX / 2));
 }
 
 int64_t input_blocks(const InputParams& p) { return combinations(p) * p.pieces; }
@@ -262,8 +280,8 @@ Decision input_plan(const Problem& problem, const Device& device) {
 InputParams input_params(const Problem& problem, const Plan& plan, const Args& args) {
   InputParams p;
   const int32_t* d = plan.detail;
-  shape(problem, {plan.row, d[0], d[1], d[2], d[3]}, p);
-  p.pieces = d[4];
+  shape(problem, {d[0], d[1], d[2], d[3], d[4]}, p);
+  p.pieces = d[5];
   p.x = args.x.data;
   p.y = args.y.data;
   p.weight = args.w.data;

@@ -20,6 +20,9 @@ namespace convt2d::cuda::rows {
 constexpr int kThreads = 256;
 constexpr int kChannels = 16;  // of y, of a block
 constexpr int kUnit = 16;      // bytes
+// Of memory, that are written at once where rows are joined: words, since 16 bits gain nothing.
+constexpr int kLineBytes = 128;
+CONVT2D_HOST_DEVICE constexpr int line_bytes(int size) { return size == 4 ? kLineBytes : kUnit; }
 
 constexpr int kChunk = 32;       // positions of a warp on tensor cores
 constexpr int kPlainChunk = 64;  // and on multiply-add units, where a thread has
@@ -81,6 +84,7 @@ struct Params {
   int32_t patch_rows, patch_width;  // pixels
   FastDivide divide_units;
   int32_t staging_pitch;  // bytes of a channel
+  int32_t joined;         // 1: a block has whole rows of y, which follow each other in memory
   int32_t buffers;
   // Places in shared memory: weights; pixels; outputs of a row, once or twice; where a step's pixels are, less the
   // position's place; bias.

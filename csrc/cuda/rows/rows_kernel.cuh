@@ -96,12 +96,12 @@ __device__ __forceinline__ void fill_bias(const Params& p, const Place& at, uint
   const float value = p.bias && threadIdx.x < at.channels ? float(load(bias + threadIdx.x)) : 0.f;
   store_shared_4(shared + p.bias_at + threadIdx.x * 4, __float_as_uint(value));
 }
-// Where a buffer has the first output of a channel: as far from a multiple of 16 bytes as in memory.
+// Where a buffer has the first output of a channel: as far from a multiple of a line as in memory.
 template <class T>
 __device__ __forceinline__ uint32_t staged_row(const Params& p, uint32_t staging, uint32_t element,
                                                int channel) {
-  const uint32_t skew = (element + channel * uint32_t(p.h.out * p.w.out)) % kVector<T>;
-  return staging + channel * p.staging_pitch + skew * sizeof(T);
+  const uint32_t lead = (element + channel * uint32_t(p.h.out * p.w.out)) % kLine<T>;
+  return staging + channel * p.staging_pitch + lead * sizeof(T);
 }
 
 // What a warp multiplies: steps of a pair of phases, for pixels from its first position's on. Where the row that it is
@@ -146,12 +146,11 @@ __device__ __forceinline__ void multiply(const Params& p, uint32_t shared, const
     weights += 2 * kChannels * kUnit;
     table += 2 * 4;
   }
-  // Eight planes are whole 16 bytes: both channels begin alike.
   const int stride = p.w.stride * int(sizeof(T));
-  uint32_t to = staged_row<T>(p, work.staging, work.element, lane / 4) +
-                (work.output + lane % 4 * 2 * p.w.stride) * sizeof(T);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
+    const uint32_t to = staged_row<T>(p, work.staging, work.element, lane / 4 + 8 * half) +
+                        (work.output + lane % 4 * 2 * p.w.stride) * sizeof(T);
 #pragma unroll
     for (int i = 0; i < kChunk / 8; ++i) {
       const float low = sum[i][2 * half], high = sum[i][2 * half + 1];
@@ -164,7 +163,6 @@ __device__ __forceinline__ void multiply(const Params& p, uint32_t shared, const
         store_shared_4(to + (8 * i + 1) * stride, __float_as_uint(high));
       }
     }
-    to += 8 * p.staging_pitch;
   }
 }
 
@@ -235,64 +233,111 @@ __device__ __forceinline__ void compute_row(const Params& p, const Place& at, ui
   }
 }
 
-// A channel of a block's row: the 16 bytes in which it begins, its outputs in numbers from there on, and the first and
-// last of whole 16 bytes.
+// What a block stores of a channel's row, in numbers from the line on in which it begins: outputs, of which those
+// before `begin` are another block's, those from `finish` on wait for the next row, or the next row's bias is known. What the
+// row before left lies before `first`.
 struct Stretch {
   int64_t element;
   int first, end;
-  int first_whole, end_whole;
+  int begin, finish;
 };
 template <class T>
 __device__ __forceinline__ Stretch stretch_of(const Params& p, const Place& at, int64_t element,
-                                              int channel) {
+                                              int channel, int row, int end_row) {
+  constexpr int kRest = kLine<T> - 1;
   element += int64_t{channel} * (p.h.out * p.w.out);
   Stretch result;
-  result.first = int(element) & (kVector<T> - 1);
+  result.first = int(element) & kRest;
   result.element = element - result.first;
-  result.end = result.first + outputs_of(p, at);
-  result.first_whole = result.first ? 1 : 0;
-  result.end_whole = max(result.first_whole, result.end / kVector<T>);
+  result.begin = result.first;
+  result.finish = result.end = result.first + outputs_of(p, at);
+  if (!p.joined) return result;
+  const int row_before = at.h * p.h.stride, up = p.h.taps[0] == 0 ? kRest : 0;
+  if (row > row_before) {
+    result.begin = 0;
+  } else if (row > 0) {
+    result.begin = result.first + up & ~up;
+  }
+  if (row + 1 < end_row) {
+    result.finish = result.end & ~kRest;
+  } else if (row + 1 < p.h.out) {
+    result.finish = result.end + up & ~up;
+  }
   return result;
 }
 
-// From a buffer to memory, or where no tap reaches, the bias: whole 16 bytes, and up to 7 outputs at both ends.
+// From a buffer to memory, or where no tap reaches, the bias: whole 16 bytes, and up to 7 outputs at both ends. Where rows
+// are joined, a block's lines of 128 bytes are written at once, whichever rows they are part of; what is left over goes to
+// the buffer of the next row.
 template <class T, bool EMPTY>
 __device__ __forceinline__ void store_row(const Params& p, const Place& at, uint32_t shared,
-                                          uint32_t staging, int64_t element) {
+                                          uint32_t staging, uint32_t next, int64_t element, int row,
+                                          int end_row) {
   constexpr int kVec = kVector<T>, kLanes = kThreads / kChannels;
   T* const y = static_cast<T*>(p.destination);
   const int channel = threadIdx.x / kLanes, lane = threadIdx.x % kLanes;
-  if (channel >= at.channels) return;
-  const Stretch stretch = stretch_of<T>(p, at, element, channel);
+  const Stretch stretch = stretch_of<T>(p, at, element, channel, row, end_row);
   T* const to = y + stretch.element;
   const uint32_t from = staging + channel * p.staging_pitch;
   const float bias = bias_of(p, shared, channel);
   uint32_t same = __float_as_uint(bias);
   if constexpr (sizeof(T) == 2) same = pack<T>(bias, bias);
-  const auto store_end = [&](int i) {
-    if constexpr (EMPTY) {
-      to[i] = Numeric<T>::narrow(bias);
-    } else if constexpr (sizeof(T) == 2) {
-      reinterpret_cast<unsigned short*>(to)[i] = load_shared<unsigned short>(from + i * 2);
+  const auto put = [](uint32_t place, uint32_t bits) {
+    if constexpr (sizeof(T) == 2) {
+      store_shared_2(place, static_cast<unsigned short>(bits));
     } else {
-      to[i] = load_shared<float>(from + i * 4);
+      store_shared_4(place, bits);
     }
   };
+  const auto get = [](uint32_t place) -> uint32_t {
+    if constexpr (sizeof(T) == 2) {
+      return load_shared<unsigned short>(place);
+    } else {
+      return load_shared_4(place);
+    }
+  };
+  // Before a channel's own outputs, where its row is empty, and behind them the bias completes what is stored at once.
+  const int held =
+      EMPTY ? stretch.begin < stretch.first ? (stretch.first + kVec - 1) / kVec * kVec : 0
+            : stretch.finish;
+  if (p.joined) {
+    __syncwarp();  // what the row before left is there
+    if constexpr (EMPTY) {
+      if (stretch.first + lane < held) put(from + (stretch.first + lane) * sizeof(T), same);
+    } else {
+      for (int i = stretch.end + lane; i < stretch.finish; i += kLanes)
+        put(from + i * sizeof(T), same);
+    }
+    __syncwarp();
+  }
+  const auto store_end = [&](int i) {
+    const uint32_t bits = i < held ? get(from + i * sizeof(T)) : same;
+    if constexpr (sizeof(T) == 2) {
+      reinterpret_cast<unsigned short*>(to)[i] = static_cast<unsigned short>(bits);
+    } else {
+      to[i] = __uint_as_float(bits);
+    }
+  };
+  const int first_whole = (stretch.begin + kVec - 1) / kVec;
+  const int end_whole = max(first_whole, stretch.finish / kVec);
+  const bool exists = channel < at.channels;
   // Lanes begin at a multiple of 128 bytes, so that a sector is not written in pieces.
   constexpr int kAtOnce = 4;
-  const int beside = int(stretch.element / kVec) & (128 / kUnit - 1);
-  for (int first = lane - beside; first < stretch.end_whole; first += kAtOnce * kLanes) {
+  const int beside = int(stretch.element / kVec) & kLineBytes / kUnit - 1;
+  for (int first = lane - beside; exists && first < end_whole; first += kAtOnce * kLanes) {
     const auto visit = [&](auto&& use) {
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
         const int piece = first + i * kLanes;
-        if (piece >= stretch.first_whole && piece < stretch.end_whole) use(i, piece);
+        if (piece >= first_whole && piece < end_whole) use(i, piece);
       }
     };
     uint32_t word[kAtOnce][4];
     if constexpr (EMPTY) {
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) word[i][0] = word[i][1] = word[i][2] = word[i][3] = same;
+      // A lane's first piece alone may be one that the row before began.
+      if (first == lane && lane * kVec < held) load_shared_16(from + lane * kUnit, word[0]);
     } else {
       visit([&](int i, int piece) { load_shared_16(from + piece * kUnit, word[i]); });
     }
@@ -300,9 +345,17 @@ __device__ __forceinline__ void store_row(const Params& p, const Place& at, uint
       store_words(to + piece * kVec, word[i][0], word[i][1], word[i][2], word[i][3]);
     });
   }
-  const int left = stretch.first + lane, right = stretch.end_whole * kVec + lane;
-  if (left < min(stretch.first_whole * kVec, stretch.end)) store_end(left);
-  if (right < stretch.end) store_end(right);
+  if (exists) {
+    const int left = stretch.begin + lane, right = end_whole * kVec + lane;
+    if (left < min(first_whole * kVec, stretch.finish)) store_end(left);
+    if (right < stretch.finish) store_end(right);
+  }
+  if (p.joined && row + 1 < end_row) {
+    const uint32_t rest = next + channel * p.staging_pitch;
+    __syncwarp();  // a buffer may be its own next one
+    for (int i = lane; i < stretch.end - stretch.finish; i += kLanes)
+      put(rest + i * sizeof(T), EMPTY ? same : get(from + (stretch.finish + i) * sizeof(T)));
+  }
 }
 
 template <class T>
@@ -332,13 +385,17 @@ __global__ __launch_bounds__(kThreads,
   uint32_t other = staging + (p.buffers - 1) * kChannels * p.staging_pitch;
   const int end_row = min((at.h + p.tile_rows) * p.h.stride, p.h.out);
   int r = 0, phase_h = 0;
+  bool empty_before = false;
 #pragma unroll 1
   for (int row = at.h * p.h.stride; row < end_row; ++row) {
     const int64_t element = element_of(p, at, row);
     if (p.h.taps[phase_h] == 0) {
-      store_row<T, true>(p, at, shared, 0, element);
+      store_row<T, true>(p, at, shared, staging, staging, element, row, end_row);
+      empty_before = p.joined;
     } else {
-      if (p.buffers == 1) __syncthreads();
+      // An empty row's left-over lies in this row's buffer, and is read until all are here.
+      if (p.buffers == 1 || empty_before) __syncthreads();
+      empty_before = false;
       compute_row<M>(p, at, shared, r, phase_h, uint32_t(element), staging);
       if (repairs) {
         __syncthreads();
@@ -346,7 +403,7 @@ __global__ __launch_bounds__(kThreads,
       }
       // When all threads are here, the other buffer has been read and is free for the next row.
       __syncthreads();
-      store_row<T, false>(p, at, shared, staging, element);
+      store_row<T, false>(p, at, shared, staging, other, element, row, end_row);
       const uint32_t next = other;
       other = staging;
       staging = next;

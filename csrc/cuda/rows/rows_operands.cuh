@@ -22,6 +22,8 @@ constexpr bool kPlain<PlainF32> = true;
 
 template <class T>
 constexpr int kVector = kUnit / int(sizeof(T));
+template <class T>
+constexpr int kLine = line_bytes(int(sizeof(T))) / int(sizeof(T));
 
 template <class T>
 __device__ __forceinline__ uint32_t bits_of(const T* from) {

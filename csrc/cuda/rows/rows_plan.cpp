@@ -213,10 +213,15 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
     p.row_units = p.units;
     p.x_channel = problem.h.in * problem.w.in;
     p.x_pixel = 1;
-    // Rows of outputs that begin anywhere within 16 bytes; with an odd stride, what lanes store at once is in 32 banks.
-    p.staging_pitch = static_cast<int32_t>(
-        round_up((p.tile_width * problem.w.stride + vector) * element_size(problem.dtype), 128) +
-        48);
+    // Rows of outputs that begin anywhere within a line; with an odd stride, what lanes store at once is in 32 banks,
+    // wherever the next plane begins.
+    const int size = static_cast<int>(element_size(problem.dtype)), line = line_bytes(size);
+    const int64_t plane = problem.h.out * problem.w.out * size;
+    const int64_t width = p.tile_width * problem.w.stride * size;
+    const int64_t lead = plane % line / kUnit * kUnit;  // of the next plane's line
+    p.staging_pitch =
+        static_cast<int32_t>(round_up(width + line, kLineBytes) + (48 - lead & kLineBytes - 1));
+    p.joined = line == kLineBytes && p.tiles_w == 1 && problem.w.out * size >= 2 * line;
   }
   p.divide_panels = FastDivide(p.panels);
   p.divide_group_panels = FastDivide(p.group_panels);
