@@ -171,6 +171,7 @@ emulators:
 	benchmarks/kernels/emulate_quilt.sh fp16 1 1 quilt_; \
 	build/kernels/emulate_quilt benchmarks/kernels/cases.txt tf32 1 1 quilt_; \
 	build/kernels/emulate_quilt benchmarks/kernels/cases.txt fp32 1 1 quilt_four; \
+	benchmarks/kernels/emulate_spool.sh fp16 1 1 spool_; \
 	benchmarks/kernels/emulate_mite.sh fp16 nchw fwd 1 1 mite_t; \
 	build/kernels/emulate_mite benchmarks/kernels/cases.txt fp32 nhwc grad_input 1 1 mite_g; \
 	build/kernels/emulate_mite benchmarks/kernels/cases.txt bf16 nchw grad_weight 1 1 mite_d; \

@@ -57,6 +57,7 @@
 #include "cuda/reed/reed_plan.h"
 #include "cuda/rows/rows_plan.h"
 #include "cuda/slide/slide_plan.h"
+#include "cuda/spool/spool_plan.h"
 #include "cuda/spread/spread_plan.h"
 #include "cuda/strand/strand_plan.h"
 #include "cuda/treadle/treadle_plan.h"
@@ -130,7 +131,7 @@ struct Setting {
         y(p.batch * p.out_channels * p.h.out * p.w.out, p.dtype, 3,
           p.direction == Direction::grad_weight ? small : range),
         bias(p.out_channels, p.dtype, 4, small),
-        workspace((32 << 20) / 4, DType::f32, 5, 1) {
+        workspace((cuda::spool::kWorkspaceMost + (32 << 20)) / 4, DType::f32, 5, 1) {
     args.x = tensor(x.data, p.in_channels, p.h.in, p.w.in, p.x_layout);
     args.w = tensor(w.data, p.group_out(), p.h.kernel, p.w.kernel, p.w_layout);
     args.y = tensor(y.data, p.out_channels, p.h.out, p.w.out, p.y_layout);
@@ -182,6 +183,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
                 : cuda::narrow::plans(problem, device, reason);
   } else if (name == "spread") {
     plans = cuda::spread::plans(problem, device, reason);
+  } else if (name == "spool") {
+    plans = cuda::spool::plans(problem, device, reason);
   } else if (name == "comb") {
     plans = cuda::comb::plans(problem, device, reason);
   } else if (name == "strand") {
@@ -357,8 +360,7 @@ void print_plans(const Family& family, const std::string& label, const Problem& 
     std::printf("\n");
   }
   if (plans.empty())
-    std::printf("%-40s declined: %s\n", label.c_str(),
-                family.plan(problem, device).reason.c_str());
+    std::printf("%-40s declined: %s\n", label.c_str(), family.plan(problem, device).reason.c_str());
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "cuda/reed/reed.h"
 #include "cuda/rows/rows.h"
 #include "cuda/slide/slide.h"
+#include "cuda/spool/spool.h"
 #include "cuda/spread/spread.h"
 #include "cuda/strand/strand.h"
 #include "cuda/treadle/treadle.h"
@@ -37,6 +38,7 @@ FamilyList families() {
       hopper_family,  // sm_90a's own tensor-core instructions: fp16, bf16, tf32, strict fp32 as 3 x tf32
       plait_family,  // sm_90a: 16-bit NCHW grad_input, what taps read of dY written out once for all channels
       quilt_family,  // sm_90a: NCHW grad_weight of kernels that are their stride, runs of dY as they lie
+      spool_family,  // sm_90a: 16-bit NCHW grad_weight, turned to channels last for hopper
       comb_family,  // sm_80: NCHW grad_weight of kernel rows and strides of whole fours, taps as columns
       strand_family,  // clusters: grad_input of few outputs and long sums, which clusters share; operands as they lie
       heddle_family,  // sm_90a: NCHW grad_weight of few channels, a pixel fetched once for all taps of a kernel row

@@ -61,6 +61,8 @@ constexpr double kBesidePairs = 0.2, kBesideManyPairs = 0.4;
 // Cycles where odd rows of 16 bits are of several kernel rows, so that of blocks of as many taps the others are taken
 // (kernelbench_2_91: 395 us for 440).
 constexpr double kOddLines = 1.01;
+constexpr double kFiveTaps =
+    1.28;  // by planes, over what is counted (kernelbench_2_11, 2026-11-26)
 constexpr double kPartialRate = 1.96;     // times the copy rate's time, to write and to add up
 constexpr double kScatteredRate = 0.473;  // the same of dW's numbers, each in a sector of its own
 
@@ -396,7 +398,8 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
       (tile.strict ? kStrict
        : p.apart   ? kApart
                    : 1) *
-      (half && p.odd_rows && !by_planes(tile) && p.patch_lines > 1 ? kOddLines : 1);
+      (half && p.odd_rows && !by_planes(tile) && p.patch_lines > 1 ? kOddLines : 1) *
+      (tile.instructions == 5 ? kFiveTaps : 1);
   const double blocks = double(combinations(p)) * p.split;
   const double tiles = std::ceil(double(k_tiles(p)) / p.split);
   const bool laid = !tile.channels_last && p.split > 1;

@@ -218,6 +218,7 @@ __global__ void __launch_bounds__(weight_threads(kWeightTiles[ROW]), 1)
   let_successor_start();  // the sum of the pieces; there is no place for it until a block ends
   if (threadIdx.x >= weight_consumers(tile)) {
     fewer_registers<kWeightProducerRegisters>();
+    wait_for_predecessor();  // which may have written the tensors
     const bool asks = threadIdx.x < weight_consumers(tile) + 32;
     if (!asks && p.x_piece == 0) return;
     for (bool again = false;; again = true) {

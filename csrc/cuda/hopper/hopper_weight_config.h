@@ -75,6 +75,7 @@ struct WeightParams {
   int32_t weight_quads;                  // four output channels are eight aligned bytes
   int32_t batch, groups, rows, columns;  // channels of one group: rows of x, columns of dY
   int32_t x_h, x_w, y_h, y_w;            // extents
+  int32_t x_pitch, y_pitch;              // numbers of a pixel, and what is beside them
   int32_t stride_h, stride_w;
   int32_t kernel_w, taps;
   int32_t x_blocks, y_blocks, unit_taps;     // of a block

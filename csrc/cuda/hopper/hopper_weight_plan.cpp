@@ -101,7 +101,7 @@ std::vector<WeightChoice> block_shapes(const Problem& problem) {
 }  // namespace
 
 std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Device& device,
-                                               std::string& reason) {
+                                               std::string& reason, bool spooled) {
   std::vector<WeightCandidate> found;
   const std::vector<PixelTile> tiles = pixel_tiles(problem);
   for (WeightChoice choice : block_shapes(problem))
@@ -110,7 +110,7 @@ std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Dev
       choice.shared = tile.shared;
       if (choice.shared && choice.unit_taps == 1) continue;
       WeightParams params;
-      if (std::string why = weight_shape(problem, choice, params); !why.empty()) {
+      if (std::string why = weight_shape(problem, choice, params, spooled); !why.empty()) {
         reason = why;
         continue;
       }
@@ -134,13 +134,20 @@ std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Dev
   return found;
 }
 
-Plan weight_plan_of(const Problem& problem, const Device& device,
-                    const WeightCandidate& candidate) {
+double weight_time(const Problem& problem, const Device& device, const WeightChoice& choice,
+                   bool spooled) {
+  WeightParams params;
+  weight_shape(problem, choice, params, spooled);
+  return predict(problem, device, params, kWeightTiles[choice.row]);
+}
+
+Plan weight_plan_of(const Problem& problem, const Device& device, const WeightCandidate& candidate,
+                    bool spooled) {
   const WeightChoice& c = candidate.choice;
   const WeightTile tile = kWeightTiles[c.row];
   const auto shape = std::make_shared<WeightParams>();
   WeightParams& params = *shape;
-  weight_shape(problem, c, params);
+  weight_shape(problem, c, params, spooled);
   Plan plan = weight_sum_plan(problem, device, c.row, c.split, candidate.predicted_us, kLaunch);
   plan.prepared = shape;
   const int detail[] = {c.x_blocks, c.y_blocks, c.unit_taps, c.shared,
@@ -180,9 +187,7 @@ Decision weight_plan(const Problem& problem, const Device& device) {
       weight_candidates(problem, invented_device(kReferenceGpu), reason);
   if (found.empty()) return Decision::decline(reason);
   WeightCandidate best = cheapest(found);
-  WeightParams params;
-  weight_shape(problem, best.choice, params);
-  best.predicted_us = predict(problem, device, params, kWeightTiles[best.choice.row]);
+  best.predicted_us = weight_time(problem, device, best.choice);
   return Decision::accept(weight_plan_of(problem, device, best));
 }
 

@@ -14,10 +14,14 @@ using WeightCandidate = Candidate<WeightChoice>;
 
 // Every tile that fits, in no order: the same for all devices. `reason` says why there is none.
 std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Device& device,
-                                               std::string& reason);
+                                               std::string& reason, bool spooled = false);
+// That of one on another device.
+double weight_time(const Problem& problem, const Device& device, const WeightChoice& choice,
+                   bool spooled = false);
 
 // A candidate as a Plan, and back.
-Plan weight_plan_of(const Problem& problem, const Device& device, const WeightCandidate& candidate);
+Plan weight_plan_of(const Problem& problem, const Device& device, const WeightCandidate& candidate,
+                    bool spooled = false);
 WeightChoice weight_choice_of(const Plan& plan);
 
 Decision weight_plan(const Problem& problem, const Device& device);

@@ -119,7 +119,8 @@ int64_t weight_combinations(const WeightParams& p) {
   return static_cast<int64_t>(p.groups) * p.row_blocks * p.column_blocks * p.units;
 }
 
-std::string weight_shape(const Problem& problem, const WeightChoice& choice, WeightParams& params) {
+std::string weight_shape(const Problem& problem, const WeightChoice& choice, WeightParams& params,
+                         bool spooled) {
   const WeightTile tile = kWeightTiles[choice.row];
   params = {};
   for (const Axis& axis : {problem.h, problem.w}) {
@@ -154,7 +155,14 @@ std::string weight_shape(const Problem& problem, const WeightChoice& choice, Wei
   set_tiles(problem, problem.h.in, problem.w.in, choice, params);
   params.stages = choice.stages;
   params.split = choice.split;
+  params.x_pitch = static_cast<int32_t>(problem.in_channels);
+  params.y_pitch = static_cast<int32_t>(problem.out_channels);
   params.x_piece = params.rows % 8 == 0 ? 0 : params.rows % 4 == 0 ? 8 : 4;
+  if (spooled) {
+    params.x_pitch = static_cast<int32_t>(round_up(params.x_pitch, 8));
+    params.y_pitch = static_cast<int32_t>(round_up(params.y_pitch, 8));
+    params.x_piece = 0;
+  }
   if (tile_pixels(params) > kTilePixels) return "the tile has too many pixels";
   if (choice.shared && (tile_pixels(params) != kTilePixels || choice.tile_w % kStepPixels != 0))
     return "a shared plane wants rows of 16 pixels";
@@ -198,23 +206,23 @@ double read_bytes(const Problem& problem) {
 
 WeightMaps weight_maps(const WeightParams& p, const void* x, const void* y) {
   // Axes are dense, the contiguous one first: the layout promises that.
-  const auto map = [&](const void* base, int64_t channels, int64_t h, int64_t w, int count_h,
-                       int count_w, int step_h, int step_w) {
+  const auto map = [&](const void* base, int64_t channels, int64_t pitch, int64_t h, int64_t w,
+                       int count_h, int count_w, int step_h, int step_w) {
     constexpr int kBytes = 2;
-    const int64_t row = channels * w;
+    const int64_t row = pitch * w;
     return encode({base,
                    kBytes,
                    4,
                    {channels, w, h, p.batch},
-                   {kBytes, channels * kBytes, row * kBytes, row * h * kBytes},
+                   {kBytes, pitch * kBytes, row * kBytes, row * h * kBytes},
                    {kCellChannels, count_w, count_h, p.tile_n},
                    {1, step_w, step_h, 1}});
   };
-  return {p.x_piece > 0
-              ? CUtensorMap{}
-              : map(x, int64_t{p.groups} * p.rows, p.x_h, p.x_w, p.tile_h, p.tile_w, 1, 1),
-          map(y, int64_t{p.groups} * p.columns, p.y_h, p.y_w, p.patch_h, p.patch_w, p.stride_h,
-              p.stride_w)};
+  return {p.x_piece > 0 ? CUtensorMap{}
+                        : map(x, int64_t{p.groups} * p.rows, p.x_pitch, p.x_h, p.x_w, p.tile_h,
+                              p.tile_w, 1, 1),
+          map(y, int64_t{p.groups} * p.columns, p.y_pitch, p.y_h, p.y_w, p.patch_h, p.patch_w,
+              p.stride_h, p.stride_w)};
 }
 
 }  // namespace convt2d::cuda::hopper

@@ -20,7 +20,9 @@ struct WeightChoice {
 
 // Everything of WeightParams that follows from the problem and the choice, pointers and strides aside. Returns why
 // it cannot be done, or an empty string.
-std::string weight_shape(const Problem& problem, const WeightChoice& choice, WeightParams& params);
+// `spooled`: tensors are copies whose pixels are whole 16 bytes, whatever their channels are (cuda/spool).
+std::string weight_shape(const Problem& problem, const WeightChoice& choice, WeightParams& params,
+                         bool spooled = false);
 
 // Blocks' worth of dW; tiles_of() says how many tiles of K.
 int64_t weight_combinations(const WeightParams& params);
