@@ -131,6 +131,7 @@ emulators:
 	build/kernels/emulate benchmarks/kernels/cases.txt fp16 nhwc 1 few_lead; \
 	build/kernels/emulate benchmarks/kernels/cases.txt tf32 nhwc 1 flat_k1w; \
 	build/kernels/emulate benchmarks/kernels/cases.txt fp16 nhwc 1 lines_few; \
+	build/kernels/emulate benchmarks/kernels/cases.txt fp16 nhwc 1 teams_; \
 	build/kernels/emulate benchmarks/kernels/cases.txt tf32 nhwc 1 lent_few; \
 	benchmarks/kernels/emulate_weight.sh fp16 nchw-nhwc 1 1 op2; \
 	benchmarks/kernels/emulate_hopper_weight.sh fp16 1 1 op2; \

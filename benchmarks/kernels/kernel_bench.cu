@@ -289,9 +289,11 @@ bool check(const Family& family, const std::string& label, const Problem& proble
     shared.push_back(plan.row);
     const bool other_split = ways.insert({plan.row, gathers ? plan.split : 0}).second;
     const bool other_way = igemm_gathers && ways.insert(shared).second;
-    // Of hopper's, also how far half of the consumers are ahead.
+    // Of hopper's, also how far half of the consumers are ahead, and their teams.
     const bool other_lead =
-        hopper_gathers && ways.insert({plan.row, -1, cuda::hopper::choice_of(plan).lead}).second;
+        hopper_gathers && ways.insert({plan.row, -1, cuda::hopper::choice_of(plan).lead,
+                                       cuda::hopper::choice_of(plan).teams})
+                              .second;
     if (other_split || other_way || other_lead) tried.push_back(&plan);
   }
   std::mt19937 random(7);

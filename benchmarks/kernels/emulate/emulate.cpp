@@ -40,10 +40,10 @@ bool check(const Case& one, Direction direction) {
   GatherTrial<T> trial(one, direction, M::kSplit ? Precision::ieee : Precision::tf32);
   std::string reason;
   auto candidates = hopper::gather_candidates(trial.problem, invented_device("h200"), reason);
-  // Of each tile the best with weights that stay, and that stream; with groups that lead, and without.
+  // Of each tile the best with weights that stay, and that stream; with groups that lead, and without; by teams.
   std::vector<Plan> plans;
   for (size_t i : worth_running(candidates, 2, [](const hopper::GatherChoice& choice) {
-         return std::tuple{choice.row, choice.weight_stages > 0, choice.lead > 0};
+         return std::tuple{choice.row, choice.weight_stages > 0, choice.lead > 0, choice.teams};
        }))
     plans.push_back(hopper::plan_of(candidates[i]));
   // The first rows are for strict fp32, the last ones for 16-bit numbers.

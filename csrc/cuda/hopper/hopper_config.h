@@ -52,7 +52,7 @@ constexpr int kHalfBytes = 16;    // of a row
 constexpr int kSliceBytes = 32;   // of a row
 constexpr int kSwizzleRows = 8;   // after which the pattern of a swizzled row comes again
 constexpr int kChannelRows = 64;  // channels a tile of channel rows has
-constexpr int kMaxStages = 8;
+constexpr int kMaxStages = 8, kTeamStages = 4;  // of the source; of each of two teams
 constexpr int kMaxShares = 4;
 constexpr int kMaxKernelTaps = 64;  // of turned kernels and runs
 constexpr int kMaxMasked = 32;      // rows and columns of a kernel, a bit each
@@ -192,6 +192,11 @@ CONVT2D_HOST_DEVICE constexpr bool has_lines(TileRow tile) {
 // they are two again: 64 positions x 256 columns want 10 bytes of shared memory for 128 products, 64 x 128 want 12.
 CONVT2D_HOST_DEVICE constexpr int consumer_groups(TileRow tile) {
   return tile.copied && !tile.weights_fetched && !tile.strict && !lean(tile) ? 4 : 2;
+}
+// Whose consumers may be two teams, each with tiles of its own: the groups of one multiply while those of the other store.
+// (With weights along K, which threads bring, registers do not do: what is spilled comes back once a tile, a tenth of it.)
+CONVT2D_HOST_DEVICE constexpr bool may_be_teams(TileRow tile) {
+  return by_steps(tile) && tile.columns_copied && consumer_groups(tile) == 4;
 }
 CONVT2D_HOST_DEVICE constexpr int blocks_together(TileRow tile) { return tile.twin ? 2 : 1; }
 CONVT2D_HOST_DEVICE constexpr int producer_groups(TileRow tile) { return tile.copied ? 1 : 2; }
@@ -357,7 +362,9 @@ struct GatherParams {
   int32_t part_bytes;      // of a stage
   int32_t blocks_at_once;  // copied columns: blocks that are one box; 0: each is one of its own
   int32_t lead;            // by_channel(): see GatherChoice
-  AxisTable h, w;          // last, since they are long
+  // Of consumer groups, each with tiles and buffers of the source of its own; weights stay, and are of all.
+  int32_t teams;
+  AxisTable h, w;  // last, since they are long
 };
 
 // What the copy engine is told (hopper_maps.cpp).
@@ -432,8 +439,11 @@ CONVT2D_HOST_DEVICE int source_units(const GatherParams& p) {
 CONVT2D_HOST_DEVICE constexpr bool may_rest(TileRow tile) {
   return by_steps(tile) && !tile.columns_copied && !tile.twin;
 }
-CONVT2D_HOST_DEVICE int busy_groups(const GatherParams& p, TileRow tile) {
-  if (!may_rest(tile)) return consumer_groups(tile);
+CONVT2D_HOST_DEVICE int of_team(const GatherParams& p, int of_block) {  // without a division
+  return p.teams > 1 ? of_block / 2 : of_block;
+}
+CONVT2D_HOST_DEVICE int busy_groups(const GatherParams& p, TileRow tile) {  // of a team
+  if (!may_rest(tile)) return of_team(p, consumer_groups(tile));
   const int each = tile.operands * operand_positions(tile);
   const int last = p.operand_columns
                        ? (p.tile_h + kGroup - 1) / kGroup * kGroup * p.operand_columns * kGroup
@@ -530,7 +540,7 @@ CONVT2D_HOST_DEVICE SharedMap shared_map(const GatherParams& p, TileRow tile) {
   at = aligned();
   map.patch = at;
   map.patch_stage = p.patch_bytes;
-  at += p.source_stages * map.patch_stage;
+  at += p.teams * p.source_stages * map.patch_stage;
   // And all that an operand has, were its rows one after the other: memcheck wants that.
   const int reach = at + p.overrun * p.pixel_bytes + 64 * kSliceBytes;
   at = aligned();

@@ -102,7 +102,8 @@ __device__ __forceinline__ void consume_copied(const GatherParams& p, const Tens
   extern __shared__ __align__(1024) unsigned char smem[];
   constexpr TileRow tile = kTiles[ROW];
   const Loop loop = known.loop;
-  const int group = threadIdx.x / 128, tiles = p.tiles_n * p.tiles_h * p.tiles_w;
+  const int team = may_be_teams(tile) && p.teams > 1 ? threadIdx.x / 256 : 0,
+            group = threadIdx.x / 128 - team * 2, tiles = p.tiles_n * p.tiles_h * p.tiles_w;
   Operands<ROW> operands;
   operands.source_layout = swizzled_layout(chunk_bytes(p), group_pixels(p) * p.pixel_bytes);
   operands.weight_layout =
@@ -114,7 +115,8 @@ __device__ __forceinline__ void consume_copied(const GatherParams& p, const Tens
   for (int o = 0; o < tile.operands; ++o) {
     const int pixel = operand_pixel(p, tile, group * tile.operands + o);
     operands.source[o] =
-        static_cast<uint32_t>(operands.source_layout) + ((loop.patch + pixel * p.pixel_bytes) >> 4);
+        static_cast<uint32_t>(operands.source_layout) +
+        ((loop.patch + team * p.source_stages * loop.patch_stage + pixel * p.pixel_bytes) >> 4);
   }
   operands.weights = static_cast<uint32_t>(operands.weight_layout) + (loop.weights >> 4);
 
@@ -122,16 +124,18 @@ __device__ __forceinline__ void consume_copied(const GatherParams& p, const Tens
   if (may_rest(tile) && group >= busy_groups(p, tile)) return;
 
   const uint32_t steps = shared_address(smem + known.map.offsets);
-  Reader source{loop.barriers}, weight{loop.barriers + 2 * Reader::kToEmpty};
+  // Only one team has weights that stream: from the same register.
+  Reader source{loop.barriers + team * kTeamStages * 8}, weight{source.full + 2 * Reader::kToEmpty};
   // The first groups lead.
   constexpr int kLeaders = consumer_groups(tile) / 2;
   const uint32_t leader = steps + p.max_products * 8 + group % kLeaders * 4;
   const bool ordered = p.lead > 0 && loop.products > 0, leads = ordered && group < kLeaders;
   const uint32_t follower = leads && threadIdx.x % 128 == 0 ? leader : 0;
   uint32_t tile_number = 0;
-  TileWalk walk(p, known.at);
+  TileWalk walk(p, scope_of_team(p, tile, known.at, team));
 #pragma unroll 1
-  for (int now = known.at.walker; now < tiles; now += known.at.walkers, walk.advance(p)) {
+  for (int now = known.at.walker + team * known.at.walkers; now < tiles;
+       now += known.at.walkers * (may_be_teams(tile) ? p.teams : 1), walk.advance(p)) {
     ++tile_number;
     if (ordered && !leads) wait_for_number(leader, tile_number);
     Sums<ROW> sum;

@@ -26,19 +26,20 @@ int64_t least_terms(TileRow tile, bool one_chunk) {
 }
 
 // Position tiles worth looking at for operands that are runs of pixels, and for columns of them.
-std::vector<GatherChoice> tile_shapes(const Problem& problem, int row) {
+std::vector<GatherChoice> tile_shapes(const Problem& problem, int row, int teams) {
   const TileRow tile = kTiles[row];
   const bool forward = problem.direction == Direction::fwd;
   const int64_t step_h = forward ? problem.h.stride : 1, step_w = forward ? problem.w.stride : 1;
   const int64_t extent_h = ceil_div(forward ? problem.h.out : problem.h.in, step_h);
   const int64_t extent_w = ceil_div(forward ? problem.w.out : problem.w.in, step_w);
-  const int positions = block_positions(tile), operand = operand_positions(tile);
+  const int positions = block_positions(tile) / teams, operand = operand_positions(tile);
   const int operands = positions / operand;
   std::vector<GatherChoice> shapes;
   shapes.reserve(128);
   const auto add = [&](int64_t n, int64_t h, int64_t w, int columns) {
     GatherChoice choice{};
     choice.row = row;
+    choice.teams = teams;
     choice.tile_n = static_cast<int>(n);
     choice.tile_h = static_cast<int>(h);
     choice.tile_w = static_cast<int>(w);
@@ -85,6 +86,9 @@ bool same_shape(const GatherChoice& a, const GatherChoice& b) {
          a.operand_columns == b.operand_columns;
 }
 
+// Of Plan.detail, beside the operands and the lead.
+constexpr int kSecondTeamBit = 1 << 24;
+
 // How many phases lie side by side in the columns.
 std::vector<std::pair<int, int>> stacks(const Problem& problem, TileRow tile) {
   if (tile.channel_rows) return {{1, 1}};
@@ -101,27 +105,27 @@ int memory_of(const Device& device, TileRow tile) {
   return std::min(device.smem_optin, device.smem_per_sm / blocks_together(tile) - 1024);
 }
 
-// Whether a shape fits with the smallest buffers there are.
+// Whether a shape fits with the smallest buffers there are, and all weights where those of teams stay.
 bool fits_somehow(GatherChoice choice, GatherParams params, TileRow tile, const Device& device) {
   choice.slice_shift = 0;
   choice.source_stages = 2;
-  choice.weight_stages = 2;
+  choice.weight_stages = choice.teams > 1 ? 0 : 2;
   choice.part_products =
       (std::max(1, params.planes_apart > 1 ? params.plane_products : params.max_products) + 7) / 8;
-  params.chunks = 1;
+  if (choice.teams == 1) params.chunks = 1;
   set_buffers(choice, params);
   return shared_map(params, tile).total <= memory_of(device, tile);
 }
 
 // The few shapes whose tiles promise most with buffers of any size, so that the search stays short.
 std::vector<GatherChoice> best_shapes(const Problem& problem, const Device& device, int row,
-                                      int stack_h, int stack_w, std::string& reason) {
+                                      int stack_h, int stack_w, int teams, std::string& reason) {
   constexpr size_t kShapes = 4;
   const TileRow tile = kTiles[row];
   std::vector<std::pair<double, GatherChoice>> ranked;
   ranked.reserve(128);
   GatherParams params;
-  for (GatherChoice choice : tile_shapes(problem, row)) {
+  for (GatherChoice choice : tile_shapes(problem, row, teams)) {
     choice.stack_h = stack_h;
     choice.stack_w = stack_w;
     choice.source_stages = 2;
@@ -200,7 +204,13 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
       if (!tile.channel_rows && tile.width > (few ? 64 : 8) && used * 2 <= tile.width) continue;
       if (!tile.channel_rows && tile.width / (stack_h * stack_w) < std::min<int64_t>(columns, 8))
         continue;
-      for (GatherChoice choice : best_shapes(problem, device, row, stack_h, stack_w, reason)) {
+      std::vector<GatherChoice> shapes;
+      for (int teams = 1; teams <= 1 + may_be_teams(tile); ++teams)
+        for (const GatherChoice& shape :
+             best_shapes(problem, device, row, stack_h, stack_w, teams, reason))
+          shapes.push_back(shape);
+      for (GatherChoice choice : shapes) {
+        const int teams = choice.teams;
         GatherParams params;
         gather_shape(problem, choice, params);
         if (strict && !forward) {
@@ -227,7 +237,7 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
               std::max(1, params.planes_apart > 1 ? params.plane_products : params.max_products);
           for (int part :
                {0, products, (products + 1) / 2, (products + 3) / 4, (products + 7) / 8}) {
-            if (part > 0 && params.one_chunk) break;
+            if (part > 0 && (params.one_chunk || teams > 1)) break;
             // Where the copy engine can bring them, threads bring none but those that stay.
             if (part > 0 && tile.copied && !tile.columns_copied && columns_copied) break;
             for (int weight_stages : {2, 3, 4}) {
@@ -241,9 +251,10 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
               const int one = shared_map(params, tile).total;
               const int patch = params.patch_bytes;
               // An even number, so that each producer group owns half of them; twins have one, and little room.
-              const int most = std::min({kMaxStages, 1 + (memory - 128 - one) / patch,
+              const int most = std::min({teams > 1 ? kTeamStages : kMaxStages,
+                                         1 + (memory - 128 - one) / patch / teams,
                                          std::max(2, 4 * params.chunks * params.planes_apart)}),
-                        stages = tile.twin ? most : most / 2 * 2;
+                        stages = tile.twin || teams > 1 ? most : most / 2 * 2;
               if (one > memory || stages < 2) {
                 if (found.empty())
                   reason =
@@ -287,7 +298,7 @@ Plan plan_of(const GatherCandidate& candidate) {
   const int detail[] = {c.tile_n,
                         c.tile_h,
                         c.tile_w,
-                        c.lead * 256 + c.operand_columns,
+                        (c.teams - 1) * kSecondTeamBit + c.lead * 256 + c.operand_columns,
                         c.stack_h * 256 + c.stack_w,
                         c.slice_shift * 256 + c.source_stages,
                         c.weight_stages * 65536 + c.part_products};
@@ -297,8 +308,9 @@ Plan plan_of(const GatherCandidate& candidate) {
       (tile.channel_rows
            ? "64 channels x " + std::to_string(tile.operands * tile.width * consumer_groups(tile)) +
                  " positions x " + std::to_string(tile.slots) + " phases"
-           : std::to_string(block_positions(tile)) + " positions x " + std::to_string(tile.width) +
-                 " columns (" + std::to_string(c.stack_h * c.stack_w) + " phases)") +
+           : (c.teams > 1 ? "2 x " : "") + std::to_string(block_positions(tile) / c.teams) +
+                 " positions x " + std::to_string(tile.width) + " columns (" +
+                 std::to_string(c.stack_h * c.stack_w) + " phases)") +
       ", tile " + std::to_string(c.tile_n) + "x" + std::to_string(c.tile_h) + "x" +
       std::to_string(c.tile_w) + (c.operand_columns ? " in columns" : " in runs") + ", K " +
       std::to_string(kSliceBytes * candidate.slices) + " bytes x " +
@@ -326,8 +338,19 @@ Plan plan_of(const GatherCandidate& candidate) {
 
 GatherChoice choice_of(const Plan& plan) {
   const int32_t* d = plan.detail;
-  return {plan.row,   d[4] / 256, d[4] % 256, d[0],         d[1],         d[2],
-          d[3] % 256, d[5] / 256, d[5] % 256, d[6] / 65536, d[6] % 65536, d[3] / 256};
+  return {plan.row,
+          d[4] / 256,
+          d[4] % 256,
+          d[0],
+          d[1],
+          d[2],
+          d[3] % 256,
+          d[5] / 256,
+          d[5] % 256,
+          d[6] / 65536,
+          d[6] % 65536,
+          d[3] % kSecondTeamBit / 256,
+          d[3] / kSecondTeamBit + 1};
 }
 
 void set_walkers(const Plan& plan, GatherParams& params) {

@@ -135,6 +135,35 @@ constexpr double kLentStalls = 0.88;  // as kStalls
 constexpr double kLentArrival =
     1.3;  // what must be on its way when groups lead, over what has to be
 
+// Tiles of channels-last forward whose outputs are runs of channels: cycles of one multiprocessor, fitted to plans of both suites
+// on the H200 (2026-11-26).
+constexpr double kForwardLaunch = 7.5;  // us
+constexpr double kForwardTurned64 = 1.12;
+constexpr double kForwardTurned128 = 1.1;
+constexpr double kForwardTurned256 = 0.675;  // of instructions whose weights lie in columns
+constexpr double kForwardPower = 0.95;       // of all instructions
+constexpr double kForwardProduct = 38.3;     // beside the multiplications of a product
+constexpr double kForwardHandover = 69.5;    // and of a buffer
+constexpr double kForwardStacked =
+    1.07;  // twice as many phases side by side, of 256 columns or weights that stream
+constexpr double kForwardDealt = 1.15;  // up to 32 columns that are dealt
+constexpr double kForwardStep = 284;    // from product to product of a group
+constexpr double kForwardRow = 2.44;
+constexpr double kForwardByte = 0.000828;  // of the copy engine
+constexpr double kForwardAsked = 1500;
+constexpr double kForwardBox = 472;         // asking for one of weights
+constexpr double kForwardArriving = 46.1;   // as kAsked, kArriving
+constexpr double kForwardL2 = 3.22;         // as kL2
+constexpr double kForwardOverlap = 0.865;   // as kOverlap
+constexpr double kForwardTurn = 750;        // as kTurnOfTile
+constexpr double kForwardVector = 4.28;     // for each 16 bytes of a thread
+constexpr double kForwardAlways = 194;      // and however few groups do
+constexpr double kForwardSector = 0.00168;  // 32 bytes on their way to L2
+constexpr double kForwardAlone = 1.38;      // of two teams: of storing, what hides behind nothing
+constexpr double kForwardPrologue = 0.286;  // weights that threads bring
+constexpr double kForwardWeights = 11400;   // and that the copy engine does
+constexpr double kForwardBytes = 0.000101;  // of the lesser of work and bytes
+
 // What brings a buffer: parcels, how many of them a thread has on their way, and cycles each.
 struct Load {
   double parcels, batch, each;
@@ -249,6 +278,12 @@ bool counted(const Problem& problem, const GatherParams& p, TileRow tile) {
          (!p.weight_stages || copied(p.weight_mode));
 }
 
+bool counted_forward(const Problem& problem, const GatherParams& p, TileRow tile) {
+  return problem.direction == Direction::fwd && by_steps(tile) &&
+         element_size(problem.dtype) == 2 && p.store_mode != kSingles &&
+         (!p.weight_stages || copied(p.weight_mode));
+}
+
 // Whether the rows that the copy engine brings could be twice as long.
 bool narrow_rows(const GatherParams& p) {
   return chunk_bytes(p) < 128 && p.depth * p.element_bytes >= 128;
@@ -304,13 +339,71 @@ double steps_store(const Problem& problem, const GatherParams& p, TileRow tile, 
   return kTurnOfTile + std::max(busy_groups(p, tile) * code, sectors * kStepsSector);
 }
 
+// A tile of a team, of which all work on tiles of their own; or of the block.
+TileCost forward_cost(const Problem& problem, const GatherParams& p, TileRow tile, double products,
+                      double sectors, double read_sectors, double weight_fill) {
+  const double pieces = std::min(products, double(p.planes_apart)), slices = p.slices,
+               parts =
+                   p.weight_stages ? pieces * std::ceil(products / pieces / p.part_products) : 0,
+               groups = busy_groups(p, tile),
+               weights = parts > 0 ? products * weight_bytes(p, tile) : 0,
+               row = tile.columns_copied ? column_row(p) : chunk_bytes(p);
+  const double turned = !tile.columns_copied || tile.width < 64 ? 1
+                        : tile.width == 64                      ? kForwardTurned64
+                        : tile.width == 128                     ? kForwardTurned128
+                                                                : kForwardTurned256;
+  const auto arriving = [&](double buffers, double bytes, int stages) {
+    return buffers * (kForwardAsked + bytes / kForwardArriving) / std::max(1, stages - 1);
+  };
+  // What all teams share, and what each does for itself.
+  const double shared[] = {
+      products * (slices * groups * tile.operands * shared_cycles(tile) * turned * kForwardPower +
+                  kForwardProduct) +
+          (pieces + parts) * kForwardHandover,
+      (pieces * p.patch_pixels + weights / row) * kForwardRow +
+          (pieces * p.patch_bytes + weights) * kForwardByte};
+  // Phases side by side are boxes of their own, and one thread asks for all of them.
+  const double boxes =
+      parts > 0
+          ? products * stacked(p, tile) *
+                (p.blocks_at_once
+                     ? 1
+                     : ceil_div(int64_t{p.tile_channels} * p.element_bytes, int64_t{column_row(p)}))
+          : 0;
+  const double own[] = {products * kForwardStep, boxes * kForwardBox,
+                        arriving(pieces, p.patch_bytes, p.source_stages),
+                        arriving(parts, p.part_products * weight_bytes(p, tile), p.weight_stages)};
+  const auto together = [&](int teams) {
+    double greatest = 0, all = 0;
+    for (double each : shared) greatest = std::max(greatest, teams * each), all += teams * each;
+    for (double each : own) greatest = std::max(greatest, each), all += each;
+    return p.chunks * (greatest + (1 - kForwardOverlap) * (all - greatest));
+  };
+  const double vectors = tile.width / 2.0 * tile.operands * element_size(problem.dtype) / 16;
+  const double store =
+                   vectors * (groups * kForwardVector + kForwardAlways) + sectors * kForwardSector,
+               all = !p.weight_stages && !copied(p.weight_mode)
+                         ? 2 * p.chunks * weight_fill * kForwardPrologue
+                     : !p.weight_stages
+                         ? kForwardWeights + p.chunks * p.part_bytes / kForwardArriving
+                         : 0;
+  const double ways =
+      (tile.width == 256 || p.weight_stages ? std::pow(kForwardStacked, std::log2(stacked(p, tile)))
+                                            : 1) *
+      (!tile.columns_copied && tile.width <= 32 ? kForwardDealt : 1);
+  const double alone = ways * (together(1) + kForwardTurn + store);
+  const double cycles =
+      p.teams > 1 ? std::max(alone, ways * together(p.teams)) + kForwardAlone * store : alone;
+  return {cycles, read_sectors, all, alone};
+}
+
 TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, double products) {
   const bool forward = problem.direction == Direction::fwd;
   const double size = element_size(problem.dtype);
   const bool half = size == 2;
   const double slices = p.slices, k_slices = p.chunks * slices;
   // In forward all of them, by which it was fitted.
-  const int groups = forward ? consumer_groups(tile) : busy_groups(p, tile);
+  const int groups = forward ? consumer_groups(tile) / p.teams : busy_groups(p, tile);
 
   // Buffers of the source and of the weights that a chunk fills.
   const double pieces = std::min(products, double(p.planes_apart));
@@ -384,6 +477,9 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
                                           (half && forward && tile.slots == 2 ? kPairs : 1);
   const double sectors =
       sums * 256 * size / 32 * (1 + kRagged * 32 / run_bytes) * scatter_of(problem, p);
+  if (counted_forward(problem, p, tile))
+    return forward_cost(problem, p, tile, products, sectors, source_sectors + weight_sectors,
+                        weight_fill);
   if (counted(problem, p, tile)) {
     const double all = copied(p.weight_mode) ? kAsked + p.chunks * p.part_bytes / kArriving
                                              : 2 * p.chunks * weight_fill * kNhwcStalls;
@@ -441,7 +537,7 @@ void share_blocks(int places, const std::vector<TileCost>& costs, GatherParams& 
   }
   for (int64_t s = 0; s < shares; ++s) blocks -= p.walkers[s];
   const auto rounds = [&](int64_t s) {
-    return ceil_div(tiles, int64_t{p.walkers[s]}) * costs[s].cycles;
+    return ceil_div(tiles, int64_t{p.walkers[s]} * p.teams) * costs[s].cycles;
   };
   for (; blocks > 0; --blocks) {
     int64_t busiest = 0;
@@ -523,16 +619,20 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
   const double combos = static_cast<double>(combinations(p));
   const double tiles = static_cast<double>(tiles_of(p));
   const double waves = std::ceil(blocks_of(p) / double(places));
+  const bool of_forward = counted_forward(problem, p, tile),
+             apart = of_forward || counted(problem, p, tile);
   double cycles = 0, sectors = 0, prologue = 0;
   for (size_t s = 0; s < costs.size(); ++s) {
     // Of the last round, what is left may have the multiprocessors for itself.
-    const double whole = blocks_of(p) <= device.sm_count ? costs[s].alone : costs[s].cycles;
-    const double rounds = std::floor(tiles / p.walkers[s]), rest = tiles - rounds * p.walkers[s],
-                 last = rest == 0                  ? 0
-                        : rest * 2 <= p.walkers[s] ? costs[s].alone
-                                                   : whole;
-    cycles = std::max(cycles, rounds * whole + last +
-                                  (counted(problem, p, tile) ? 0 : (rounds + (rest > 0)) * kTile));
+    const double whole =
+        p.teams == 1 && blocks_of(p) <= device.sm_count ? costs[s].alone : costs[s].cycles;
+    const double walkers = double(p.walkers[s]) * p.teams, rounds = std::floor(tiles / walkers),
+                 rest = tiles - rounds * walkers,
+                 last = rest == 0 ? 0
+                        : rest * 2 <= walkers
+                            ? costs[s].alone  // of teams, the other one has nothing
+                            : whole;
+    cycles = std::max(cycles, rounds * whole + last + (apart ? 0 : (rounds + (rest > 0)) * kTile));
     sectors += costs[s].sectors / costs.size();
     prologue = std::max(prologue, costs[s].prologue);
   }
@@ -541,13 +641,13 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
   const bool odd =
       !tile.channel_rows && !channels_last(problem) && p.w.slots > 1 && p.w.slots % 2 == 1;
   const double slow = (half && by_pixels && !forward ? kPlanes : 1) * (odd ? kOdd : 1);
-  const double busy_us = (tile.weights_fetched        ? kLentStalls
-                          : counted(problem, p, tile) ? 1
-                          : by_channel(tile)          ? kNhwcStalls
-                          : tile.fetched              ? kFetchedStalls
-                          : tile.strict               ? kStrictStalls
-                          : tile.copied               ? kEngineStalls
-                                                      : kStalls) *
+  const double busy_us = (tile.weights_fetched ? kLentStalls
+                          : apart              ? 1
+                          : by_channel(tile)   ? kNhwcStalls
+                          : tile.fetched       ? kFetchedStalls
+                          : tile.strict        ? kStrictStalls
+                          : tile.copied        ? kEngineStalls
+                                               : kStalls) *
                          slow * waves * (cycles + prologue) / kClock;
 
   // Pixels of a plane that no tap reads stay where they are.
@@ -568,7 +668,8 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
   const bool steps = tile.weights_fetched || (!forward && by_steps(tile));
   // What goes to phases apart from each other is not as fast where only the rest was counted.
   const double scattered = bytes * scatter_of(problem, p),
-               l2 = steps                        ? kStepsL2
+               l2 = of_forward                   ? kForwardL2
+                    : steps                      ? kStepsL2
                     : tile.bordered && size == 2 ? kFetchedL2
                                                  : kL2,
                l2_us = (scattered / (steps && !forward ? kStepsL2 : kL2) +
@@ -579,6 +680,9 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
                               std::max(memory_us, l2_us) +
                           again / (0.88 * device.copy_bytes_per_us) +
                           (steps ? kStepsBeside * std::min(memory_us, l2_us) : 0);
+  if (of_forward)
+    return kForwardLaunch + std::max(busy_us, bytes_us) +
+           kForwardBytes * std::min(busy_us, bytes_us);
   const double launch_us = (asked_from_the_start(tile) ? kStepsLaunch : kLaunch) +
                            (forward && tile.width == 8 ? kEight : 0);
   const double few = tile.fetched && p.one_chunk ? kFetchedFew : 1;
@@ -589,6 +693,7 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
 // and hides storing for half the time of a product.
 int lead_of(const Problem& problem, const GatherParams& p, TileRow tile) {
   if (tile.weights_fetched) return lead_of_lent(p, tile);
+  if (p.teams > 1) return 0;
   constexpr int kStages = 4, kMoreStages = 6, kMostProducts = 32;
   const int stages = p.weight_stages ? std::min(p.source_stages, p.weight_stages) : p.source_stages,
             products = p.chunks * p.max_products;

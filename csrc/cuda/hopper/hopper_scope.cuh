@@ -58,7 +58,16 @@ __device__ __forceinline__ int operand_pixel(const GatherParams& p, TileRow tile
   return row * (operand_positions(tile) / kGroup) * p.plane_w + column * kGroup;
 }
 
-// The tiles of a block, one after the other, without a division for each. Walkers are no more than multiprocessors.
+// The same for one of its teams: the second ones of all blocks come after the first ones.
+__device__ __forceinline__ Scope scope_of_team(const GatherParams& p, TileRow tile, Scope at,
+                                               int team) {
+  if (!may_be_teams(tile)) return at;
+  at.walker += team * at.walkers;
+  at.walkers *= p.teams;
+  return at;
+}
+
+// The tiles of a block, one after the other, without a division for each. Walkers are few times the multiprocessors.
 class TileWalk {
  public:
   __device__ __forceinline__ TileWalk(const GatherParams& p, const Scope& at)
@@ -90,7 +99,10 @@ __device__ __forceinline__ void build_positions(const GatherParams& p, TileRow t
                                                 int thread, int threads) {
 #pragma unroll 1
   for (int i = thread; i < block_positions(tile); i += threads) {
-    const int operand = i / operand_positions(tile), inner = i % operand_positions(tile);
+    // Of both teams the same.
+    const int of_block = i / operand_positions(tile), inner = i % operand_positions(tile),
+              operands = block_positions(tile) / operand_positions(tile),
+              operand = may_be_teams(tile) && p.teams > 1 ? of_block % (operands / 2) : of_block;
     const int pixel =
         operand_pixel(p, tile, operand) + inner / kGroup * group_pixels(p) + inner % kGroup;
     const int row = divide(pixel, p.plane_w_magic), image = divide(row, p.plane_h_magic);

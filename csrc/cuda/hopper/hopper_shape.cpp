@@ -551,6 +551,7 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
   params = {};
   params.element_bytes = static_cast<int32_t>(element_size(problem.dtype));
   set_extents(problem, params);
+  params.teams = choice.teams;
   params.taps = static_cast<int32_t>(problem.h.kernel * problem.w.kernel);
   params.taps_magic = magic_of(params.taps);
 
@@ -587,6 +588,7 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
                       : !runs                          ? (lines ? kLines : kSingles)
                       : tile.columns_copied            ? kTraded
                                                        : kDealt;
+  if (choice.teams > 1 && !may_be_teams(tile)) return "consumers of this tile are one team";
   params.tile_channels = tile.channel_rows ? kChannelRows
                          : runs            ? room
                                            : std::min<int>(room, params.columns);
@@ -675,7 +677,7 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
   params.operand_columns_magic = magic_of(std::max(choice.operand_columns, 1));
   params.lead = choice.lead;
   const int positions = operand_positions(tile);
-  const int operands = block_positions(tile) / positions;
+  const int operands = block_positions(tile) / positions / params.teams;
   if (choice.operand_columns == 0) {
     const int last =
         ((choice.tile_n - 1) * h.extent + choice.tile_h - 1) * w.extent + choice.tile_w;

@@ -22,6 +22,7 @@ struct GatherChoice {
   // Products that half of the consumer groups are ahead of the others where a tile starts, so that not all of them store
   // at a time.
   int lead;
+  int teams;  // of consumer groups, each with tiles of its own
 };
 
 // The same problem as the kernel sees it, with less to walk. Of channels last, grad_input, where a kernel row is as long

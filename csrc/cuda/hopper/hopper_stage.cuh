@@ -18,6 +18,8 @@
 
 namespace convt2d::cuda::hopper {
 
+constexpr int kSecondTeam = 64;  // the thread of the producers that asks for its source
+
 struct Parcel {
   uint32_t word[8];
   uint32_t address;  // shared; 0: nothing to deliver
@@ -699,7 +701,8 @@ struct Producer {
   __device__ __forceinline__ void run_copied() {
     if constexpr (copied(WEIGHT) || WEIGHT == kResident) {
       // Threads of two warps, since what they have to say takes them as long as multiplying what comes.
-      if (thread == 0 && !p.brought_pieces) ask_for_source<SOURCE>();
+      const bool asks = thread == 0 || (may_be_teams(tile) && p.teams > 1 && thread == kSecondTeam);
+      if (asks && !p.brought_pieces) ask_for_source<SOURCE>();
       if (thread == 32) {
         if constexpr (WEIGHT != kResident) {
           ask_for_weights<WEIGHT>();
@@ -827,7 +830,19 @@ __device__ __forceinline__ void produce(const GatherParams& p, const Scope& at,
   using T = typename M::Element;
   // Who waits for weights that stay does so whether there are any.
   if (at.products == 0 && !(by_steps(kTiles[ROW]) && !p.weight_stages)) return;
-  Producer<M, ROW> producer{p, at, map, maps, places};
+  using Copy = std::integral_constant<bool, may_be_teams(kTiles[ROW])>;
+  std::conditional_t<Copy::value, Scope, const Scope&> of_team = at;
+  std::conditional_t<Copy::value, Places, const Places&> own = places;
+  if constexpr (may_be_teams(kTiles[ROW])) {
+    if (p.teams > 1) {
+      const int team = threadIdx.x % 128 / kSecondTeam;
+      of_team = scope_of_team(p, kTiles[ROW], at, team);
+      own.full_source += team * kTeamStages * 8;
+      own.empty_source += team * kTeamStages * 8;
+      own.patch += team * p.source_stages * map.patch_stage;
+    }
+  }
+  Producer<M, ROW> producer{p, of_team, map, maps, own};
   if constexpr (kTiles[ROW].bordered) {
     if (p.brought_pieces && producer.thread / 32 != 1) return producer.bring_all_rows();
   }
