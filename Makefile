@@ -127,6 +127,8 @@ emulators:
 	benchmarks/kernels/emulate.sh fp16 nchw 1 op2; \
 	build/kernels/emulate benchmarks/kernels/cases.txt fp32 nchw 1 op2; \
 	build/kernels/emulate benchmarks/kernels/cases.txt tf32 nchw 1 brought_few; \
+	build/kernels/emulate benchmarks/kernels/cases.txt tf32 nchw 1 steps_k; \
+	build/kernels/emulate benchmarks/kernels/cases.txt tf32 nchw 1 images_odd; \
 	build/kernels/emulate benchmarks/kernels/cases.txt fp32 nchw 1 few_lead; \
 	build/kernels/emulate benchmarks/kernels/cases.txt fp16 nhwc 1 few_lead; \
 	build/kernels/emulate benchmarks/kernels/cases.txt tf32 nhwc 1 flat_k1w; \

@@ -58,7 +58,7 @@ CUDA_ROOMS = {
     "hopper_launch.cpp "
     "hopper_gather_f16.cu hopper_gather_bf16.cu hopper_gather_channels.cu hopper_gather_tf32.cu "
     "hopper_gather_strict.cu hopper_gather_strict_fetched.cu hopper_gather_turned.cu "
-    "hopper_gather_fetched.cu "
+    "hopper_gather_fetched.cu hopper_gather_fetched_words.cu "
     "hopper_gather_weights.cu hopper_gather_copied.cu hopper_weight_plan.cpp "
     "hopper_weight_shape.cpp hopper_weight_launch.cpp hopper_weight.cu "
     "hopper_fetched_weight_plan.cpp hopper_fetched_weight_launch.cpp hopper_fetched_weight.cu "

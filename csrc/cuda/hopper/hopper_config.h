@@ -365,6 +365,9 @@ struct GatherParams {
   // Of consumer groups, each with tiles and buffers of the source of its own; weights stay, and are of all.
   int32_t teams;
   AxisTable h, w;  // last, since they are long
+  // Fetched rows of words whose taps stand alike in every slice of every chunk, so that nobody looks them up: how far it is in
+  // a patch from a slice to the next, of the first one and of every second; both 0: there is a table.
+  int32_t even_step, odd_step;
 };
 
 // What the copy engine is told (hopper_maps.cpp).
@@ -434,10 +437,11 @@ CONVT2D_HOST_DEVICE int source_units(const GatherParams& p) {
   return p.tile_n * p.load_h * p.load_w;
 }
 
-// Where a table of steps is walked, consumer groups that have no position of a tile, which may be smaller than a block, do
-// nothing. (Not of copied columns: forward was not measured; nor twins, one of which took a tenth longer with a test more.)
+// Where a table of steps is walked, or rows are fetched, consumer groups that have no position of a tile, which may be smaller
+// than a block, do nothing. (Not of copied columns: forward was not measured; nor twins, one of which took a tenth longer
+// with a test more.)
 CONVT2D_HOST_DEVICE constexpr bool may_rest(TileRow tile) {
-  return by_steps(tile) && !tile.columns_copied && !tile.twin;
+  return (by_steps(tile) && !tile.columns_copied && !tile.twin) || (tile.fetched && tile.bordered);
 }
 CONVT2D_HOST_DEVICE int of_team(const GatherParams& p, int of_block) {  // without a division
   return p.teams > 1 ? of_block / 2 : of_block;

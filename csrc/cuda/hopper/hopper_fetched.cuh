@@ -119,6 +119,14 @@ __device__ __forceinline__ uint32_t taps_there(const GatherParams& p, const Scop
   return there;
 }
 
+// Whether all that a tile's patch reads is of the source.
+__device__ __forceinline__ bool meets_no_border(const GatherParams& p, const Scope& at,
+                                                TileOrigin origin) {
+  const int y = origin.h * p.h.source_step + at.low_h, x = origin.w * p.w.source_step + at.low_w;
+  return y >= 0 && x >= 0 && y + p.load_h <= p.h.source_extent &&
+         x * p.pixel_channels + p.load_w <= p.row_elements;
+}
+
 // The same of fetched rows, by the tables of build_offsets().
 template <class M, int ROW>
 struct RowFetcher {
@@ -156,10 +164,7 @@ struct RowFetcher {
     offsets = table;
     if (!p.brought_pieces) return;
     const int y = origin.h * p.h.source_step + at.low_h, x = origin.w * p.w.source_step + at.low_w;
-    how = y < 0 || x < 0 || y + p.load_h > p.h.source_extent ||
-                  x * p.pixel_channels + p.load_w > p.row_elements
-              ? kBeside
-              : usual;
+    how = meets_no_border(p, at, origin) ? usual : kBeside;
     set_bytes();
     if (how != kBeside) return;
 #pragma unroll
@@ -258,33 +263,112 @@ struct RowFetcher {
   }
 };
 
-template <class M, int ROW>
-__device__ __forceinline__ void consume_fetched(const GatherParams& p, const TensorMaps& maps,
-                                                const Known& known) {
+// How words are fetched that a position never must leave out: those of the copy engine, by p.even_step and p.odd_step or by
+// the table; or what threads brought, which is rounded only now, where a tile meets no border.
+enum Words { kAlike, kByTable, kBrought };
+
+// Of one tile. A third of the instructions of RowFetcher, by which 64 columns were limited, and 128 nearly (53 for 64
+// cycles of the tensor core, of which a scheduler has four).
+template <class M, int ROW, Words WORDS>
+struct WordFetcher {
+  static constexpr int kOperands = kTiles[ROW].operands, kPiece = 16 / int(sizeof(float)),
+                       kHalves = WORDS == kAlike ? 2 : 1;
+  uint32_t place[kOperands][2]
+                [kHalves];    // of a chunk's first slice in a patch; or as RowFetcher's `pixel`
+  uint32_t lead, from, step;  // bytes before a chunk's first pixel; to the next slice
+  uint32_t table, offsets, end, offset[2];
+  int first, chunk = 0;  // pixel in memory of the tile's channel 0
+
+  __device__ __forceinline__ WordFetcher(const GatherParams& p, const Known& known,
+                                         const int* positions, TileOrigin origin)
+      : table(shared_address(known.places.base + known.map.offsets) + (threadIdx.x & 3) * 8),
+        offsets(table),
+        end(table + p.period * chunk_bytes(p)),
+        first(fetched_pixel<float>(p, known.at, origin, 0)) {
+    lead = (first & (kPiece - 1)) * int(sizeof(float));
+    uint32_t pixel[kOperands][2];
+    find_rows<M, ROW>(p, positions, pixel);
+    if constexpr (WORDS == kAlike) load_shared_8(table, offset);
+#pragma unroll
+    for (int o = 0; o < kOperands; ++o)
+#pragma unroll
+      for (int row = 0; row < 2; ++row)
+#pragma unroll
+        for (int half = 0; half < kHalves; ++half)
+          place[o][row][half] = pixel[o][row] + (WORDS == kAlike ? offset[half] : 0);
+  }
+  __device__ __forceinline__ void start_chunk(const GatherParams& p, uint32_t patch) {
+    if constexpr (WORDS == kBrought) {
+      const int start =
+          first + first_channel<float>(p, chunk++) * p.h.source_extent * p.row_elements;
+      lead = (start & (kPiece - 1)) * int(sizeof(float));
+    }
+    from = patch + lead;
+    if constexpr (WORDS == kAlike) {
+      step = p.even_step;
+    } else {
+      if (offsets == end) offsets = table;
+    }
+  }
+  template <int TURN>
+  __device__ __forceinline__ void fetch(const GatherParams& p, FetchedWords& word) {
+    constexpr int kOperand = operand_of<ROW>(TURN);
+    if constexpr (WORDS != kAlike && starts_slice<ROW>(TURN)) {
+      load_shared_8(offsets, offset);
+      offset[0] += from;
+      offset[1] += from;
+      offsets += M::kRow * 4;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      word[i] = load_shared_4(WORDS == kAlike ? place[kOperand][i % 2][i / 2 % kHalves] + from
+                                              : place[kOperand][i % 2][0] + offset[i / 2]);
+    if constexpr (WORDS == kBrought) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) word[i] = M::round(word[i]);
+    }
+    if constexpr (WORDS == kAlike && kOperand + 1 == kOperands) {
+      from += step;
+      step = p.even_step + p.odd_step - step;
+    }
+  }
+};
+
+template <int ROW>
+__device__ __forceinline__ uint64_t fetched_weight_layout(const GatherParams& p) {
+  return kTiles[ROW].bordered && p.one_chunk
+             ? operand_layout(weight_rows(kTiles[ROW]) * kHalfBytes, kGroup * kHalfBytes)
+             : swizzled_layout(chunk_bytes(p), kGroup * chunk_bytes(p));
+}
+
+// What a tile is multiplied with, and whose turn its buffers are.
+struct FetchedLoop {
+  Loop loop;
+  uint64_t weight_layout;
+  Ring source, weight;
+};
+
+// sum += of all chunks of a tile.
+template <class M, int ROW, class Fetcher>
+__device__ __forceinline__ void multiply_fetched(const GatherParams& p, const Known& known,
+                                                 FetchedLoop& at, Fetcher& fetcher,
+                                                 Sums<ROW>& sum) {
   using Multiply = WgmmaFetched<typename M::Element, kTiles[ROW].width>;
-  using Fetcher =
-      std::conditional_t<kTiles[ROW].bordered, RowFetcher<M, ROW>, PixelFetcher<M, ROW>>;
-  extern __shared__ __align__(1024) unsigned char smem[];
   constexpr TileRow tile = kTiles[ROW];
   // Rows of 16 bits, which are made of two numbers; the rest was slower so (htdemucs_f0 TF32 54 -> 67 us, yolov8l fp16 127 -> 142).
   constexpr bool kAhead = tile.bordered && sizeof(typename M::Element) == 2;
-  const Scope& at = known.at;
-  const Loop loop = known.loop;
-  const int tiles = p.tiles_n * p.tiles_h * p.tiles_w;
+  // Of 16 bits found again for each tile; of words, which have loops of few registers, they stay.
+  constexpr bool kKept = sizeof(typename M::Element) == 4;
+  const Loop loop = kKept ? at.loop : known.loop;
+  const uint64_t weight_layout = kKept ? at.weight_layout : fetched_weight_layout<ROW>(p);
+  Ring &source = at.source, &weight = at.weight;
   const int pairs = p.slices / slices_fetched(tile);  // of instructions, in a chunk
-  const uint64_t weight_layout =
-      tile.bordered && p.one_chunk
-          ? operand_layout(weight_rows(tile) * kHalfBytes, kGroup * kHalfBytes)
-          : swizzled_layout(chunk_bytes(p), kGroup * chunk_bytes(p));
   const uint32_t weight_step = p.weight_slice >> 4;
   const uint32_t full_source = loop.barriers, empty_source = full_source + kMaxStages * 8,
                  full_weight = empty_source + kMaxStages * 8,
                  empty_weight = full_weight + kMaxStages * 8;
-  bring_resident_weights<M, ROW>(p, maps, known);
-
-  const int* const positions = reinterpret_cast<const int*>(smem + known.map.positions);
-  Fetcher fetcher(p, known, positions);
-  Ring source, weight;
+  uint32_t elected = threadIdx.x % 32 == 0;
+  keep_in_register(elected);
   const auto enter_chunk = [&] {
     barrier_wait(full_source + source.stage * 8, source.parity);
     fetcher.start_chunk(p, loop.patch + source.stage * loop.patch_stage);
@@ -297,78 +381,117 @@ __device__ __forceinline__ void consume_fetched(const GatherParams& p, const Ten
       fetcher.template fetch<0>(p, even);
     }
   };
+  FetchedWords even, odd;
+  uint32_t loaded[kLoaded<M>];
+  enter_chunk();
+  fetch_first(loaded, even);
+  if constexpr (kAhead) fetcher.template load<1>(p, loaded);
+  // Buffers whose last instruction was issued, but maybe is not finished.
+  uint32_t read_source = 0, read_weight = 0;
+  const auto give_back = [&] {
+    if (elected) {
+      if (read_source) barrier_arrive(read_source);
+      if (read_weight) barrier_arrive(read_weight);
+    }
+    read_source = read_weight = 0;
+  };
+#pragma unroll 1
+  for (int chunk = 0; chunk < p.chunks; ++chunk) {
+    if (p.weight_stages) barrier_wait(full_weight + weight.stage * 8, weight.parity);
+    const int stage = p.weight_stages ? weight.stage : chunk;
+    uint64_t w = operand(weight_layout, loop.weights + stage * loop.weight_stage);
+#pragma unroll 1
+    for (int pair = pairs; pair > 0; --pair) {
+      wgmma_fence();
+      Multiply::add(sum[operand_of<ROW>(0)][0], even, w);
+      wgmma_commit();
+      wgmma_wait<1>();
+      give_back();
+      const bool more = pair > 1 || chunk + 1 < p.chunks;
+      const auto leave_chunk = [&] {
+        if (pair > 1) return;
+        read_source = empty_source + source.stage * 8;
+        source.advance(p.source_stages);
+        if (more) enter_chunk();
+      };
+      if constexpr (kAhead) {
+        fetcher.pack(p, loaded, odd);
+        // All of this chunk is here; what comes is of the next one.
+        leave_chunk();
+        if (more) fetcher.template load<0>(p, loaded);
+      } else {
+        fetcher.template fetch<1>(p, odd);
+      }
+      if constexpr (starts_slice<ROW>(1)) w = advance(w, weight_step);
+      wgmma_fence();
+      Multiply::add(sum[operand_of<ROW>(1)][0], odd, w);
+      wgmma_commit();
+      w = advance(w, weight_step);
+      wgmma_wait<1>();
+      if constexpr (kAhead) {
+        if (more) {
+          fetcher.pack(p, loaded, even);
+          fetcher.template load<1>(p, loaded);
+        }
+      } else {
+        leave_chunk();
+        if (more) fetch_first(loaded, even);
+      }
+    }
+    if (p.weight_stages) {
+      read_weight = empty_weight + weight.stage * 8;
+      weight.advance(p.weight_stages);
+    }
+  }
+  wgmma_wait<0>();
+#pragma unroll
+  for (int o = 0; o < tile.operands; ++o) finished(sum[o][0]);
+  give_back();
+}
+
+template <class M, int ROW>
+__device__ __forceinline__ void consume_fetched(const GatherParams& p, const TensorMaps& maps,
+                                                const Known& known) {
+  constexpr TileRow tile = kTiles[ROW];
+  using Fetcher = std::conditional_t<tile.bordered, RowFetcher<M, ROW>, PixelFetcher<M, ROW>>;
+  extern __shared__ __align__(1024) unsigned char smem[];
+  constexpr bool kWords = tile.bordered && sizeof(typename M::Element) == 4;
+  const Scope& at = known.at;
+  const int tiles = p.tiles_n * p.tiles_h * p.tiles_w;
+  FetchedLoop loop = {known.loop, fetched_weight_layout<ROW>(p), {}, {}};
+  bring_resident_weights<M, ROW>(p, maps, known);
+  if (may_rest(tile) && threadIdx.x / 128 >= busy_groups(p, tile)) return;
+
+  const int* const positions = reinterpret_cast<const int*>(smem + known.map.positions);
   TileWalk walk(p, at);
   for (int now = at.walker; now < tiles; now += at.walkers, walk.advance(p)) {
     const TileOrigin origin = walk.origin(p);
     Sums<ROW> sum;
     clear<ROW>(sum);
-    fetcher.start_tile(p, known, positions, origin);
-    FetchedWords even, odd;
-    uint32_t loaded[kLoaded<M>];
-    enter_chunk();
-    fetch_first(loaded, even);
-    if constexpr (kAhead) fetcher.template load<1>(p, loaded);
-    // Buffers whose last instruction was issued, but maybe is not finished.
-    uint32_t read_source = 0, read_weight = 0;
-    const auto give_back = [&] {
-      if (threadIdx.x % 32 == 0) {
-        if (read_source) barrier_arrive(read_source);
-        if (read_weight) barrier_arrive(read_weight);
-      }
-      read_source = read_weight = 0;
+    const auto with = [&](auto& fetcher) {
+      multiply_fetched<M, ROW>(p, known, loop, fetcher, sum);
     };
-#pragma unroll 1
-    for (int chunk = 0; chunk < p.chunks; ++chunk) {
-      if (p.weight_stages) barrier_wait(full_weight + weight.stage * 8, weight.parity);
-      const int stage = p.weight_stages ? weight.stage : chunk;
-      uint64_t w = operand(weight_layout, loop.weights + stage * loop.weight_stage);
-#pragma unroll 1
-      for (int pair = pairs; pair > 0; --pair) {
-        wgmma_fence();
-        Multiply::add(sum[operand_of<ROW>(0)][0], even, w);
-        wgmma_commit();
-        wgmma_wait<1>();
-        give_back();
-        const bool more = pair > 1 || chunk + 1 < p.chunks;
-        const auto leave_chunk = [&] {
-          if (pair > 1) return;
-          read_source = empty_source + source.stage * 8;
-          source.advance(p.source_stages);
-          if (more) enter_chunk();
-        };
-        if constexpr (kAhead) {
-          fetcher.pack(p, loaded, odd);
-          // All of this chunk is here; what comes is of the next one.
-          leave_chunk();
-          if (more) fetcher.template load<0>(p, loaded);
-        } else {
-          fetcher.template fetch<1>(p, odd);
-        }
-        if constexpr (starts_slice<ROW>(1)) w = advance(w, weight_step);
-        wgmma_fence();
-        Multiply::add(sum[operand_of<ROW>(1)][0], odd, w);
-        wgmma_commit();
-        w = advance(w, weight_step);
-        wgmma_wait<1>();
-        if constexpr (kAhead) {
-          if (more) {
-            fetcher.pack(p, loaded, even);
-            fetcher.template load<1>(p, loaded);
-          }
-        } else {
-          leave_chunk();
-          if (more) fetch_first(loaded, even);
-        }
+    // The last two are no function of their own: 16 bits would have no registers for it (188 bytes spilled for 28).
+    if constexpr (kWords) {
+      if (p.even_step) {
+        WordFetcher<M, ROW, kAlike> fetcher(p, known, positions, origin);
+        with(fetcher);
+      } else if (!p.brought_pieces) {
+        WordFetcher<M, ROW, kByTable> fetcher(p, known, positions, origin);
+        with(fetcher);
+      } else if (meets_no_border(p, at, origin)) {
+        WordFetcher<M, ROW, kBrought> fetcher(p, known, positions, origin);
+        with(fetcher);
+      } else {
+        Fetcher fetcher(p, known, positions);
+        fetcher.start_tile(p, known, positions, origin);
+        with(fetcher);
       }
-      if (p.weight_stages) {
-        read_weight = empty_weight + weight.stage * 8;
-        weight.advance(p.weight_stages);
-      }
+    } else {
+      Fetcher fetcher(p, known, positions);
+      fetcher.start_tile(p, known, positions, origin);
+      with(fetcher);
     }
-    wgmma_wait<0>();
-#pragma unroll
-    for (int o = 0; o < tile.operands; ++o) finished(sum[o][0]);
-    give_back();
     store_sums<M, ROW>(p, known, sum, origin);
   }
 }
@@ -427,6 +550,7 @@ __device__ __forceinline__ void consume_strict(const GatherParams& p, const Tens
                  empty_weight = full_weight + kMaxStages * 8,
                  split_weight = empty_weight + kMaxStages * 8;
   bring_resident_weights<M, ROW>(p, maps, known);
+  if (may_rest(tile) && threadIdx.x / 128 >= busy_groups(p, tile)) return;
 
   const int* const positions = reinterpret_cast<const int*>(smem + known.map.positions);
   RowFetcher<M, ROW> fetcher(p, known, positions);

@@ -4,12 +4,8 @@ namespace convt2d::cuda::hopper {
 
 void launch_gather_fetched(DType dtype, int row, const GatherParams& params, const TensorMaps& maps,
                            void* stream) {
-  constexpr int kFirst = kFirstFetched,
-                kRowTiles = kFetchedTiles - kFetchedHalfTiles - kFetchedWideTiles;
-  const auto run = dtype == DType::f16 ? launch_rows<MmaF16, kFirst, kFetchedTiles>
-                   : dtype == DType::bf16
-                       ? launch_rows<MmaBF16, kFirst, kFetchedTiles>
-                       : launch_rows<MmaTF32, kFirst + kFetchedHalfTiles, kRowTiles>;
+  const auto run = dtype == DType::f16 ? launch_rows<MmaF16, kFirstFetched, kFetchedTiles>
+                                       : launch_rows<MmaBF16, kFirstFetched, kFetchedTiles>;
   run(row, params, maps, stream);
 }
 

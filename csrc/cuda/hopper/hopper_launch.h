@@ -13,6 +13,8 @@ Launch launch_gather_f16, launch_gather_bf16, launch_gather_channels, launch_gat
 // Strict fp32, fed by threads too, or fetched.
 Launch launch_gather_strict, launch_gather_strict_fetched;
 // What the copy engine feeds.
-Launch launch_gather_turned, launch_gather_fetched, launch_gather_weights, launch_gather_copied;
+Launch launch_gather_turned, launch_gather_weights, launch_gather_copied;
+// What consumers fetch; in TF32 the latter does it.
+Launch launch_gather_fetched, launch_gather_fetched_words;
 
 }  // namespace convt2d::cuda::hopper

@@ -26,7 +26,9 @@ constexpr double kTurnedHalf = 58.4;  // of turned ones
 constexpr double kTurnedRun = 286;    // of turned runs
 constexpr double kFetchedWord =
     1.63;  // multiplying with words that consumers fetch, over shared memory
-constexpr double kFetchedNumber = 1.17;     // with single numbers of 32 bits and a table
+constexpr double kFetchedNumber = 1.17;  // with single numbers of 32 bits and a table
+constexpr double kWordsOf64 = 1.15, kBroughtOf64 = 1.7, kWordsOf128 = 1.0,
+                 kWordsOf256 = 1.9;         // see fetched_words()
 constexpr double kFetchedAgain = 1.25;      // few channels, for each of several column tiles
 constexpr double kStrict = 3.18;            // strict fp32: three products, parts joined
 constexpr double kStrictFill = 0.862;       // filling a buffer there, over TF32
@@ -58,7 +60,7 @@ constexpr double kAgain = 0.03;           // of x for each reading more: decides
 constexpr double kEngine = 161;           // bytes a cycle of the copy engine
 constexpr double kBroughtPiece = 110;     // 16 bytes that one of three warps' threads copies
 constexpr double kBroughtMasked = 1.14;   // fetching what stands beside, over not
-constexpr double kBroughtRounded = 2.81;  // TF32 that is rounded only now
+constexpr double kBroughtRounded = 2.4;   // TF32 that is rounded only now
 constexpr double kTurnedRow = 228;        // 32 pixels of 16 bytes along K, in shared memory
 constexpr double kUnderWay = 6010;        // from asking for a buffer to having it
 constexpr double kEngineRow = 4.15;       // beside its bytes, a row of a pixel or of weights
@@ -91,6 +93,7 @@ constexpr double kFetchedOverlap = 0.85;  // as kOverlap
 // Of storing pieces of sectors, what hides behind nothing: seven layers (2026-11-25).
 constexpr double kPiecesAlone = 0.6;
 constexpr double kFetchedL2 = 2;       // as kL2: what NHWC tiles get with the same operands
+constexpr double kWordsL2 = 1.6;       // of words
 constexpr double kNhwcStalls = 0.514;  // the same where it brings rows of channels
 constexpr double kL2 = 1.3;            // bytes that L2 delivers, over what a copy moves
 constexpr double kStepsL2 = 2.4;       // the same where a table of steps is walked in grad_input
@@ -251,6 +254,19 @@ double fetched_halves(const GatherParams& p, TileRow tile) {
                                   loads + tile.width / 4.0 + copied / (kSharedBytes * all));
 }
 
+// Words: what an instruction takes of shared memory and of the tensor core, over what it did where kFetchedNumber was fitted;
+// by 500 plans of 45 layers (2026-11-26).
+double fetched_words(const GatherParams& p, TileRow tile) {
+  const double loads = kWordLoads * p.turns + (p.even_step ? 0 : 2 * kTableLoads),
+               copied = double(p.patch_bytes) + (p.weight_stages ? p.part_bytes : 0),
+               all = double(p.slices) * consumer_groups(tile) * tile.operands,
+               taken = loads + tile.width / 4.0 + copied / (kSharedBytes * all);
+  const double usual = tile.width == 64    ? (p.brought_pieces ? kBroughtOf64 : kWordsOf64)
+                       : tile.width == 128 ? kWordsOf128
+                                           : kWordsOf256;
+  return taken / (tile.width / 2.0) / usual;
+}
+
 // Multiplying with numbers that consumers fetch one by one.
 double fetched_multiply(const GatherParams& p, TileRow tile, bool half) {
   const double strict = (tile.width == 128 ? kStrictFetchedWide : kStrictFetched) *
@@ -258,7 +274,7 @@ double fetched_multiply(const GatherParams& p, TileRow tile, bool half) {
                         (p.brought_pieces ? kStrictBrought : 1);
   return (half          ? fetched_halves(p, tile) / kFetchedStalls / shared_cycles(tile)
           : tile.strict ? strict
-                        : kFetchedNumber) *
+                        : kFetchedNumber * fetched_words(p, tile)) *
          (p.brought_pieces ? brought_multiply(p, !half && !tile.strict) : 1) *
          (p.one_chunk && p.column_tiles > 1 ? kFetchedAgain : 1);
 }
@@ -403,7 +419,10 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
   const bool half = size == 2;
   const double slices = p.slices, k_slices = p.chunks * slices;
   // In forward all of them, by which it was fitted.
-  const int groups = forward ? consumer_groups(tile) / p.teams : busy_groups(p, tile);
+  // A group alone of four does not keep the tensor core busy.
+  const int least = tile.fetched ? consumer_groups(tile) / 2 : 1,
+            groups = forward ? consumer_groups(tile) / p.teams
+                             : std::max(least, busy_groups(p, tile));
 
   // Buffers of the source and of the weights that a chunk fills.
   const double pieces = std::min(products, double(p.planes_apart));
@@ -668,16 +687,18 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
   const bool steps = tile.weights_fetched || (!forward && by_steps(tile));
   // What goes to phases apart from each other is not as fast where only the rest was counted.
   const double scattered = bytes * scatter_of(problem, p),
-               l2 = of_forward                   ? kForwardL2
-                    : steps                      ? kStepsL2
-                    : tile.bordered && size == 2 ? kFetchedL2
-                                                 : kL2,
+               l2 = of_forward                      ? kForwardL2
+                    : steps                         ? kStepsL2
+                    : tile.bordered && size == 2    ? kFetchedL2
+                    : tile.bordered && !tile.strict ? kWordsL2
+                                                    : kL2,
                l2_us = (scattered / (steps && !forward ? kStepsL2 : kL2) +
                         combos * tiles * sectors * 32 / l2) /
                        device.copy_bytes_per_us;
   // Neither hides behind the other altogether; and of plans that move the same bytes the less busy one is better.
-  const double bytes_us = (steps && (narrow_rows(p) || p.source_stages == 2) ? kStepsBytes : 1) *
-                              std::max(memory_us, l2_us) +
+  const bool shallow = tile.bordered && size == 4 && p.source_stages == 2,
+             slower = shallow || (steps && (narrow_rows(p) || p.source_stages == 2));
+  const double bytes_us = (slower ? kStepsBytes : 1) * std::max(memory_us, l2_us) +
                           again / (0.88 * device.copy_bytes_per_us) +
                           (steps ? kStepsBeside * std::min(memory_us, l2_us) : 0);
   if (of_forward)

@@ -166,7 +166,6 @@ std::string fetched_shape(const Problem& problem, const GatherChoice& choice, co
     return "weights are not whole vectors, or chunks reach beyond their group";
   if (choice.operand_columns != 0 || (p.tile_n != 1 && !tile.bordered))
     return "a tile is not rows of an image";
-  if (wide(tile) && vector != 8) return "256 columns are for 16 bits";
   if (wide(tile) && p.store_mode == kSingles)
     return "256 columns go to memory by pairs of positions";
   if (tile.bordered) {
@@ -268,12 +267,13 @@ int32_t alike(int64_t least, int64_t like) {
   return static_cast<int32_t>(least + ((like - least) % 16 + 16) % 16);
 }
 
-// What is fetched in 16 bits: in how many turns lanes load a number, on average, if rows of a kernel and channels lie so many
-// bytes apart. Eight neighbouring positions of four numbers of K, every second one, are loaded together; what they touch of
-// a row of the patch is one run of words, and runs that meet in a bank take turns.
+// What is fetched: in how many turns lanes load a number, on average, if rows of a kernel and channels lie so many
+// bytes apart. Eight neighbouring positions of four numbers of K, of 16 bits every second one, are loaded together; what
+// they touch of a row of the patch is one run of words, and runs that meet in a bank take turns.
 double turns_of_banks(const GatherParams& p, bool words, int taps_w, int row, int channel) {
-  constexpr int kBanks = 32, kNumbers = 8, kMost = 12;
-  const int size = p.element_bytes, half = std::min(kMost, p.taps / std::gcd(kNumbers, p.taps));
+  constexpr int kBanks = 32, kMost = 12;
+  const int size = p.element_bytes, numbers = 16 / size, each = numbers / 4,
+            half = std::min(kMost, p.taps / std::gcd(numbers, p.taps));
   const int reach = (kGroup - 1) * p.w.source_step * p.pixel_channels * size,
             lead = p.w.group[0].offset_low * p.pixel_channels * size & 2;
   int turns = 0;
@@ -283,7 +283,7 @@ double turns_of_banks(const GatherParams& p, bool words, int taps_w, int row, in
     } run[4];
     int runs = 0;
     for (int lane = 0; lane < 4; ++lane) {
-      const int k = i * kNumbers + lane * 2 + (words ? 0 : i % 2), line = k / taps_w,
+      const int k = i * numbers + lane * each + (words || each == 1 ? 0 : i % 2), line = k / taps_w,
                 tap_h = k % p.taps / taps_w;
       const int at = lead + k / p.taps * channel + tap_h * row + k % taps_w * size;
       if (runs == 0 || run[runs - 1].line != line) run[runs++] = {line, at / 4, 0};
@@ -316,10 +316,9 @@ void set_pitches(int operands, int taps_w, int64_t row, int64_t plane, int64_t i
   thread_local Answer best{};
   const int64_t vector = 16 / p.element_bytes, line = p.load_w * p.element_bytes;
   // Rows start anywhere in their first piece, have a piece more than some of them need, and share none.
-  // Words of 32 bits lie as they did: an odd number of 16 bytes.
   const int64_t pieces =
       whole ? ceil_div(p.load_w + lead_of(p, static_cast<int>(vector)), vector) : 0;
-  const int64_t least = whole ? (p.element_bytes == 2 ? pieces : pieces | 1) * 16 : line + 3 * 16;
+  const int64_t least = whole ? pieces * 16 : line + 3 * 16;
   const Question question = {p.w.group[0].offset_low & 1,
                              operands,
                              least,
@@ -338,11 +337,10 @@ void set_pitches(int operands, int taps_w, int64_t row, int64_t plane, int64_t i
                              p.in_words};
   if (question != last) {
     last = question;
-    const bool searched = p.element_bytes == 2;
-    const int more_rows = searched ? 3 : 0, more_units = searched ? 7 : 0;
+    constexpr int more_rows = 3, more_units = 7;
     const double loads = double(p.slices) * operands * 4 * (p.in_words ? 4 : 16 / p.element_bytes);
     double cheapest = 0;
-    for (int rows_inside = 0; rows_inside <= int(searched); ++rows_inside)
+    for (int rows_inside = 0; rows_inside <= 1; ++rows_inside)
       for (int rows = 0; rows <= (rows_inside ? more_rows : 0); ++rows)
         for (int units = 0; units <= more_units; ++units) {
           const int64_t inner = least + units * 16;
@@ -361,9 +359,8 @@ void set_pitches(int operands, int taps_w, int64_t row, int64_t plane, int64_t i
                        copied = bytes * 2 / 128;
           // More of the same is no better.
           if (cheapest > 0 && loads + copied >= cheapest) break;
-          if (searched)
-            answer.turns =
-                turns_of_banks(p, p.in_words, taps_w, answer.row_pitch, answer.channel_pitch);
+          answer.turns =
+              turns_of_banks(p, p.in_words, taps_w, answer.row_pitch, answer.channel_pitch);
           const double cost = loads * answer.turns + copied;
           if (cheapest == 0 || cost < cheapest) cheapest = cost, best = answer;
         }
@@ -411,6 +408,37 @@ void set_fetched_pixels(int operands, GatherParams& p) {
   p.turns = static_cast<float>(best.turns);
 }
 
+// Fetched rows of words: even_step and odd_step, where there are any.
+void set_steps(GatherParams& p) {
+  constexpr int kOfSlice = 8, kMostLooked = 8;
+  p.even_step = p.odd_step = 0;
+  if (p.source_mode != kFetchedRows || p.element_bytes != 4 || p.brought_pieces || p.period != 1 ||
+      p.slices < 2 || (p.chunks == 1 && p.depth != p.slices * kOfSlice))
+    return;
+  const AxisGroup &gh = p.h.group[0], &gw = p.w.group[0];
+  const auto place = [&](int number) {  // as build_offsets() has it
+    const int plane = number / p.plane_numbers, of_plane = number - plane * p.plane_numbers,
+              tap_h = of_plane / p.row_numbers, of_row = of_plane - tap_h * p.row_numbers,
+              tap_w = of_row / p.pixel_channels;
+    const int row = p.h.step[gh.first + tap_h].offset - gh.offset_low,
+              pixel = p.w.step[gw.first + tap_w].offset - gw.offset_low;
+    return row * p.row_pitch + plane * p.channel_pitch +
+           (pixel * p.pixel_channels + of_row - tap_w * p.pixel_channels) * p.element_bytes;
+  };
+  const int even = place(kOfSlice) - place(0),
+            odd = p.slices > 2 ? place(2 * kOfSlice) - place(kOfSlice) : even;
+  int from = 0;
+  for (int slice = 1; slice < std::min(p.slices, kMostLooked); ++slice) {
+    from += slice % 2 ? even : odd;
+    for (int k = 0; k < kOfSlice; ++k)
+      if (place(slice * kOfSlice + k) - place(k) != from) return;
+  }
+  // Every further slice is some channels behind one of these.
+  if (p.slices > kMostLooked && p.taps > kMostLooked * kOfSlice / 2) return;
+  p.even_step = even;
+  p.odd_step = odd;
+}
+
 // Fetched rows: the planes that a chunk touches, and the chunks after which one starts at the same tap again; and how
 // they lie in shared memory.
 void set_window(int64_t chunk, TileRow tile, GatherParams& p) {
@@ -433,6 +461,7 @@ void set_window(int64_t chunk, TileRow tile, GatherParams& p) {
   p.brought_pieces = p.tile_n * p.load_h * p.window * p.row_pieces;
   p.reach = static_cast<int32_t>(
       ((p.tile_n - 1) * image + (p.window - 1) * plane + (p.load_h - 1) * row + line + 32) / size);
+  set_steps(p);
 }
 
 }  // namespace
