@@ -202,6 +202,7 @@ emulators:
 	GRADIENT=1 build/kernels/emulate_slide benchmarks/kernels/cases.txt bf16 1 1 strided_; \
 	benchmarks/kernels/emulate_plait.sh fp16 1 1 plait_k; \
 	build/kernels/emulate_plait benchmarks/kernels/cases.txt bf16 1 1 plait_k4; \
+	build/kernels/emulate_plait benchmarks/kernels/cases.txt fp16 2 1 plait_b; \
 	benchmarks/kernels/emulate_narrow.sh fp16 nchw 1 1 narrow_k9; \
 	build/kernels/emulate_narrow benchmarks/kernels/cases.txt tf32 nhwc 1 1 narrow_; \
 	build/kernels/emulate_narrow benchmarks/kernels/cases.txt fp32 nchw 1 1 narrow_k4; \

@@ -35,7 +35,7 @@ CUDA_ROOMS = {
     "fold_kernel_flat.cu fold_kernel_words.cu",
     "cuda/slide": "slide_plan.cpp slide_launch.cpp slide_kernel_f16.cu slide_kernel_bf16.cu "
     "slide_turned.cu slide_strided_plan.cpp slide_strided.cu",
-    "cuda/plait": "plait_plan.cpp plait_launch.cpp plait_kernel.cu",
+    "cuda/plait": "plait_plan.cpp plait_shape.cpp plait_launch.cpp plait_kernel.cu",
     "cuda/comb": "comb_plan.cpp comb_lines_plan.cpp comb_launch.cpp comb_f16.cu comb_bf16.cu "
     "comb_tf32.cu comb_f32x3.cu",
     "cuda/plain": "plain_plan.cpp plain_launch.cpp plain_f16.cu plain_bf16.cu",

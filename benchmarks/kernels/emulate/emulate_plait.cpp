@@ -32,6 +32,7 @@ bool check(const Case& one, int most) {
     const int fewer = 2 + int(emulate::random() % 3);
     stages = stages < 0 ? -std::min(-stages, fewer) : std::min(stages, fewer);
     walkers = std::min(walkers, 1 + int(emulate::random() % 3));
+    plan.detail[2] = std::min(plan.detail[2], plait::kLeastRawStages + int(emulate::random() % 3));
   }
   return trial.passes(trial.some(plans, most, reason), [&](const Plan& plan) {
     const plait::Params params = plait::params_of(trial.problem, plan, trial.args);

@@ -3,7 +3,7 @@
 
 #include <type_traits>
 
-#include "cuda/plait/plait_stage.cuh"
+#include "cuda/plait/plait_load.cuh"
 #include "cuda/plait/plait_store.cuh"
 
 namespace convt2d::cuda::plait {
@@ -85,12 +85,16 @@ __device__ __forceinline__ void bring(const Params& p, const Maps& maps, const S
                                       uint32_t shared) {
   if constexpr (KIND < kTapKinds) {
     constexpr bool kMayPair = kTaps[KIND].kernel == kPairedTaps && kTaps[KIND].step == kPairedStep;
-    if (kMayPair && p.paired && p.kind == KIND)
-      bring_kind<KIND, kMayPair>(p, maps, at, shared);
-    else if (p.kind == KIND)
-      bring_kind<KIND, false>(p, maps, at, shared);
-    else
+    if (p.kind != KIND)
       bring<KIND + 1>(p, maps, at, shared);
+    else if (kMayPair && p.paired && p.raw == kLoaded)
+      load_kind<KIND, kMayPair>(p, maps, at, shared);
+    else if (kMayPair && p.paired)
+      bring_kind<KIND, kMayPair>(p, maps, at, shared);
+    else if (p.raw == kLoaded)
+      load_kind<KIND, false>(p, maps, at, shared);
+    else
+      bring_kind<KIND, false>(p, maps, at, shared);
   }
 }
 
@@ -103,10 +107,20 @@ __global__ void __launch_bounds__(kThreads, 1)
   const Scope at = scope_of(p);
   const int thread = threadIdx.x;
   if (thread < p.stages) {
-    barrier_init(shared + thread * 16, p.copied ? 1 : kBringWarps + !p.resident);
+    const int warps = p.raw == kLoaded ? kBringWarps : kTeamWarps;
+    barrier_init(shared + thread * 16, p.copied ? 1 : warps + !p.resident);
     barrier_init(shared + thread * 16 + 8, (p.turns ? 1 : kGroups) * 4);
   }
-  if (thread == 0) barrier_init(shared + kResidentAt, 1);
+  if (thread == 0) {
+    barrier_init(shared + kResidentAt, 1);
+    prefetch_map(&maps.weight);
+    if (p.copied || p.raw == kBoxes) prefetch_map(&maps.source);
+  }
+  if (!p.copied && thread < p.raw_stages) {
+    barrier_init(shared + kRawBarriers + thread * 16, 32);
+    barrier_init(shared + kRawBarriers + thread * 16 + 8, kTeamWarps);
+  }
+  if (thread < kZeros / 4) store_shared_4(shared + kZerosAt + thread * 4, 0);
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
   if (thread < kConsumers) {

@@ -1,77 +1,33 @@
-// Warps that bring: rows of dY to registers, and from there, tap by tap, to where the tensor core finds them.
+// Warps that sort: rows of raw dY to registers, and from there, tap by tap, to where the tensor core finds them.
 #pragma once
 
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/barrier.cuh"
-#include "cuda/device/memory.cuh"
 #include "cuda/device/stage_ring.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
-#include "cuda/plait/plait_scope.cuh"
+#include "cuda/plait/plait_raw.cuh"
 
 namespace convt2d::cuda::plait {
 
-// The rows of (channel, kernel row) of a warp, tile after tile, chunk after chunk, in batches. Chunks may share a row.
-struct RowWalk {
-  int tile, chunk, batch;
-
-  __device__ __forceinline__ bool there(const Params& p) const { return tile < p.tiles; }
-  // Whether another tile begins.
-  __device__ __forceinline__ bool advance(const Params& p, int batches) {
-    if (++batch < batches) return false;
-    batch = 0;
-    if (++chunk < p.chunks) return false;
-    chunk = 0;
-    tile += p.walkers;
-    return true;
-  }
-};
-
-// What a lane's eight of positions reads: tap (0, 0) of the first position.
-struct Place {
-  int pixel;  // of the group's channel 0, from the beginning of dY
-  int y, x;
-
-  __device__ __forceinline__ Place(const Params& p, const Scope& at, int number) {
-    const bool there = number < p.eights;
-    const Eight eight = eight_of(p, there ? number : 0);
-    y = there ? eight.h * p.stride_h - p.pad_h : -(1 << 30);
-    x = eight.w * p.stride_w - p.pad_w;
-    pixel =
-        (eight.n * p.groups + at.group) * p.reduce * (p.y_h * p.y_w) + (there ? y : 0) * p.y_w + x;
-  }
-};
-
-// A row as loaded, from a multiple of 16 bytes on, and where in memory its run starts, which tells how to move it.
+// A row as loaded, from a multiple of 16 bytes on, and where its run starts, which tells how to move it.
 template <int KIND>
 struct Loaded {
   uint32_t vector[vectors_of(kTaps[KIND])][4];
-  int element;
+  uint32_t from;
 };
 
-// Where a row of dY starts for an eight: elements, and whether it exists. `down`: rows below that of tap (0, 0).
-struct RowPlace {
-  int element;
-  bool there;
-
-  __device__ __forceinline__ RowPlace(const Params& p, const Place& place, int channel, int down)
-      : element(place.pixel + (channel * p.y_h + down) * p.y_w),
-        there(channel < p.reduce && uint32_t(place.y + down) < uint32_t(p.y_h)) {}
-};
-
+// `from`: shared address.
 template <int KIND>
-__device__ __forceinline__ void load_row(const Params& p, const RowPlace& from,
-                                         Loaded<KIND>& loaded) {
+__device__ __forceinline__ void load_row(uint32_t from, Loaded<KIND>& loaded) {
   constexpr Taps taps = kTaps[KIND];
-  loaded.element = from.element;
-  const int vector = from.element >> 3,
-            end = (taps.lead < 0 ? from.element & 7 : taps.lead) + span_of(taps);
-  const auto* const source = static_cast<const uint4*>(p.source) + vector;
+  loaded.from = from;
+  const int end = (taps.lead < 0 ? int(from >> 1 & 7) : taps.lead) + span_of(taps);
+  const uint32_t vector = from & ~15u;
 #pragma unroll
-  for (int i = 0; i < vectors_of(taps); ++i) {
-    const bool wanted = from.there && end > 8 * i && uint32_t(vector + i) < uint32_t(p.vectors);
-    load_16_if(source + i, 0, wanted, loaded.vector[i]);
-  }
+  for (int i = 0; i < vectors_of(taps); ++i)
+    if (taps.lead >= 0 || span_of(taps) > 8 * i || end > 8 * i)
+      load_shared_16(vector + 16 * i, loaded.vector[i]);
 }
 
 // Which elements of a lane's run are of its row of dY: ones for those.
@@ -102,8 +58,8 @@ __device__ __forceinline__ void write_row(const Loaded<KIND>& loaded, const Insi
     }
   } else {
     uint32_t twos[kWords + 2], ones[kWords + 1];
-    const bool by_two = loaded.element & 4, by_one = loaded.element & 2;
-    const uint32_t half = loaded.element & 1 ? 0x5432 : 0x3210;
+    const bool by_two = loaded.from & 8, by_one = loaded.from & 4;
+    const uint32_t half = loaded.from & 2 ? 0x5432 : 0x3210;
 #pragma unroll
     for (int i = 0; i < kWords + 2; ++i) twos[i] = by_two ? word(i + 2) : word(i);
 #pragma unroll
@@ -145,12 +101,8 @@ struct ChunkRows {
   int first, step;  // of this warp: numbers of the block; a power of two
   int eight;
 
-  __device__ __forceinline__ int batches() const {
-    const int rows = PAIRED ? kPairedChannels * kPairs * 2 / 4 : chunk_rows(taps);
-    return (rows + step * batch_of(taps, PAIRED) - 1) / (step * batch_of(taps, PAIRED));
-  }
   __device__ __forceinline__ int row(int chunk, int number) const {
-    const int of_block = ((first + chunk * kLeftOver) & (step - 1)) + number * step;
+    const int of_block = ((first + chunk / kTeams * kLeftOver) & (step - 1)) + number * step;
     return PAIRED ? of_block * 4 + (threadIdx.x % 32 >> 3)
                   : chunk * kDepth / taps.kernel + of_block;
   }
@@ -158,14 +110,20 @@ struct ChunkRows {
     const int k = chunk_end(p, chunk);
     return PAIRED ? (k - chunk * kDepth) / 16 * (kPairs * 2) : (k - 1) / taps.kernel + 1;
   }
-  __device__ __forceinline__ RowPlace place(const Params& p, const Place& at, int chunk,
-                                            int row) const {
+  // Where a row is, of what starts at `base` for channel 0 and has its first row at `y`.
+  __device__ __forceinline__ uint32_t place(const Params& p, int chunk, int y, uint32_t base,
+                                            uint32_t zeros, int row) const {
+    int channel, down;
     if (PAIRED) {
-      const int channel = row / (kPairs * 2);
-      return {p, at, chunk * kPairedChannels + channel, row - channel * (kPairs * 2)};
+      channel = row / (kPairs * 2);
+      down = row - channel * (kPairs * 2);
+      channel += chunk * kPairedChannels;
+    } else {
+      channel = int(p.by_kernel_h.quotient(uint32_t(row)));
+      down = (row - channel * p.kernel_h) * p.dilation_h;
     }
-    const int channel = int(p.by_kernel_h.quotient(uint32_t(row)));
-    return {p, at, channel, (row - channel * p.kernel_h) * p.dilation_h};
+    const bool there = channel < p.reduce && uint32_t(y + down) < uint32_t(p.y_h);
+    return there ? base + channel * p.raw_channel + down * p.raw_row : zeros;
   }
   // `to`: of this lane, without the row.
   __device__ __forceinline__ void write(const Params& p, const Loaded<KIND>& loaded,
@@ -183,62 +141,76 @@ struct ChunkRows {
   }
 };
 
-// Everything that the warps that bring do. `full` ends with all of them, and the weights.
+// Everything that the warps that sort do, by teams. `full` ends with all of a team, and the weights.
 template <int KIND, bool PAIRED>
 __device__ __forceinline__ void bring_kind(const Params& p, const Maps& maps, const Scope& at,
                                            uint32_t shared) {
   constexpr int kBatch = batch_of(kTaps[KIND], PAIRED);
   const int warp = (threadIdx.x - kConsumers) / 32, lane = threadIdx.x % 32;
   const int half = p.halves > 1 ? warp & 1 : 0, shift = p.halves > 1 ? 1 : 0;
-  const ChunkRows<KIND, PAIRED> rows{warp >> shift, kBringWarps >> shift, PAIRED ? lane & 7 : lane};
-  const int weight_row = at.group * p.columns + at.column_tile * tile_channels(p);
+  const ChunkRows<KIND, PAIRED> rows{warp % kTeamWarps >> shift, kTeamWarps >> shift,
+                                     PAIRED ? lane & 7 : lane};
   const int streamed = p.resident ? 0 : weight_bytes(p);
-  const int batches = rows.batches();
   StageRing ring{shared, shared + p.stages_at, p.stages, p.stage_bytes};
-  const auto place_of = [&](int tile) {
-    return Place(p, at, tile * tile_eights(p) + half * kEights + rows.eight);
+  StageRing raw{shared + kRawBarriers, shared + p.raw_at, p.raw_stages, p.raw_stage_bytes};
+  int number = 0, tile = at.walker, chunk = 0;
+  const auto advance = [&] {
+    ++number;
+    raw.advance();
+    ring.advance();
+    if (++chunk == p.chunks) chunk = 0, tile += p.walkers;
   };
-  const auto load_at = [&](const RowWalk& walk, const Place& place, int i, int end,
-                           Loaded<KIND>& loaded) {
-    const int row = rows.row(walk.chunk, walk.batch * kBatch + i);
-    if (row < end) load_row<KIND>(p, rows.place(p, place, walk.chunk, row), loaded);
+  if (warp >= kTeamWarps) advance();
+  const auto place_of = [&] {
+    return Place(p, at, tile, tile * tile_eights(p) + half * kEights + rows.eight);
   };
-  RowWalk walk{at.walker, 0, 0}, ahead = walk;
-  if (!walk.there(p)) return;
-  Place next = place_of(walk.tile);
+  // A block's first tile exists, the team's first chunk may not.
+  if (tile >= p.tiles) return ask_ahead(p, maps, at, warp, number, tile, chunk, raw);
+  Place place = place_of();
   Inside<KIND> inside;
-  find_inside<KIND>(p, next.x, inside);
-  Loaded<KIND> loaded[kBatch];
-#pragma unroll
-  for (int i = 0; i < kBatch; ++i) load_at(ahead, next, i, rows.end(p, 0), loaded[i]);
-
+  find_inside<KIND>(p, place.x, inside);
 #pragma unroll 1
-  while (walk.there(p)) {
-    if (walk.batch == 0) {
-      barrier_wait(ring.empty(), ring.parity ^ 1);
-      if (streamed && warp == 0 && lane == 0) {
-        barrier_expect(ring.full(), streamed);
-        copy_box(ring.stage(), &maps.weight, ring.full(), walk.chunk * kDepth, weight_row, 0, 0);
-      }
-      __syncwarp();
+  for (int placed = tile; tile < p.tiles;) {
+    if (tile != placed) {
+      placed = tile;
+      place = place_of();
+      find_inside<KIND>(p, place.x, inside);
     }
-    if (ahead.advance(p, batches) && ahead.there(p)) next = place_of(ahead.tile);
-    const int end = rows.end(p, walk.chunk),
-              ahead_end = ahead.there(p) ? rows.end(p, ahead.chunk) : 0;
-    const uint32_t to = ring.stage() + streamed + half * p.half_bytes;
+    ask_ahead(p, maps, at, warp, number, tile, chunk, raw);
+    barrier_wait(ring.empty(), ring.parity ^ 1);
+    if (streamed && warp % kTeamWarps == 0 && lane == 0) {
+      barrier_expect(ring.full(), streamed);
+      copy_box(ring.stage(), &maps.weight, ring.full(), chunk * kDepth,
+               at.group * p.columns + at.column_tile * tile_channels(p), 0, 0);
+    }
+    __syncwarp();
+    barrier_wait(raw.full(), raw.parity);
+    const int end = rows.end(p, chunk), first = first_channel(p, chunk);
+    const uint32_t to = ring.stage() + streamed + half * p.half_bytes,
+                   base = raw.stage() + ((place.origin + channel_place(p, first)) & 15) +
+                          place.address - first * p.raw_channel;
+#pragma unroll 1
+    for (int number = 0; rows.row(chunk, number) < end; number += kBatch) {
+      Loaded<KIND> loaded[kBatch];
 #pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      const int row = rows.row(walk.chunk, walk.batch * kBatch + i);
-      if (row < end) rows.write(p, loaded[i], inside, walk.chunk, row, to);
-      load_at(ahead, next, i, ahead_end, loaded[i]);
+      for (int i = 0; i < kBatch; ++i) {
+        const int row = rows.row(chunk, number + i);
+        if (row < end)
+          load_row<KIND>(rows.place(p, chunk, place.y, base, shared + kZerosAt, row), loaded[i]);
+      }
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        const int row = rows.row(chunk, number + i);
+        if (row < end) rows.write(p, loaded[i], inside, chunk, row, to);
+      }
     }
-    if (walk.batch == batches - 1) {
-      fence_for_wgmma();
-      __syncwarp();
-      if (lane == 0) barrier_arrive(ring.full());
-      ring.advance();
+    fence_for_wgmma();
+    __syncwarp();
+    if (lane == 0) {
+      barrier_arrive(raw.empty());
+      barrier_arrive(ring.full());
     }
-    if (walk.advance(p, batches) && walk.there(p)) find_inside<KIND>(p, next.x, inside);
+    for (int i = 0; i < kTeams; ++i) advance();
   }
 }
 

@@ -144,8 +144,8 @@ __device__ __forceinline__ void store_sums(const Params& p, int group, int chann
                                            const Sums& sum) {
   const int lane = threadIdx.x % 32, plane = p.x_h * p.x_w;
   channel += threadIdx.x % 128 / 32 * 16;
-  const bool there = number + lane < p.eights;
-  const Eight mine = eight_of(p, there ? number + lane : 0);
+  const Eight mine = eight_of(p, min(number + lane, p.eights - 1));
+  const bool there = number + lane < p.eights && mine.there(p);
   T* const destination = static_cast<T*>(p.destination);
   const int first = (group * p.columns + channel) * plane;
   const Target<T> target = {destination, plane, p.columns - channel,
@@ -160,6 +160,7 @@ __device__ __forceinline__ void store_sums(const Params& p, int group, int chann
   __syncwarp();
   for (int i = 0; i < kEights && number + i < p.eights; ++i) {
     const Eight eight = eight_of(p, number + i);
+    if (!eight.there(p)) continue;
     const int from = lane % 4 * 2, end = min(min(kEight, p.x_w - eight.w), from + 2);
     for (int row = lane / 4; row < min(16, target.channels); row += 8)
       repair<T>(p, group, channel + row, eight, from, end,
