@@ -226,6 +226,7 @@ emulators:
 	build/kernels/emulate_fan benchmarks/kernels/cases.txt 1 1 fan_few; \
 	benchmarks/kernels/emulate_loom.sh tf32 1 1 loom_k; \
 	build/kernels/emulate_loom benchmarks/kernels/cases.txt tf32 1 1 loom_odd; \
+	build/kernels/emulate_loom benchmarks/kernels/cases.txt tf32 1 2 loom_gk4; \
 	build/kernels/emulate_loom benchmarks/kernels/cases.txt fp16 1 2 loom_h3; \
 	build/kernels/emulate_loom benchmarks/kernels/cases.txt bf16 1 1 loom_l; \
 	build/kernels/emulate_loom benchmarks/kernels/cases.txt fp32 1 1 loom_k; \

@@ -11,7 +11,8 @@
 //
 //   weights   a ring, or all of them, as the copy engine brings them. Forward  [box of out][channel in][channel out, tap],
 //             grad_input  [slice][channel out][channel in, tap]; the last axis is `pitch` words long, which the host chooses
-//             so that lanes that fetch eight channels out times four in meet no bank twice: boxes overlap. Of kernel rows of
+//             so that lanes that fetch eight channels out times four in meet no bank twice: boxes overlap. Of 16 taps in fp32
+//             [two channels out][channel in][128 B], swizzled, a box without overlap (`woven`). Of kernel rows of
 //             16 bytes of which a phase has some: these alone  [kernel row][channel out][channel in][16 B], boxes of 4
 //             channels in more than needed, for the same end; if they stay, those of all chunks in one
 //   copied    a ring of patches of the source, as they lie  [image][channel][row][pixel]; where rows are no whole 16 bytes,
@@ -192,8 +193,9 @@ struct GatherParams {
   int32_t set_pitch, two_warps_pitch, warp_pitch, row_pitch, number_pitch, far_row, far_number,
       slice_pitch;
   int32_t taps, pitch, box_step, box_rows, box_bytes, weight_stages, weight_bytes, all_weights;
-  int32_t resident;
-  int32_t own_rows;        // of a kernel, those of the phase alone
+  int16_t resident;
+  int16_t own_rows;        // of a kernel, those of the phase alone
+  int32_t woven;           // kernels of 64 bytes: [two channels out][channel in][128 B], swizzled
   int32_t weight_barrier;  // bytes, from stage to stage: 0 where all come at once
   int32_t items_at, weights_at, x_at, turned_at, lines_at, zeros_at, shared_bytes;
   int32_t brought;  // patches are, by the warps that turn them

@@ -17,6 +17,13 @@ struct Fetched {
   uint32_t pixel, phase;
 };
 
+// Woven weights: where a lane's first kernel row is. The swizzle trades pieces of 16 bytes by the channel in, of which only the
+// place in the slice counts; kernel rows, and a number of K four further on, differ in bits of that place.
+__device__ __forceinline__ uint32_t woven_lane(const GatherParams& p, int lane) {
+  return lane / 8 * p.row_pitch + lane % 4 * 128 + ((lane / 4 % 2 * 4) ^ (lane % 4)) * 16;
+}
+constexpr uint32_t kWovenFour = 64;
+
 // Goes through the steps of a tile, ahead of the multiplications.
 template <class T, int TILE>
 struct Fetcher {
@@ -106,16 +113,21 @@ struct Fetcher {
     }
     // Zeros, which a branch would have nvcc 13.0 wait for (C7515).
     if (now.weights & kNoTap) near = shared + p.zeros_at;
-    if constexpr (sizeof(T) == 2)
+    if constexpr (sizeof(T) == 2) {
       fetch_operand(p, near, to.word);
-    else
-      fetch_words(near, to.word);
+    } else if constexpr (kTiles[TILE].taps == 4) {
+      if (p.woven) near = weights ^ now.weights;
+      fetch_words(near, (p.woven ? near ^ kWovenFour : near) + p.far_number, to.word);
+    } else {
+      fetch_words(near, near + p.far_number, to.word);
+    }
   }
-  __device__ __forceinline__ void fetch_words(uint32_t near,
+  // `far`: of the second half of K.
+  __device__ __forceinline__ void fetch_words(uint32_t near, uint32_t far,
                                               uint32_t (&word)[kTiles[TILE].taps][4]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const uint32_t from = near + (i < 2 ? 0 : p.far_number) + (i % 2 ? p.far_row : 0);
+      const uint32_t from = (i < 2 ? near : far) + (i % 2 ? p.far_row : 0);
       if constexpr (kTiles[TILE].taps == 4) {
         uint32_t taps[4];
         load_shared_16(from, taps);

@@ -57,6 +57,16 @@ TensorMaps maps_of(const GatherParams& p) {
                           {1, 1, 1, 1},
                           false,
                           !p.strict});
+  else if (p.woven)
+    maps.weight = encode({p.weight,
+                          4,
+                          4,
+                          {32, inputs, p.columns / 2, 1},
+                          {4, kernels, 128, kernels * inputs},
+                          {32, slice * p.slices, p.tile_channels / 2, 1},
+                          {1, 1, 1, 1},
+                          true,
+                          rounded});
   else
     maps.weight = encode({p.weight,
                           4,

@@ -101,6 +101,20 @@ std::string set_weights(Tile tile, GatherParams& p) {
     return {};
   }
   const int slice = slice_of(p.element_bytes), tap_bytes = p.taps * p.element_bytes;
+  p.woven = p.forward && p.element_bytes == 4 && !tile.strict && tile.taps == 4 && p.taps == 16 &&
+            p.columns % 2 == 0 && !p.halved;
+  if (p.woven) {
+    p.row_pitch = slice * p.slices * 128;  // of two channels out
+    p.far_row = 4 * p.row_pitch;
+    p.warp_pitch = 8 * p.row_pitch;
+    p.two_warps_pitch = 2 * p.warp_pitch;
+    p.set_pitch = sets > 1 ? 2 * p.two_warps_pitch : 0;
+    p.slice_pitch = slice * 128;
+    p.far_number = slice / 2 * 128;
+    p.weight_bytes = p.tile_channels / 2 * p.row_pitch;
+    p.all_weights = p.weight_stages * p.weight_bytes;
+    return {};
+  }
   // Of two planes that are copied together, a half of K has those of one.
   const int apart = p.lines == 2 && p.element_bytes == 2 ? 2 : 1;
   p.box_step = (p.forward ? kEight : slice) * tap_bytes / 4;
@@ -452,10 +466,10 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   if (!p.own_tiles && (p.halved || (choice.sets == 1 && p.row_phases == 1)))
     p.beside = p.layout == kBeside ? kEight * 16 : positions(tile) / kEight * p.column_pitch;
 
-  p.resident = choice.weight_stages == 0;
+  p.resident = static_cast<int16_t>(choice.weight_stages == 0);
   p.weight_stages = p.resident ? p.chunks : choice.weight_stages;
   if (p.weight_stages > kMostWeights) return "weights that stay are too many chunks";
-  p.own_rows = choice.own_rows;
+  p.own_rows = static_cast<int16_t>(choice.own_rows);
   if (p.own_rows && p.row_phases > 1) return "kernel rows are of several phases";
   if (p.own_rows &&
       (halves || tile.taps != 4 || problem.w.kernel != 4 || p.h.groups == 1 || !p.forward))
@@ -472,7 +486,7 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   SharedPlaces places{kHeader};
   p.items_at = places.take(
       int64_t{halves ? p.tables * p.table_items : p.row_sets * p.items} * (p.lines ? 8 : 4), 16);
-  p.weights_at = places.take(p.all_weights, 128);
+  p.weights_at = places.take(p.all_weights, p.woven ? 1024 : 128);
   p.x_at = places.take(int64_t{p.x_stages} * p.x_bytes, 128);
   p.laid_at = places.take(p.laid ? int64_t{p.taps} * 8 : 0, 16);
   p.zeros =
