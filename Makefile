@@ -229,6 +229,8 @@ emulators:
 	build/kernels/emulate_loom benchmarks/kernels/cases.txt tf32 1 2 loom_gk4; \
 	build/kernels/emulate_loom benchmarks/kernels/cases.txt fp16 1 2 loom_h3; \
 	build/kernels/emulate_loom benchmarks/kernels/cases.txt bf16 1 1 loom_l; \
+	NOTE=boxes build/kernels/emulate_loom benchmarks/kernels/cases.txt fp16 1 2 loom_box_; \
+	build/kernels/emulate_loom benchmarks/kernels/cases.txt bf16 1 2 loom_box_4; \
 	build/kernels/emulate_loom benchmarks/kernels/cases.txt fp32 1 1 loom_k; \
 	build/kernels/emulate_loom benchmarks/kernels/cases.txt fp32 1 1 loom_odd; \
 	build/kernels/emulate_loom benchmarks/kernels/cases.txt tf32 1 1 loomh_; \

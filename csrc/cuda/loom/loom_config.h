@@ -14,7 +14,8 @@
 //             so that lanes that fetch eight channels out times four in meet no bank twice: boxes overlap. Of 16 taps in fp32
 //             [two channels out][channel in][128 B], swizzled, a box without overlap (`woven`). Of kernel rows of
 //             16 bytes of which a phase has some: these alone  [kernel row][channel out][channel in][16 B], boxes of 4
-//             channels in more than needed, for the same end; if they stay, those of all chunks in one
+//             channels in more than needed, for the same end; if they stay, those of all chunks in one. Of four
+//             taps in 16 bits, where rows of it are whole 128 bytes, forward has these  [128 B][channel in], swizzled
 //   copied    a ring of patches of the source, as they lie  [image][channel][row][pixel]; where rows are no whole 16 bytes,
 //             but two or four of a plane are, and a plane, or two or four of them, in words
 //             [plane of these][image][channel][row][pixel], of rows that start alike, up to three words too early, a stage for
@@ -57,7 +58,13 @@
 namespace convt2d::cuda::loom {
 
 constexpr int kGroups = 2, kConsumers = 128 * kGroups, kThreads = kConsumers + 128;
-constexpr int kConsumerRegisters = 216, kProducerRegisters = 72;
+// In 16 bits those who turn spill what 72 do not hold, and those who multiply want no more than 208.
+CONVT2D_HOST_DEVICE constexpr int consumer_registers(int element_bytes) {
+  return element_bytes == 2 ? 208 : 216;
+}
+CONVT2D_HOST_DEVICE constexpr int producer_registers(int element_bytes) {
+  return element_bytes == 2 ? 88 : 72;
+}
 constexpr int kTurners = 3;  // warps
 
 constexpr int kRows = 64;      // of an instruction: channels
@@ -81,6 +88,10 @@ constexpr int kBatches = 3;            // batches of which it has room: all but 
 constexpr int kBatchBytes = kBatch * 32 * kSliceBytes;
 // Outputs of a channel that a warp lays out at once, where rows of the result start anywhere; bytes, of eight channels.
 constexpr int kLine = 64, kLineBytes = kEight * kLine * 4;
+// Outputs that a warp lays out for the copy engine: 16 channels of the rows of a tile in columns, of two phases of 16 bits;
+// bytes.
+constexpr int kBoxRow = 2 * kEight * 2, kBoxChannels = 16, kBoxLine = kBoxChannels * kBoxRow,
+              kBoxBytes = kColumns / 2 / kEight * kBoxLine;
 
 // Phases of a row of the result, and taps of a kernel row that a lane fetches at once: these are of phases by turns.
 struct Tile {
@@ -124,6 +135,11 @@ CONVT2D_HOST_DEVICE constexpr int fetched_ahead(Tile tile) {
 
 // How laid weights of 16 bits store, each tile in the way that was faster: of one phase in lines, of two what lanes have.
 CONVT2D_HOST_DEVICE constexpr bool laid_lines(Tile tile) { return tile.phases == 1; }
+
+// Weights that come in segments: 128 bytes of each channel in, as the copy engine swizzles them. Longer rows, which have to
+// start 16 bytes further into shared memory each, take it twice the time (148 words of 32 channels: 1645 cycles for 37888 bytes,
+// by all blocks from L2; 256 words, at multiples of 128 bytes: 848 for 65536; H200, 2026-11-26).
+constexpr int kSegmentShift = 7, kSegment = 1 << kSegmentShift;
 
 // Laid weights: a slice of a step is a matrix, whose halves of K lie behind each other.
 constexpr int kHalfMatrix = kRows * 16, kMatrix = 2 * kHalfMatrix;
@@ -210,13 +226,18 @@ struct GatherParams {
   // of a phase of rows, the first step of the second phase, or of the second half.
   int32_t laid, laid_step, laid_set, laid_at;
   int16_t middle[kMostGroups];
+  // Weights in segments: bytes of one, or 0; of a place, what is in one. From a lane's channel in to the second one of its word:
+  // what changes of an address, and bytes further on.
+  int32_t segment_bytes;
+  uint32_t segment_mask, flip;
+  int32_t far_channel;
+  int32_t boxed;  // outputs go to memory by the copy engine
 };
 
 // What the copy engine is told.
 struct TensorMaps {
-  CUtensorMap source, weight;
+  CUtensorMap source, weight, destination;
 };
-static_assert(sizeof(GatherParams) + sizeof(TensorMaps) <= 4096 - 64);
 
 // Stages of what is read at once: one that is multiplied, the one before, which is given back later, and what is fetched; of
 // turned patches, and of weights, which stay for all parts of one.

@@ -27,11 +27,14 @@ constexpr uint32_t kWovenFour = 64;
 // Goes through the steps of a tile, ahead of the multiplications.
 template <class T, int TILE>
 struct Fetcher {
+  // Weights may come in segments.
+  static constexpr bool kSegments = sizeof(T) == 2 && kTiles[TILE].taps == 4;
   const GatherParams& p;
   const uint32_t shared;
-  const int row;            // of the phases of rows
-  int part, first, end;     // steps of the part
-  uint32_t lane;            // in a stage of weights
+  const int row;         // of the phases of rows
+  int part, first, end;  // steps of the part
+  uint32_t lane;         // in a stage of weights; where these may be segments, of its row alone,
+  uint32_t number, swizzle;  // its number of K being another; and how its channels are swizzled
   uint32_t operand;         // of the group's first position, if the ring began at 0: the lower half
   uint32_t pixel, weights;  // of the slice: units, and an address
   int step, slice;
@@ -50,7 +53,8 @@ struct Fetcher {
     first = p.first_step[row * p.parts + part];
     end = p.first_step[row * p.parts + part + 1];
     pixel = operand + (turned_ring.stage * p.turned_bytes >> 4);
-    weights = shared + p.weights_at + weight_ring.stage * p.weight_bytes + lane;
+    weights =
+        shared + p.weights_at + weight_ring.stage * p.weight_bytes + (kSegments ? number : lane);
     step = first;
     slice = 0;
   }
@@ -106,6 +110,12 @@ struct Fetcher {
   __device__ __forceinline__ void read(Fetched<TILE>& to) {
     const Step now = p.step[step++];
     to.pixel = pixel + now.pixel;
+    if constexpr (kSegments) {
+      const bool none = now.weights & kNoTap;
+      fetch_operand(p, none ? shared + p.zeros_at : weights, none ? 0 : lane + now.weights, swizzle,
+                    to.word);
+      return;
+    }
     uint32_t near = weights + now.weights;
     if constexpr (kTiles[TILE].phases > 1 && kTiles[TILE].taps == 1) {
       to.phase = now.weights >> kPhaseShift & 1;

@@ -67,6 +67,25 @@ __device__ __forceinline__ void fetch_operand(const GatherParams& p, uint32_t ne
   }
 }
 
+// The same of four taps, whose weights may come in segments: `place` is where they are in what a channel in has, `base` where
+// that is, of a lane whose channels in are swizzled like that. Without a mask they lie as they do above.
+__device__ __forceinline__ void fetch_operand(const GatherParams& p, uint32_t base, uint32_t place,
+                                              uint32_t swizzle, uint32_t (&word)[4][4]) {
+#pragma unroll
+  for (int row = 0; row < 2; ++row, place += p.far_row) {
+    const uint32_t near = base + (place >> kSegmentShift) * p.segment_bytes +
+                          ((place & p.segment_mask) ^ swizzle),
+                   far = (near ^ p.flip) + p.far_channel;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      uint32_t taps[4];
+      fetch_halves(near + half * p.far_number, far + half * p.far_number, false, taps);
+#pragma unroll
+      for (int tap = 0; tap < 4; ++tap) word[tap][2 * half + row] = taps[tap];
+    }
+  }
+}
+
 // A pixel's place in planes that follow each other.
 __device__ __forceinline__ int pixel_of_line(const GatherParams& p, int plane, int y, int x) {
   return (plane * p.h.source_extent + y) * p.w.source_extent + x;

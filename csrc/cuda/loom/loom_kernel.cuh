@@ -73,13 +73,18 @@ __device__ __forceinline__ void multiply_tile(const GatherParams& p, Fetcher<T, 
 }
 
 template <class T, int TILE>
-__device__ __forceinline__ void consume(const GatherParams& p, const Scope& at, uint32_t shared) {
+__device__ __forceinline__ void consume(const GatherParams& p, const Scope& at, uint32_t shared,
+                                        const CUtensorMap* map) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = warp / 4;
   const int row = at.group_h * p.row_phases + row_phase(p);
   Fetcher<T, TILE> fetcher{p, shared, row};
   fetcher.lane =
-      warp % 4 / 2 * p.two_warps_pitch + warp % 2 * p.warp_pitch +
-      (p.woven ? woven_lane(p, lane) : lane / 4 * p.row_pitch + lane % 4 * p.number_pitch);
+        warp % 4 / 2 * p.two_warps_pitch + warp % 2 * p.warp_pitch +
+        (p.woven ? woven_lane(p, lane) : lane / 4 * p.row_pitch);
+    fetcher.number = p.woven ? 0 : lane % 4 * p.number_pitch;
+    if constexpr (!Fetcher<T, TILE>::kSegments) fetcher.lane += fetcher.number;
+    // What 128 bytes of a channel in are swizzled by.
+    fetcher.swizzle = p.segment_bytes ? fetcher.number >> 3 & 0x70 : 0;
   const uint64_t layout = operand_layout(p.half_bytes, p.column_pitch);
   uint32_t layout_high = layout >> 32;
   keep_in_register(layout_high);
@@ -103,11 +108,18 @@ __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at, 
       fetcher.leave();
       fetcher.give_back(fetcher.take_left());
     }
+    if constexpr (sizeof(T) == 2 && kTiles[TILE].phases == 2) {
+      if (p.boxed) {
+        store_boxes<T, TILE>(p, shared, tile, sum, map);
+        continue;
+      }
+    }
     if (p.lined)
       store_lines<T, TILE>(p, shared, tile, sum);
     else
       store<T, TILE>(p, shared, tile, sum);
   }
+  finish_boxes(p);
 }
 
 template <class T, int TILE>
@@ -145,7 +157,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
   if (threadIdx.x >= kConsumers) {
-    fewer_registers<kProducerRegisters>();
+    fewer_registers<producer_registers(sizeof(T))>();
     if (p.first_step[at.group_h * p.row_phases * p.parts] ==
         p.first_step[(at.group_h + 1) * p.row_phases * p.parts]) {
       // Phases that no tap reaches.
@@ -160,11 +172,11 @@ __global__ void __launch_bounds__(kThreads, 1)
       copy<T, kTiles[TILE].laid>(p, at, shared, maps, rings);
     }
   } else {
-    more_registers<kConsumerRegisters>();
+    more_registers<consumer_registers(sizeof(T))>();
     if constexpr (kTiles[TILE].laid)
-      consume_laid<T, TILE>(p, at, shared);
+      consume_laid<T, TILE>(p, at, shared, &maps.destination);
     else
-      consume<T, TILE>(p, at, shared);
+      consume<T, TILE>(p, at, shared, &maps.destination);
   }
 #endif
 }

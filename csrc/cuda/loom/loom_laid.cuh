@@ -176,7 +176,7 @@ __device__ __forceinline__ void multiply_chunk(const GatherParams& p, Sums<TILE>
 
 template <class T, int TILE>
 __device__ __forceinline__ void consume_laid(const GatherParams& p, const Scope& at,
-                                             uint32_t shared) {
+                                             uint32_t shared, const CUtensorMap* map) {
   lay_weights<T>(p, at, shared);
   const int group = threadIdx.x / 128, row = first_run(p, at) + (p.halved ? 0 : row_phase(p));
   const bool speaks = threadIdx.x % 32 == 0;
@@ -230,11 +230,18 @@ __device__ __forceinline__ void consume_laid(const GatherParams& p, const Scope&
       if (speaks) barrier_arrive(used);
       if (p.own_tiles) ring.skip(p.chunks, p.turned_stages);
     }
+    if constexpr (sizeof(T) == 2 && kTiles[TILE].phases == 2) {
+      if (p.boxed) {
+        store_boxes<T, TILE>(p, shared, tile, sum, map);
+        continue;
+      }
+    }
     if (sizeof(T) == 2 ? laid_lines(kTiles[TILE]) : p.lined)
       store_lines<T, TILE>(p, shared, tile, sum);
     else
       store<T, TILE>(p, shared, tile, sum);
   }
+  finish_boxes(p);
 }
 
 }  // namespace convt2d::cuda::loom

@@ -46,8 +46,31 @@ TensorMaps maps_of(const GatherParams& p) {
                 false,
                 rounded});
   }
+  if (p.boxed) {
+    const int64_t line = bytes * p.w.destination_extent, step = p.h.destination_step,
+                  rows = p.h.destination_extent, outputs = int64_t{p.groups} * p.columns;
+    maps.destination = encode({p.destination,
+                               2,
+                               5,
+                               {p.w.destination_extent, outputs, step, rows / step, p.batch},
+                               {2, line * rows, line, line * step, line * rows * outputs},
+                               {kBoxRow / 2, kBoxChannels, 1, p.tile_h, 1},
+                               {1, 1, 1, 1, 1},
+                               false,
+                               false});
+  }
   if (p.laid) return maps;
-  if (p.own_rows)
+  if (p.segment_bytes)
+    maps.weight = encode({p.weight,
+                          4,
+                          4,
+                          {kSegment / 4, inputs, kernels / kSegment, 1},
+                          {4, kernels, kSegment, kernels * inputs},
+                          {kSegment / 4, slice * p.slices, p.weight_bytes / p.segment_bytes, 1},
+                          {1, 1, 1, 1},
+                          true,
+                          false});
+  else if (p.own_rows)
     maps.weight = encode({p.weight,
                           4,
                           4,

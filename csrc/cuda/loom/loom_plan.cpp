@@ -39,6 +39,9 @@ bool chunks_in_groups(const Problem& problem, int slices) {
          problem.group_in() % (slice_of(element_size(problem.dtype)) * slices) == 0;
 }
 
+// How outputs go to memory: laid out as they lie there, by lanes or by the copy engine, or what lanes have.
+enum Store { kLines, kLanes, kBoxes };
+
 // The tiles of one layout: as many rows as fit.
 void add_tiles(const Problem& problem, const Device& device, Tile tile, Choice choice,
                std::vector<Choice>& found) {
@@ -151,10 +154,12 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
             choice.weight_stages = weights;
             choice.turned_stages = turned;
             // Lines, and what lanes have, where both are possible: lines of grad_input were not measured.
-            for (const int lined : {1, 0}) {
-              if (lined && problem.direction != Direction::fwd) continue;
+            for (const Store way : {kLines, kLanes, kBoxes}) {
+              const int lined = way == kLines;
+              if (way != kLanes && problem.direction != Direction::fwd) continue;
               if (one_way && lined != laid_lines(tile)) continue;
               choice.lined = lined;
+              choice.boxed = way == kBoxes;
               choice.x_stages = 1;
               GatherParams p;
               if (std::string why = shape(problem, choice, p); !why.empty()) {
@@ -203,7 +208,7 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
                         (c.rounds - 1) * 2048 + c.walkers_first * 1024 + c.own_tiles * 512 +
                             c.parted * 256 + c.lined * 128 + c.row_phases * 32 + c.own_rows * 16 +
                             c.sets * 4 + c.layout,
-                        c.slices,
+                        c.slices + c.boxed * 16,
                         c.x_stages,
                         c.turned_stages,
                         c.weight_stages};
@@ -221,8 +226,11 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
                : kTiles[c.row].laid ? "laid"
                                     : "resident") +
               (c.own_rows ? " of own rows, " : ", ") + std::to_string(blocks_of(p)) + " blocks" +
-              (p.lined ? ", lines" : "") + (p.own_tiles ? ", tiles of each group" : "") +
-              (p.parts > 1 ? ", parts" : "") + (p.brought ? ", brought" : "") +
+              (p.lined   ? ", lines"
+               : p.boxed ? ", boxes"
+                         : "") +
+              (p.own_tiles ? ", tiles of each group" : "") + (p.parts > 1 ? ", parts" : "") +
+              (p.brought ? ", brought" : "") +
               (p.rounds > 1 ? ", " + std::to_string(p.rounds) + " rounds" : "");
   return plan;
 }
@@ -237,7 +245,7 @@ Choice choice_of(const Plan& plan) {
           d[3] % 4,
           d[3] / 16 % 2,
           d[3] / 32 % 4,
-          d[4],
+          d[4] % 16,
           d[5],
           d[6],
           d[7],
@@ -246,7 +254,8 @@ Choice choice_of(const Plan& plan) {
           d[3] / 512 % 2,
           {d[8], d[9], d[10], d[11]},
           d[3] / 1024 % 2,
-          d[3] / 2048 + 1};
+          d[3] / 2048 + 1,
+          d[4] / 16};
 }
 
 std::string refusal(const Problem& problem, const Device& device) {

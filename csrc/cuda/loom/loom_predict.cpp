@@ -35,9 +35,14 @@ constexpr double kBrought = 85;        // both, if these warps bring them too
 constexpr double kBroughtAlone = 830;  // by kernelbench_1_57 and 2_5, grad_input (2026-11-23)
 constexpr double kUnderWay = 1200;     // from asking for a patch to having it
 constexpr double kBox = 30;            // to ask for a box
-constexpr double kLeastRow = 64;       // bytes of a box's row, as which it counts
-constexpr double kChunk = 60;          // barriers of a chunk
-constexpr double kStart = 1500;        // of a block: until the first products are there
+constexpr double kSegments = 0.5;  // of what the weights' bytes cost, where they come in segments
+constexpr double kBoxed = 2500;    // of a tile whose outputs the copy engine stores, cycles;
+constexpr double kBehind = 0.9;    // of its products of three taps, which do not wait for stores;
+constexpr double kBoxesAlone = 7500;  // of a tile that does little else (kernelbench_2_2);
+constexpr double kBoxedRate = 0.62;   // of the rate, where memory limits (kernelbench_2_2 584 us)
+constexpr double kLeastRow = 64;      // bytes of a box's row, as which it counts
+constexpr double kChunk = 60;         // barriers of a chunk
+constexpr double kStart = 1500;       // of a block: until the first products are there
 // Strict fp32, counted: instructions to split the weights of a tap and for two more products; to split 32 pixels of a slice;
 // cycles of a batch in which its warpgroup multiplies nothing.
 constexpr double kSplit = 22, kTurnedSplit = 28, kAlone = 300;
@@ -145,7 +150,8 @@ constexpr Forward kForward[] = {
 // (2026-11-24: kernelbench_2_5 1728 to 2146 us by loom; hopper, slower, predicts 1760).
 constexpr double kOddRows = 0.76;
 // Laid weights, by 703 times of plans for 33 layers on an H200 (2026-11-24), in 16 bits and TF32: 1.13 and 1.09 times off in the
-// mean. Found together, as above. Shared memory is what they wait for most, and laying them is much of a small layer.
+// mean. Found together, as above. Shared memory is what they wait for most, and laying them is much of a small layer. (What
+// lanes store of two phases in 16 bits: 3600 for 4900, by erfnet_up, vqvae2_up and kernelbench_2_2, 2026-11-26.)
 struct Laid {
   double banks, l2_bytes;  // of shared memory and of patches, a cycle
   double row;              // bytes of a copied row, over its pixels
@@ -158,7 +164,7 @@ struct Laid {
   double memory, lines_memory;  // of the copy rate
 };
 constexpr Laid kLaid[] = {
-    {90, 30, 78, 25, 660, 0, 640, {13600, 4900}, {5300, 7800}, 8500, 30, .8, .46},
+    {90, 30, 78, 25, 660, 0, 640, {13600, 3600}, {5300, 7800}, 8500, 30, .8, .46},
     {95, 13.5, 16, 109, 940, 37, 457, {12700, 3800}, {4000, 5800}, 3000, 25, .85, .85},
 };
 // Of the rate, where memory limits words (from_rgb 113 us for 86 on an H200, 140 for 118 on an H100).
@@ -209,7 +215,7 @@ double laid_cycles(const GatherParams& p, Tile tile, int group) {
     return p.chunks * (p.slices * std::max({tensor, banks, patch, turned, waits}) + fit.chunk) *
            over;
   };
-  const double store = (p.lined ? fit.lines : fit.lanes)[tile.phases - 1];
+  const double store = p.boxed ? kBoxed : (p.lined ? fit.lines : fit.lanes)[tile.phases - 1];
   if (p.own_tiles)
     return std::max(products(all), (products(all) + store) / kGroups) + kLaidShown * store;
   return std::max(products(all), products(most) + store);
@@ -223,7 +229,10 @@ double tile_cycles(const GatherParams& p, Tile tile, int group) {
   const double steps = double(warpgroups) / p.row_phases *
                        (p.first_step[first + runs] - p.first_step[first]),
                taps = steps * tile.taps, width = positions(tile);
-  const int met = p.woven ? 1 : most_in_a_bank(unit_bytes(tile, p), p.row_pitch, p.number_pitch),
+  // Of swizzled segments lanes read every second 8 bytes.
+  const int met = p.segment_bytes ? 2
+                  : p.woven       ? 1
+                                  : most_in_a_bank(unit_bytes(tile, p), p.row_pitch, p.number_pitch),
             products = tile.strict ? 3 : 1, split = tile.strict ? kTurnedSplit : 0;
   const double weight_bytes = p.resident ? 0 : double(p.weight_bytes) / p.slices,
                turned_bytes = double(p.parts * p.row_sets) * p.items * kSliceBytes;
@@ -287,7 +296,10 @@ double tile_cycles(const GatherParams& p, Tile tile, int group) {
     const Forward& fit = forward_of(p);
     const int phases = tile.phases - 1;
     const double work = computed * (tile.taps > 1 ? fit.taps : fit.single)[phases],
-                 weights = weight_bytes * (p.own_rows ? kShort : 1) *
+                 weights = weight_bytes *
+                           (p.own_rows        ? kShort
+                            : p.segment_bytes ? kSegments
+                                              : 1) *
                            (tile.taps == 1 && tile.phases == 2 ? fit.long_rows : 1);
     // A stage of weights is asked for when its last ones were multiplied.
     const double in_turn =
@@ -300,10 +312,13 @@ double tile_cycles(const GatherParams& p, Tile tile, int group) {
     const double stored = p.lined ? shown * pairs * 2 * tile.phases * kLineWord / kInstructions +
                                         p.tile_n * p.tile_h * fit.line
                                   : shown * pairs * kStored / kInstructions;
-    return p.chunks * (p.slices * longest + fit.chunk) + stored +
-           (anywhere  ? fit.anywhere
-            : p.lined ? fit.lined
-                      : fit.tile)[phases];
+    const double hidden = p.boxed && tile.taps == 3 ? kBehind : 1;
+    const double cycles = p.chunks * (p.slices * longest + fit.chunk) * hidden + stored +
+                          (p.boxed    ? kBoxed
+                           : anywhere ? fit.anywhere[phases]
+                           : p.lined  ? fit.lined[phases]
+                                      : fit.tile[phases]);
+    return p.boxed ? std::max(cycles, kBoxesAlone) : cycles;
   }
   const double store = (anywhere ? 2 : 1) * (1 - kHidden) * pairs * kStored / kInstructions;
   const double more = tile.strict ? kStrictTileInput : halves ? kTileOfHalves : 0;
@@ -373,11 +388,14 @@ double predict(const Problem& problem, const Device& device, Tile tile, GatherPa
                                      : !p.forward    ? kByPhases
                                      : anywhere      ? fit.lines_by_phases
                                                      : fit.by_phases);
-  double memory_us = tensor_bytes(problem) / (rate * device.copy_bytes_per_us);
+  double memory_us =
+      tensor_bytes(problem) / (rate * (p.boxed ? kBoxedRate : 1) * device.copy_bytes_per_us);
   if (p.laid) {
     const double lanes = laid_of(p).memory * (p.h.groups == 1 ? 1 : kByPhases);
-    memory_us = tensor_bytes(problem) /
-                ((p.lined ? laid_of(p).lines_memory : lanes) * device.copy_bytes_per_us);
+    memory_us = tensor_bytes(problem) / ((p.lined   ? laid_of(p).lines_memory
+                                          : p.boxed ? lanes * kBoxedRate
+                                                    : lanes) *
+                                         device.copy_bytes_per_us);
     if (p.element_bytes == 4 && memory_us > busy_us) memory_us /= kLaidWords;
   }
   const double rows = double(problem.batch) * p.columns * p.groups * p.h.destination_extent;

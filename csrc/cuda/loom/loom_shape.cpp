@@ -72,6 +72,14 @@ RowsOfWeights rows_of_weights(Tile tile, const GatherParams& p, int apart) {
   return rows;
 }
 
+// Whether weights come in segments. Halves of rows, and pairs of planes, have other places. Of three taps, which start in the
+// middle of a word, an address costs more than the copy engine gains (H200, 2026-11-26: stylegan2_mid 555 us for 530,
+// lama_up1 227 for 224), and so does one of single taps (htdemucs_f0 75 for 71).
+bool in_segments(Tile tile, const GatherParams& p) {
+  return p.forward && p.element_bytes == 2 && tile.taps == 4 && !p.halved && p.lines < 2 &&
+         p.columns * p.taps * p.element_bytes % kSegment == 0;
+}
+
 // Where weights lie in a stage.
 std::string set_weights(Tile tile, GatherParams& p) {
   const int sets = p.tile_channels / kRows;
@@ -117,6 +125,26 @@ std::string set_weights(Tile tile, GatherParams& p) {
   }
   // Of two planes that are copied together, a half of K has those of one.
   const int apart = p.lines == 2 && p.element_bytes == 2 ? 2 : 1;
+  if (in_segments(tile, p)) {
+    p.segment_bytes = slice * p.slices * kSegment;
+    p.segment_mask = kSegment - 1;
+    // Words have channels that are four apart.
+    p.flip = 4 * 16;
+    p.far_channel = 4 * kSegment;
+    p.number_pitch = kSegment;
+    p.far_number = slice / 2 * kSegment;
+    p.slice_pitch = slice * kSegment;
+    // Places in what a channel in has.
+    p.row_pitch = tap_bytes;
+    p.far_row = 8 * tap_bytes;
+    p.warp_pitch = 16 * tap_bytes;
+    p.two_warps_pitch = 32 * tap_bytes;
+    p.set_pitch = sets > 1 ? kRows * tap_bytes : 0;
+    p.weight_bytes = p.tile_channels * tap_bytes / kSegment * p.segment_bytes;
+    p.all_weights = p.weight_stages * p.weight_bytes;
+    return {};
+  }
+  p.segment_mask = ~0u;
   p.box_step = (p.forward ? kEight : slice) * tap_bytes / 4;
   const RowsOfWeights rows = rows_of_weights(tile, p, apart);
   p.box_rows = rows.box_rows, p.pitch = rows.pitch;
@@ -144,6 +172,7 @@ std::string set_weights(Tile tile, GatherParams& p) {
   }
   p.far_number = apart > 1 ? p.number_pitch : slice / 2 * p.number_pitch;
   p.number_pitch *= apart;
+  p.far_channel = 4 * p.number_pitch;
   p.set_pitch = sets > 1 ? 2 * p.two_warps_pitch : 0;
   if (p.halved) p.two_warps_pitch = 0;
   p.all_weights = p.weight_stages * p.weight_bytes;
@@ -249,6 +278,16 @@ std::string set_steps(const Problem& problem, Tile tile, GatherParams& p) {
     if (p.h.group[row / p.row_phases].taps[row % p.row_phases] == 0)
       return "a phase of rows has no taps";
   return {};
+}
+
+// Whether what a warp has of a tile are boxes of the result, which end where channels, rows and images do.
+bool fills_boxes(Tile tile, const GatherParams& p) {
+  const bool all_positions =
+      p.tile_channels > kRows || (p.row_phases > 1 && !p.halved) || p.own_tiles;
+  return p.forward && p.element_bytes == 2 && tile.phases == 2 && p.layout == kStacked &&
+         all_positions && p.tile_n == 1 && !p.lined && p.w.destination_extent % kEight == 0 &&
+         p.h.destination_extent % p.h.destination_step == 0 &&
+         (p.groups == 1 || p.columns % kBoxChannels == 0);
 }
 
 // Units of 16 bytes that instructions read from where a half starts.
@@ -483,16 +522,19 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   if (tile.laid && halves && p.lined != laid_lines(tile))
     return p.lined ? "laid weights of 16 bits and two phases store no lines"
                    : "laid weights of 16 bits and one phase store lines";
+  p.boxed = choice.boxed;
+  if (p.boxed && !fills_boxes(tile, p)) return "outputs are no boxes of rows of two phases";
   SharedPlaces places{kHeader};
   p.items_at = places.take(
       int64_t{halves ? p.tables * p.table_items : p.row_sets * p.items} * (p.lines ? 8 : 4), 16);
-  p.weights_at = places.take(p.all_weights, p.woven ? 1024 : 128);
+  p.weights_at =
+      places.take(p.all_weights, p.segment_bytes ? 8 * kSegment : p.woven ? 1024 : 128);
   p.x_at = places.take(int64_t{p.x_stages} * p.x_bytes, 128);
   p.laid_at = places.take(p.laid ? int64_t{p.taps} * 8 : 0, 16);
   p.zeros =
       p.halved && !p.laid ? (p.far_row + p.far_number + 4 * p.number_pitch) / 4 + kMostFetched : 0;
   p.zeros_at = places.take(int64_t{p.zeros} * 4, 16);
-  p.lines_at = places.take(p.lined ? kConsumers / 32 * kLineBytes : 0, 128);
+  p.lines_at = places.take(kConsumers / 32 * (p.lined ? kLineBytes : p.boxed ? kBoxBytes : 0), 128);
   p.turned_at = places.take(int64_t{p.turned_stages} * p.turned_bytes, 128);
   // Of the last slice: what instructions read, and that again if halves followed each other (compute-sanitizer thinks so).
   const int read = units_read(p, tile) * 16;

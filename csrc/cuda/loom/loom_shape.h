@@ -17,6 +17,7 @@ struct Choice {
   int lined, parted, own_tiles;
   int walkers[kMostGroups];
   int walkers_first = 0, rounds = 1;
+  int boxed = 0;
 };
 
 // Everything but the tensors. Or why the choice does not fit.

@@ -68,7 +68,10 @@ __device__ __forceinline__ void copy_weights(const GatherParams& p, const Scope&
     return;
   }
   barrier_expect(full, p.weight_bytes);
-  if (p.woven) {
+  if (p.segment_bytes) {
+    copy_box(to, map, full, 0, at.group * p.reduce + number,
+             first * p.taps * p.element_bytes >> kSegmentShift, 0);
+  } else if (p.woven) {
     copy_box(to, map, full, 0, at.group * p.reduce + number, first / 2, 0);
   } else if (p.forward) {
     for (int i = 0; i < p.tile_channels; i += p.box_rows, to += p.box_bytes)

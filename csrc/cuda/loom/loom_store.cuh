@@ -2,6 +2,8 @@
 #pragma once
 
 #include "cuda/device/async_copy.cuh"
+#include "cuda/device/tensor_store.cuh"
+#include "cuda/device/wgmma.cuh"
 #include "cuda/loom/loom_scope.cuh"
 
 namespace convt2d::cuda::loom {
@@ -66,36 +68,23 @@ __device__ __forceinline__ auto bits_of(float value) {
     return static_cast<unsigned short>(pack<T>(value, 0));
 }
 
-// COUNT neighbours at a multiple of their size, or one, if `key` is not negative.
+// COUNT neighbours at a multiple of their size, if `key` is not negative. Halves of words may trade places (`order`, as
+// __byte_perm wants it).
 template <class T, int COUNT>
-__device__ __forceinline__ void store_together_if(int key, T* to, const float* value) {
+__device__ __forceinline__ void store_together_if(int key, T* to, const float (&value)[COUNT],
+                                                  uint32_t order) {
   constexpr int kWordCount = COUNT * int(sizeof(T)) / 4;
-  const auto word = [&](int i) {
+  const auto word = [&](int i) -> uint32_t {
+    if (i >= kWordCount) return 0;
     if constexpr (sizeof(T) == 4)
-      return __float_as_uint(value[i % kWordCount]);
+      return __float_as_uint(value[i]);
     else
-      return pack<T>(value[i % kWordCount * 2], value[i % kWordCount * 2 + 1]);
+      return __byte_perm(pack<T>(value[2 * i], value[2 * i + 1]), 0, order);
   };
   store_words_if<kWordCount>(key, to, word(0), word(1), word(2), word(3));
 }
-template <class T>
-__device__ __forceinline__ void store_one_if(int key, T* to, float value) {
-  if constexpr (sizeof(T) == 4)
-    store_words_if<1>(key, to, bits_of<T>(value), 0, 0, 0);
-  else
-    store_half_if(key, to, bits_of<T>(value));
-}
 
-// So many of a run of neighbours in a row of the result as there are, where those of a lane start at multiples of COUNT.
-template <class T, int COUNT>
-__device__ __forceinline__ void store_run(T* to, const float (&value)[COUNT], int count) {
-  store_together_if<T, COUNT>(count - COUNT, to, value);
-  if (count < COUNT)
-#pragma unroll
-    for (int i = 0; i < COUNT - 1; ++i) store_one_if(count - 1 - i, to + i, value[i]);
-}
-
-// Two neighbouring positions of every eight are a lane's, whose outputs start at multiples of as many.
+// Two neighbouring positions of every eight are a lane's, whose outputs start at multiples of as many: where one is, both are.
 template <class T, int TILE>
 __device__ __forceinline__ void store(const GatherParams& p, uint32_t shared, int number,
                                       const Sums<TILE>& sum) {
@@ -105,43 +94,106 @@ __device__ __forceinline__ void store(const GatherParams& p, uint32_t shared, in
   const Scope at = known_scope(shared + kScope);
   const TileOrigin origin = tile_origin(p, number);
   const int channel = channel_of_lane(p, at),
-            first_y = p.h.group[at.group_h].first_phase + row_phase(p);
-  T* const plane =
-      static_cast<T*>(p.destination) + (at.group * p.columns + channel) * p.destination_stride[1];
+            first_y =
+                origin.h * p.h.destination_step + p.h.group[at.group_h].first_phase + row_phase(p);
+  // Of the tile, what there is.
+  const int images = p.batch - origin.n, rows = p.h.destination_extent - first_y,
+            columns = p.w.destination_extent / kPhases - origin.w, key = p.columns - 1 - channel;
+  const int next_image = p.destination_stride[0],
+            next_row = p.h.destination_step * p.destination_stride[2];
+  T* const first = static_cast<T*>(p.destination) + origin.n * next_image +
+                   (at.group * p.columns + channel) * p.destination_stride[1] +
+                   first_y * p.destination_stride[2] + origin.w * kPhases;
+  const int next_channels = 8 * p.destination_stride[1];
   float bias[2];
   biases_of_lane<T>(p, at, channel, bias);
   float nan = 0;
-  const auto value_of = [&](int eight, int row, int k) {
-    float value = sum[k % kPhases][4 * eight + 2 * row + k / kPhases];
-    if (kByTurns && p.swapped) value = sum[(k + 1) % kPhases][4 * eight + 2 * row + k / kPhases];
-    return value + bias[row];
-  };
-  uint32_t table = positions_of_lane<TILE>(shared);
+  // Sums of phases by turns may begin with the second.
+  const bool swapped = kByTurns && p.swapped;
+  const uint32_t order = swapped ? 0x1032 : 0x3210;
+  const uint32_t table = positions_of_lane<TILE>(shared);
+  int next = load_shared_4(table);
 #pragma unroll
-  for (int eight = 0; eight < kEights; ++eight, table += kEight * 4) {
-    uint32_t own[2];
-    load_shared_8(table, own);
-    const int first = own[0], last = own[1];
-    const TileOrigin here = position_of(origin, first);
-    const int y = here.h * p.h.destination_step + first_y, x = here.w * kPhases;
-    const bool there = first >= 0 && here.n < p.batch && y < p.h.destination_extent;
-    const int count = min(there ? p.w.destination_extent - x : 0, last >= 0 ? kCount : kPhases);
-    const int index = here.n * p.destination_stride[0] + y * p.destination_stride[2] + x;
+  for (int eight = 0; eight < kEights; ++eight) {
+    const int packed = next;
+    if (eight + 1 < kEights) next = load_shared_4(table + (eight + 1) * kEight * 4);
+    const int n = packed >> 20, h = packed >> 10 & 1023, w = packed & 1023;
+    const bool there =
+        uint32_t(n) < uint32_t(images) && h * p.h.destination_step < rows && w < columns;
+    T* to = first + (n * next_image + h * next_row + w * kPhases);
 #pragma unroll
-    for (int row = 0; row < 2; ++row) {
-      T* const to = plane + index + row * 8 * p.destination_stride[1];
-      const bool wanted = channel + row * 8 < p.columns;
+    for (int row = 0; row < 2; ++row, to += next_channels) {
+      const int wanted = there ? key - 8 * row : -1;
       float value[kCount], all = 0;
 #pragma unroll
-      for (int k = 0; k < kCount; ++k) value[k] = value_of(eight, row, k), all += value[k];
-      nan = add_zero_times_if(wanted ? count - 1 : -1, all, nan);
-      store_run<T>(to, value, wanted ? count : 0);
+      for (int k = 0; k < kCount; ++k) {
+        const int at_phase = k % kPhases, i = 4 * eight + 2 * row + k / kPhases;
+        value[k] = sum[at_phase][i];
+        if (sizeof(T) == 4 && swapped) value[k] = sum[(at_phase + 1) % kPhases][i];
+        value[k] += bias[row];
+        all += value[k];
+      }
+      nan = add_zero_times_if(wanted, all, nan);
+      store_together_if<T>(wanted, to, value, order);
     }
   }
   if (__any_sync(0xffffffff, nan != nan)) {
     __syncwarp();
     repair<T, TILE>(p, at, shared, origin);
   }
+}
+
+// Tiles in columns, of two phases, whose rows of the result are whole 16 bytes: a warp lays its channels out  [row][channel][output]
+// and goes on; the copy engine stores them, but for what does not exist.
+template <class T, int TILE>
+__device__ __forceinline__ void store_boxes(const GatherParams& p, uint32_t shared, int number,
+                                            const Sums<TILE>& sum, const CUtensorMap* map) {
+  constexpr int kPhases = kTiles[TILE].phases, kEights = positions(kTiles[TILE]) / kEight;
+  static_assert(kPhases == 2 && sizeof(T) == 2 && kEights * kBoxLine == kBoxBytes);
+  const Scope at = known_scope(shared + kScope);
+  const TileOrigin origin = tile_origin(p, number);
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, channel = channel_of_lane(p, at),
+            first_channel = channel - lane / 4;
+  if (first_channel >= p.columns) return;
+  float bias[2];
+  biases_of_lane<T>(p, at, channel, bias);
+  float nan = 0;
+  const uint32_t order = kTiles[TILE].taps > 1 && p.swapped ? 0x1032 : 0x3210;
+  const uint32_t buffer = shared + p.lines_at + warp * kBoxBytes;
+  const uint32_t to = buffer + lane / 4 * kBoxRow + lane % 4 * 8;
+  if (lane == 0) stored_boxes_read();
+  __syncwarp();
+#pragma unroll
+  for (int eight = 0; eight < kEights; ++eight) {
+    // What is beyond the tile's rows is anything.
+    const int wanted = eight < p.tile_h ? 0 : -1;
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      float value[4], all = 0;
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        value[k] = sum[k % 2][4 * eight + 2 * row + k / 2] + bias[row];
+        all += value[k];
+      }
+      nan = add_zero_times_if(wanted, all, nan);
+      const uint32_t word[2] = {__byte_perm(pack<T>(value[0], value[1]), 0, order),
+                                __byte_perm(pack<T>(value[2], value[3]), 0, order)};
+      store_shared(to + eight * kBoxLine + row * 8 * kBoxRow, word);
+    }
+  }
+  fence_for_wgmma();  // and for the copy engine
+  const bool repaired = __any_sync(0xffffffff, nan != nan);
+  if (lane == 0) {
+    store_box(map, buffer, origin.w * 2, at.group * p.columns + first_channel,
+              p.h.group[at.group_h].first_phase + row_phase(p), origin.h, origin.n);
+    if (repaired) stored_boxes_there();
+  }
+  __syncwarp();
+  if (repaired) repair<T, TILE>(p, at, shared, origin);
+}
+// Before shared memory goes.
+__device__ __forceinline__ void finish_boxes(const GatherParams& p) {
+  if (p.boxed && threadIdx.x % 32 == 0) stored_boxes_there();
 }
 
 // Where rows of the result start anywhere: a warp lays kLine outputs of each of eight channels out as they lie in memory, and

@@ -1,0 +1,50 @@
+// cuda/device/tensor_store.cuh on a CPU.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "cuda/device/tensor_copy.cuh"
+
+namespace convt2d::cuda {
+
+// As late as waits allow.
+inline std::vector<std::function<void()>>& stored_boxes() {
+  static std::vector<std::function<void()>> of_thread[8 * 640];
+  return of_thread[emulate::fiber()];
+}
+inline void store_box(const CUtensorMap* map, uint32_t shared, int a, int b, int c, int d, int e) {
+  size_t index;
+  std::memcpy(&index, map, sizeof index);
+  if (a * tensor_boxes.at(index).element_bytes % 16 != 0)
+    emulate::fail("a box that starts between 16 bytes");
+  if (shared % 128 != 0) emulate::fail("misaligned");
+  stored_boxes().push_back([=] {
+    const TensorBox& box = tensor_boxes.at(index);
+    const int first[] = {a, b, c, d, e};
+    uint32_t elements = 1;
+    for (int i = 0; i < box.axes; ++i) elements *= box.count[i];
+    for (uint32_t k = 0; k < elements; ++k) {
+      char* to = static_cast<char*>(const_cast<void*>(box.base));
+      uint32_t rest = k;
+      bool inside = true;
+      for (int i = 0; i < box.axes; ++i) {
+        const int64_t at = first[i] + int64_t(rest % box.count[i]) * box.step[i];
+        rest /= box.count[i];
+        inside &= at >= 0 && at < box.extent[i];
+        to += at * (i == 0 ? box.element_bytes : box.stride[i]);
+      }
+      if (box.swizzled) emulate::fail("a swizzled box that is stored");
+      if (inside)
+        std::memcpy(to, emulate::shared(shared + k * box.element_bytes, box.element_bytes),
+                    box.element_bytes);
+    }
+  });
+}
+inline void stored_boxes_there() {
+  for (const auto& store : stored_boxes()) store();
+  stored_boxes().clear();
+}
+inline void stored_boxes_read() { stored_boxes_there(); }
+
+}  // namespace convt2d::cuda

@@ -1,0 +1,33 @@
+// The copy engine's way back: boxes from shared memory to a tensor in global memory (tensor_copy.cuh).
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+namespace convt2d::cuda {
+
+// A box from shared memory to global, but for what lies outside the tensor. What other threads wrote it sees after their
+// fence (device/wgmma.cuh). Boxes of this thread: what they were read from may be written again, or they are there.
+__device__ __forceinline__ void store_box(const CUtensorMap* map, uint32_t shared, int a, int b,
+                                          int c, int d, int e) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5, %6}], "
+      "[%1];\n\tcp.async.bulk.commit_group;" ::"l"(map),
+      "r"(shared), "r"(a), "r"(b), "r"(c), "r"(d), "r"(e)
+      : "memory");
+#endif
+}
+__device__ __forceinline__ void stored_boxes_read() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void stored_boxes_there() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.wait_group 0;\n\tfence.proxy.async;" ::: "memory");
+#endif
+}
+
+}  // namespace convt2d::cuda
