@@ -284,7 +284,8 @@ REGIMES = (
     (MANY, ("f16", "bf16"), ("grad_weight",), ("nchw",), HOPPER, "spool"),
     (DEEP, ("f16", "bf16"), ("grad_weight",), ("nchw",), HOPPER, "spool"),
     (SHUFFLE, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "hopper"),
-    (VOCODER, ("f16", "bf16", "f32", "tf32"), ("grad_weight",), ("nchw",), HOPPER, "comb"),
+    (VOCODER, ("f16", "bf16"), ("grad_weight",), ("nchw",), HOPPER, "spool"),
+    (VOCODER, ("f32", "tf32"), ("grad_weight",), ("nchw",), HOPPER, "comb"),
     (PATCHES, ("tf32",), ("grad_weight",), ("nchw",), HOPPER, "quilt"),
     (MANY, ("tf32",), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),  # three warps turn x
     (SAME, ("tf32", "f32"), ("grad_weight",), ("nchw",), HOPPER, "hopper"),  # odd rows of dY

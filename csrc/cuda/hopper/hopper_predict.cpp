@@ -421,8 +421,8 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
   // In forward all of them, by which it was fitted.
   // A group alone of four does not keep the tensor core busy.
   const int least = tile.fetched ? consumer_groups(tile) / 2 : 1,
-            groups = forward ? consumer_groups(tile) / p.teams
-                             : std::max(least, busy_groups(p, tile));
+            groups =
+                forward ? consumer_groups(tile) / p.teams : std::max(least, busy_groups(p, tile));
 
   // Buffers of the source and of the weights that a chunk fills.
   const double pieces = std::min(products, double(p.planes_apart));

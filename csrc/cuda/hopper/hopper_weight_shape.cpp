@@ -131,7 +131,8 @@ std::string weight_shape(const Problem& problem, const WeightChoice& choice, Wei
       return "taps reach too far";
   }
   if (problem.h.kernel * problem.w.kernel > kMostTaps)
-    return std::to_string(problem.h.kernel * problem.w.kernel) + " taps";
+    return std::to_string(problem.h.kernel * problem.w.kernel) + " taps are more than " +
+           std::to_string(kMostTaps);
   params.piece_floats = static_cast<int32_t>(weight_bytes(problem) / 4);
   params.batch = static_cast<int32_t>(problem.batch);
   params.groups = static_cast<int32_t>(problem.groups);

@@ -78,13 +78,12 @@ __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at, 
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = warp / 4;
   const int row = at.group_h * p.row_phases + row_phase(p);
   Fetcher<T, TILE> fetcher{p, shared, row};
-  fetcher.lane =
-        warp % 4 / 2 * p.two_warps_pitch + warp % 2 * p.warp_pitch +
-        (p.woven ? woven_lane(p, lane) : lane / 4 * p.row_pitch);
-    fetcher.number = p.woven ? 0 : lane % 4 * p.number_pitch;
-    if constexpr (!Fetcher<T, TILE>::kSegments) fetcher.lane += fetcher.number;
-    // What 128 bytes of a channel in are swizzled by.
-    fetcher.swizzle = p.segment_bytes ? fetcher.number >> 3 & 0x70 : 0;
+  fetcher.lane = warp % 4 / 2 * p.two_warps_pitch + warp % 2 * p.warp_pitch +
+                 (p.woven ? woven_lane(p, lane) : lane / 4 * p.row_pitch);
+  fetcher.number = p.woven ? 0 : lane % 4 * p.number_pitch;
+  if constexpr (!Fetcher<T, TILE>::kSegments) fetcher.lane += fetcher.number;
+  // What 128 bytes of a channel in are swizzled by.
+  fetcher.swizzle = p.segment_bytes ? fetcher.number >> 3 & 0x70 : 0;
   const uint64_t layout = operand_layout(p.half_bytes, p.column_pitch);
   uint32_t layout_high = layout >> 32;
   keep_in_register(layout_high);

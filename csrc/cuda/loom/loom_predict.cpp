@@ -231,8 +231,8 @@ double tile_cycles(const GatherParams& p, Tile tile, int group) {
                taps = steps * tile.taps, width = positions(tile);
   // Of swizzled segments lanes read every second 8 bytes.
   const int met = p.segment_bytes ? 2
-                  : p.woven       ? 1
-                                  : most_in_a_bank(unit_bytes(tile, p), p.row_pitch, p.number_pitch),
+                  : p.woven ? 1
+                            : most_in_a_bank(unit_bytes(tile, p), p.row_pitch, p.number_pitch),
             products = tile.strict ? 3 : 1, split = tile.strict ? kTurnedSplit : 0;
   const double weight_bytes = p.resident ? 0 : double(p.weight_bytes) / p.slices,
                turned_bytes = double(p.parts * p.row_sets) * p.items * kSliceBytes;

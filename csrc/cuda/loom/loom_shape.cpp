@@ -527,8 +527,7 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   SharedPlaces places{kHeader};
   p.items_at = places.take(
       int64_t{halves ? p.tables * p.table_items : p.row_sets * p.items} * (p.lines ? 8 : 4), 16);
-  p.weights_at =
-      places.take(p.all_weights, p.segment_bytes ? 8 * kSegment : p.woven ? 1024 : 128);
+  p.weights_at = places.take(p.all_weights, p.segment_bytes ? 8 * kSegment : p.woven ? 1024 : 128);
   p.x_at = places.take(int64_t{p.x_stages} * p.x_bytes, 128);
   p.laid_at = places.take(p.laid ? int64_t{p.taps} * 8 : 0, 16);
   p.zeros =
