@@ -61,6 +61,7 @@
 #include "cuda/spread/spread_plan.h"
 #include "cuda/strand/strand_plan.h"
 #include "cuda/treadle/treadle_plan.h"
+#include "cuda/weight_sum.h"
 #include "layers.h"
 
 namespace {
@@ -131,7 +132,7 @@ struct Setting {
         y(p.batch * p.out_channels * p.h.out * p.w.out, p.dtype, 3,
           p.direction == Direction::grad_weight ? small : range),
         bias(p.out_channels, p.dtype, 4, small),
-        workspace((cuda::spool::kWorkspaceMost + (32 << 20)) / 4, DType::f32, 5, 1) {
+        workspace(cuda::kWorkspaceLimit / 4, DType::f32, 5, 1) {
     args.x = tensor(x.data, p.in_channels, p.h.in, p.w.in, p.x_layout);
     args.w = tensor(w.data, p.group_out(), p.h.kernel, p.w.kernel, p.w_layout);
     args.y = tensor(y.data, p.out_channels, p.h.out, p.w.out, p.y_layout);
@@ -294,7 +295,9 @@ bool check(const Family& family, const std::string& label, const Problem& proble
         hopper_gathers && ways.insert({plan.row, -1, cuda::hopper::choice_of(plan).lead,
                                        cuda::hopper::choice_of(plan).teams})
                               .second;
-    if (other_split || other_way || other_lead) tried.push_back(&plan);
+    const bool other_slices = std::string(family.name) == "spool" &&
+                              ways.insert({plan.row, -2, cuda::spool::slices_of(plan)}).second;
+    if (other_split || other_way || other_lead || other_slices) tried.push_back(&plan);
   }
   std::mt19937 random(7);
   for (int i = 0; i < 4 && !plans.empty(); ++i) tried.push_back(&plans[random() % plans.size()]);

@@ -102,6 +102,10 @@ template <class T>
 T __ldg(const T* pointer) {
   return *pointer;
 }
+template <class T>
+T __ldcg(const T* pointer) {
+  return *pointer;
+}
 inline uint32_t __umulhi(uint32_t a, uint32_t b) { return uint32_t(uint64_t(a) * b >> 32); }
 inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t selector) {
   const uint64_t both = uint64_t(b) << 32 | a;

@@ -1,4 +1,4 @@
-// spool on a CPU, all three kernels: indices, rows of pixels that start anywhere, the order of the sums.
+// spool on a CPU, all kernels of all slices: indices, rows of pixels that start anywhere, the order of the sums.
 //
 //   emulate_spool CASES TYPE SEED PLANS [NAME]     TYPE: fp16, bf16
 //
@@ -35,6 +35,8 @@ bool check(const Case& one, int most) {
   return trial.passes(some_of(all, most), all.size(), reason, [&](const Plan& chosen) {
     Plan plan = chosen;
     plan.split = std::min(plan.split, 1 + int(emulate::random() % 3));
+    int32_t& slices = plan.detail[spool::kSlicesAt];
+    slices = std::min<int>(p.batch, slices + emulate::random() % 3);
     trial.begin(1);
     std::vector<uint64_t> workspace(plan.workspace_bytes / 8 + weight_bytes(p) / 4 + 64, ~0ull);
     Args args = trial.args;
@@ -45,20 +47,23 @@ bool check(const Case& one, int most) {
     shape->split = plan.split;
     shape->stages = std::min(shape->stages, 2 + int(emulate::random() % 3));
     plan.prepared = shape;
-    const spool::Params params = spool::params_of(p, plan, args);
-    emulate::smem = spool::smem;
-    emulate::run_grid(params.turn_blocks, spool::kTurnThreads, spool::kTurnBytes,
-                      [&] { spool::convt2d_spool_turn_kernel(params.turn); });
-    emulate::smem = hopper::smem;
-    tensor_boxes.clear();
-    const hopper::WeightMaps maps = hopper::weight_maps(params.weight, params.x, params.y);
-    const auto tile = hopper::kWeightTiles[plan.row];
-    visit_row<hopper::kWeightTileCount>(plan.row, [&](auto row) {
-      emulate::run_grid(params.weight_blocks, hopper::weight_threads(tile),
-                        hopper::weight_shared_bytes(params.weight, tile), [&] {
-                          hopper::convt2d_hopper_grad_weight_kernel<T, row>(params.weight, maps);
-                        });
-    });
+    spool::Params params;
+    for (int slice = 0; slice < spool::slices_of(plan); ++slice) {
+      params = spool::params_of(p, plan, args, slice);
+      emulate::smem = spool::smem;
+      emulate::run_grid(params.turn_blocks, spool::kTurnThreads, spool::kTurnBytes,
+                        [&] { spool::convt2d_spool_turn_kernel(params.turn); });
+      emulate::smem = hopper::smem;
+      tensor_boxes.clear();
+      const hopper::WeightMaps maps = hopper::weight_maps(params.weight, params.x, params.y);
+      const auto tile = hopper::kWeightTiles[plan.row];
+      visit_row<hopper::kWeightTileCount>(plan.row, [&](auto row) {
+        emulate::run_grid(params.weight_blocks, hopper::weight_threads(tile),
+                          hopper::weight_shared_bytes(params.weight, tile), [&] {
+                            hopper::convt2d_hopper_grad_weight_kernel<T, row>(params.weight, maps);
+                          });
+      });
+    }
     emulate::smem = spool::smem;
     emulate::run_grid(
         params.sum_blocks, spool::kSumThreads,

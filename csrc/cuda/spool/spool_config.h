@@ -1,4 +1,4 @@
-// spool: 16-bit NCHW grad_weight, sm_90a, of tensors small enough that copies of them fit in the workspace.
+// spool: 16-bit NCHW grad_weight, sm_90a, by way of copies in the workspace.
 //
 // Which pixels of dY a tap meets is a question of addresses where a pixel's channels lie together, and of fetching number by
 // number where they do not (hopper_fetched_weight.h). So dY, and x, are turned once, to channels last, by a kernel that the
@@ -7,9 +7,13 @@
 //
 //   workspace   x  [image][pixel][pitch]    channels in whole 16 bytes; what is beside them is never read
 //               dY [image][pixel][pitch]
-//               dW [piece][tap][ci][co]     fp32, or, in one piece, rounded
+//               dW [piece][tap][ci][co]     fp32, or, in one piece of one slice, rounded
 //
-// All three kernels start while the one before them ends.
+// Where all that is more than the workspace may be, the batch is taken in slices of images, one after the other through the
+// same copies, which stay in L2: the first two kernels once for each, of which a later one adds to the sums there are.
+//
+// All kernels but the very first start while the one before them ends. What turns a later slice reads it meanwhile, and
+// writes when its copies are no longer read.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +39,8 @@ struct Turned {
   int32_t channel_blocks, pixel_blocks;
   int32_t
       block_pixels;  // of a block, whole octets: with what is before its start, at most kTurnPixels
-  int64_t elements;  // of all images
+  int64_t first;     // element of the slice
+  int64_t elements;  // of all images, whatever the slice
 };
 struct TurnParams {
   Turned tensor[2];

@@ -4,8 +4,8 @@
 
 namespace convt2d::cuda::spool {
 void launch_turn(const Params& params, void* stream) {
-  launch_after(false, convt2d_spool_turn_kernel, params.turn_blocks, kTurnThreads, kTurnBytes,
-               stream, params.turn);
+  launch_after(params.weight.add, convt2d_spool_turn_kernel, params.turn_blocks, kTurnThreads,
+               kTurnBytes, stream, params.turn);
 }
 void launch_sum(DType dtype, const Params& params, void* stream) {
   const auto kernel = params.rounded        ? convt2d_spool_return_kernel

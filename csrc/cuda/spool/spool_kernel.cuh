@@ -20,7 +20,7 @@ __device__ __forceinline__ TurnScope scope_of(const Turned& t, int block) {
   const int channel = block % t.channel_blocks * kTurnChannels;
   block /= t.channel_blocks;
   const int pixel = block % t.pixel_blocks * t.block_pixels, image = block / t.pixel_blocks;
-  return {(int64_t{image} * t.channels + channel) * t.pixels + pixel,
+  return {t.first + (int64_t{image} * t.channels + channel) * t.pixels + pixel,
           (int64_t{image} * t.pixels + pixel) * t.pitch + channel,
           min(t.channels - channel, kTurnChannels), min(t.pixels - pixel, t.block_pixels)};
 }
@@ -96,6 +96,7 @@ __global__ void __launch_bounds__(kTurnThreads)
   const Turned& t = p.tensor[second];
   const TurnScope at = scope_of(t, second ? block - p.first_blocks : block);
   load_lines(t, at, shared);
+  wait_for_predecessor();  // which may read the copies of the slice before
   __syncthreads();
   store_pixels(t, at, shared);
 }

@@ -1,4 +1,4 @@
-// Problem + Plan + Args → Params → three kernels, the bias gradient if wanted.
+// Problem + Plan + Args → Params → two kernels a slice and the sum, the bias gradient if wanted.
 #include "cuda/spool/spool_launch.h"
 
 #include "cuda/direct/direct.h"
@@ -11,11 +11,14 @@ namespace spool {
 namespace {
 
 void launch(const Problem& problem, const Plan& plan, const Args& args) {
-  const Params params = params_of(problem, plan, args);
-  launch_turn(params, args.stream);
-  hopper::launch_weight(problem.dtype, plan.row, params.weight,
-                        hopper::weight_maps(params.weight, params.x, params.y),
-                        params.weight_blocks, args.stream, true);
+  Params params;
+  for (int slice = 0; slice < slices_of(plan); ++slice) {
+    params = params_of(problem, plan, args, slice);
+    launch_turn(params, args.stream);
+    hopper::launch_weight(problem.dtype, plan.row, params.weight,
+                          hopper::weight_maps(params.weight, params.x, params.y),
+                          params.weight_blocks, args.stream, true);
+  }
   launch_sum(problem.dtype, params, args.stream);
   if (problem.has_bias) launch_grad_bias(problem, args);
 }

@@ -14,10 +14,12 @@ namespace {
 // Fitted to 40 layers on an H200, 2026-11-26.
 constexpr double kTurn = 3.2;         // us, of the first kernel beside its bytes,
 constexpr double kTurnRate = 0.78;    // of the copy rate,
-constexpr double kCache = 50 << 20;   // and what is written and stays in L2
-constexpr double kCachedWrite = 0.5;  // counts less
+constexpr double kCachedWrite = 0.5;  // and what is written, which stays in L2, counts less
 constexpr double kReturn = 1;         // us, the third one, of a piece that is rounded
 constexpr double kReturnRate = 1.1;   // of the copy rate
+// Of slices, guessed: none has been measured.
+constexpr double kFollow = 4;     // us that launches of a later one take less
+constexpr double kAddRate = 1.3;  // of the copy rate, sums that later ones add to
 
 // Where the copies and the sums are in the workspace.
 struct Places {
@@ -30,52 +32,87 @@ int64_t copy_bytes(int64_t images, int64_t channels, const Axis& h, const Axis& 
 int64_t weight_elements(const Problem& problem) {
   return problem.in_channels * problem.group_out() * problem.h.kernel * problem.w.kernel;
 }
-Places places_of(const Problem& p, int split) {
-  const int64_t x = copy_bytes(p.batch, p.in_channels, p.h, p.w, true);
-  const int64_t y = copy_bytes(p.batch, p.out_channels, p.h, p.w, false);
-  const int64_t sums = split > 1 ? partial_bytes(p, split) : weight_elements(p) * 2;
+int64_t most_images(int64_t batch, int slices) { return ceil_div(batch, slices); }
+Places places_of(const Problem& p, int split, int slices) {
+  const int64_t images = most_images(p.batch, slices);
+  const int64_t x = copy_bytes(images, p.in_channels, p.h, p.w, true);
+  const int64_t y = copy_bytes(images, p.out_channels, p.h, p.w, false);
+  const int64_t sums = split > 1 || slices > 1 ? weight_bytes(p) * split : weight_elements(p) * 2;
   return {x, x + y, x + y + sums};
 }
 
-using Candidate = hopper::WeightCandidate;
+// The fewest slices that fit, or 0.
+int fewest_slices(const Problem& p) {
+  if (places_of(p, 1, 1).end <= kWorkspaceLimit) return 1;
+  const int64_t image = places_of(p, 1, static_cast<int>(p.batch)).sums;
+  const int64_t images = (kWorkspaceLimit - weight_bytes(p)) / image;
+  return images < 1 ? 0 : static_cast<int>(std::max<int64_t>(2, ceil_div(p.batch, images)));
+}
 
-double predict(const Problem& problem, const Device& device, const hopper::WeightChoice& choice) {
-  const Problem turned = turned_problem(problem);
-  const Places places = places_of(problem, choice.split);
+// What hopper is given: the largest slice.
+Problem turned_problem(const Problem& problem, int slices) {
+  Problem turned = problem;
+  turned.batch = most_images(problem.batch, slices);
+  turned.x_layout = turned.y_layout = Layout::nhwc;
+  turned.has_bias = 0;
+  return turned;
+}
+
+struct Choice {
+  hopper::WeightChoice slice;
+  int slices;
+};
+
+double predict(const Problem& problem, const Device& device, const Choice& choice) {
+  const int split = choice.slice.split, slices = choice.slices;
   const double rate = device.copy_bytes_per_us;
   const double dense = double(weight_elements(problem)) * 2;
-  const double bytes = double(places.sums);
-  const double written = (bytes > kCache ? 1 : kCachedWrite) * bytes;
-  return kTurn + (bytes + written) / (kTurnRate * rate) +
-         hopper::weight_time(turned, device, choice, true) +
-         (choice.split > 1 ? 0 : kReturn + 3 * dense / (kReturnRate * rate));
+  const double bytes = double(places_of(problem, split, slices).sums);
+  const double slice =
+      kTurn + (1 + kCachedWrite) * bytes / (kTurnRate * rate) +
+      hopper::weight_time(turned_problem(problem, slices), device, choice.slice, true);
+  if (slices == 1) return slice + (split > 1 ? 0 : kReturn + 3 * dense / (kReturnRate * rate));
+  // Hopper's time has the sums of several pieces, not those of one.
+  const double sums = split > 1 ? 0 : 2 * double(weight_bytes(problem)) / (kAddRate * rate);
+  return slices * (slice + sums) - (slices - 1) * kFollow + kReturn;
 }
 
 // Every tile that fits, in no order: the same for all devices. `reason` says why there is none.
-std::vector<Candidate> candidates(const Problem& problem, const Device& device,
-                                  std::string& reason) {
-  std::vector<Candidate> found;
-  for (const Candidate& of :
-       hopper::weight_candidates(turned_problem(problem), device, reason, true)) {
-    if (of.choice.split == 1 && problem.in_channels * problem.group_out() % kOctet != 0) {
-      reason = "a tap's weights are no whole 16 bytes";
-      continue;
+std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
+                                          std::string& reason) {
+  std::vector<Candidate<Choice>> found;
+  const int fewest = fewest_slices(problem);
+  std::vector<int> counts;  // more of them leave room for more pieces
+  for (int slices : {fewest, fewest + 1, 2 * fewest})
+    if (slices <= problem.batch)  // as few as have no larger one
+      add_once(counts, ceil_div(problem.batch, most_images(problem.batch, slices)));
+  for (int slices : counts)
+    for (const hopper::WeightCandidate& of :
+         hopper::weight_candidates(turned_problem(problem, slices), device, reason, true)) {
+      const Choice choice = {of.choice, slices};
+      const int split = of.choice.split;
+      if (slices == 1 && split == 1 && problem.in_channels * problem.group_out() % kOctet != 0) {
+        reason = "a tap's weights are no whole 16 bytes";
+        continue;
+      }
+      const int64_t bytes = places_of(problem, split, slices).end;
+      if (bytes > kWorkspaceLimit) {
+        reason = "copies of the tensors and sums take " + std::to_string(bytes) + " bytes";
+        continue;
+      }
+      found.push_back({choice, predict(problem, device, choice)});
     }
-    const int64_t bytes = places_of(problem, of.choice.split).end;
-    if (bytes > kWorkspaceMost) {
-      reason = "copies of the tensors and sums take " + std::to_string(bytes) + " bytes";
-      continue;
-    }
-    found.push_back({of.choice, predict(problem, device, of.choice)});
-  }
   return found;
 }
 
-Plan plan_of(const Problem& problem, const Device& device, const hopper::WeightChoice& choice) {
-  Plan plan = hopper::weight_plan_of(turned_problem(problem), device,
-                                     {choice, predict(problem, device, choice)}, true);
-  plan.workspace_bytes = places_of(problem, choice.split).end;
-  plan.note = "turned, " + plan.note;
+Plan plan_of(const Problem& problem, const Device& device, const Choice& choice) {
+  Plan plan = hopper::weight_plan_of(turned_problem(problem, choice.slices), device,
+                                     {choice.slice, predict(problem, device, choice)}, true);
+  plan.detail[kSlicesAt] = choice.slices;
+  plan.workspace_bytes = places_of(problem, choice.slice.split, choice.slices).end;
+  plan.note = "turned" +
+              (choice.slices > 1 ? " in " + std::to_string(choice.slices) + " slices" : "") + ", " +
+              plan.note;
   add_grad_bias(problem, device, kTurn, plan);
   return plan;
 }
@@ -95,12 +132,14 @@ std::string refusal(const Problem& problem, const Device& device) {
     return "groups of " + number(problem.group_in()) + " and " + number(problem.group_out()) +
            " channels are no whole 16 bytes";
   if (problem.wide_index) return "a tensor has more than 2^31 elements";
-  const int64_t bytes = places_of(problem, 1).sums;
-  if (bytes > kWorkspaceMost) return "copies of the tensors take " + number(bytes) + " bytes";
+  if (fewest_slices(problem) == 0)
+    return "copies of an image and sums take " +
+           number(places_of(problem, 1, static_cast<int>(problem.batch)).end) + " bytes";
   return {};
 }
 
-Turned turned_of(const void* from, void* to, int64_t images, int64_t channels, int64_t pixels) {
+Turned turned_of(const void* from, void* to, int64_t first, int64_t images, int64_t channels,
+                 int64_t pixels) {
   Turned t{};
   t.from = from, t.to = to;
   t.channels = static_cast<int32_t>(channels), t.pixels = static_cast<int32_t>(pixels);
@@ -111,18 +150,14 @@ Turned turned_of(const void* from, void* to, int64_t images, int64_t channels, i
   const int64_t fewest = ceil_div(pixels, most);
   t.block_pixels = static_cast<int32_t>(round_up(ceil_div(pixels, fewest), kOctet));
   t.pixel_blocks = static_cast<int32_t>(ceil_div(pixels, t.block_pixels));
+  t.first = first * channels * pixels;
   t.elements = images * channels * pixels;
   return t;
 }
 
 }  // namespace
 
-Problem turned_problem(const Problem& problem) {
-  Problem turned = problem;
-  turned.x_layout = turned.y_layout = Layout::nhwc;
-  turned.has_bias = 0;
-  return turned;
-}
+int slices_of(const Plan& plan) { return plan.detail[kSlicesAt]; }
 
 std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
   return all_plans(problem, device, reason, refusal, on_reference(candidates),
@@ -133,24 +168,28 @@ Decision plan(const Problem& problem, const Device& device) {
   return best_plan(problem, device, refusal, on_reference(candidates), at_hand(device, plan_of));
 }
 
-Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
+Params params_of(const Problem& problem, const Plan& plan, const Args& args, int slice) {
   Params p{};
-  const Places places = places_of(problem, plan.split);
+  const int slices = slices_of(plan);
+  const Places places = places_of(problem, plan.split, slices);
   char* const workspace = static_cast<char*>(args.workspace);
   p.x = workspace, p.y = workspace + places.y;
-  p.turn.tensor[0] = turned_of(args.x.data, workspace, problem.batch, problem.in_channels,
+  const int64_t first = problem.batch * slice / slices,
+                images = problem.batch * (slice + 1) / slices - first;
+  p.turn.tensor[0] = turned_of(args.x.data, workspace, first, problem.batch, problem.in_channels,
                                problem.h.in * problem.w.in);
-  p.turn.tensor[1] = turned_of(args.y.data, workspace + places.y, problem.batch,
+  p.turn.tensor[1] = turned_of(args.y.data, workspace + places.y, first, problem.batch,
                                problem.out_channels, problem.h.out * problem.w.out);
-  const auto blocks = [&](const Turned& t) {
-    return problem.batch * t.channel_blocks * t.pixel_blocks;
-  };
+  const auto blocks = [&](const Turned& t) { return images * t.channel_blocks * t.pixel_blocks; };
   p.turn.first_blocks = static_cast<int32_t>(blocks(p.turn.tensor[0]));
   p.turn_blocks = p.turn.first_blocks + blocks(p.turn.tensor[1]);
 
-  p.rounded = plan.split == 1;
+  p.rounded = plan.split == 1 && slices == 1;
   p.weight = *static_cast<const hopper::WeightParams*>(plan.prepared.get());
   p.weight.x = p.x;
+  p.weight.batch = static_cast<int32_t>(images);
+  p.weight.tiles_n = static_cast<int32_t>(ceil_div(images, p.weight.tile_n));
+  p.weight.add = slice > 0;
   char* const sums = workspace + places.sums;
   p.weight.weight = sums;
   p.weight.partials = p.rounded ? nullptr : reinterpret_cast<float*>(sums);

@@ -13,24 +13,23 @@
 
 namespace convt2d::cuda::spool {
 
-// Bytes of all copies and partial sums together, at most.
-constexpr int64_t kWorkspaceMost = int64_t{256} << 20;
-
 // Every plan there is, in no order. `reason` says why there is none.
 std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason);
 Decision plan(const Problem& problem, const Device& device);
 
-// The problem that hopper is given.
-Problem turned_problem(const Problem& problem);
+// Slices of the batch, whose images differ by one at most: in Plan.detail, behind hopper's.
+constexpr int kSlicesAt = 11;
+int slices_of(const Plan& plan);
 
 struct Params {
   TurnParams turn;
   hopper::WeightParams weight;
   const void *x, *y;  // turned
   SumParams sum;
-  bool rounded;  // one piece, of the weights' type
+  bool rounded;  // one piece of one slice, of the weights' type
   int64_t turn_blocks, weight_blocks, sum_blocks;
 };
-Params params_of(const Problem& problem, const Plan& plan, const Args& args);
+// Those of a slice; the sum is that of all.
+Params params_of(const Problem& problem, const Plan& plan, const Args& args, int slice);
 
 }  // namespace convt2d::cuda::spool
