@@ -51,21 +51,23 @@ constexpr Costs kShifted = {kHalves.launch, kHalves.block,    kHalves.item,
                             kHalves.wait,   kHalves.resident, kHalves.memory_rate,
                             kHalves.beside};
 
-// Flat tiles of 16 bits, counted by hand, not measured (2026-11-24).
-constexpr double kFlatLaunch = 7;        // us
-constexpr double kFlatBlock = 2500;      // until the first products are there, and the last stores
-constexpr double kFlatTensor = 0.8;      // of the tensor core's rate
-constexpr double kFlatIssued = 5.5;      // from one instruction of a warp to the next
-constexpr double kFlatLaid = 112;        // instructions, for 16 rows: added, packed, laid out
-constexpr double kFlatStored = 5;        // to store what a lane has together, beside fetching it
-constexpr double kFlatTile = 400;        // cycles, of a warp: places, barriers
-constexpr double kFlatShifted = 180;     // of a warp, for as many channels as it shifts at once
-constexpr double kFlatChunk = 150;       // of a warp that shifts
-constexpr double kFlatL2Bytes = 28;      // a cycle: what hopper has in unet_up1 (2026-11-24)
-constexpr double kFlatWait = 60;         // for a chunk
-constexpr double kFlatMemoryRate = 0.8;  // of the copy rate
-constexpr double kFlatBeside =
-    0.1;  // of the lesser of work and bytes, and of what is copied beside the work
+// Flat tiles of 16 bits: counted, and fitted to 420 plans of eleven layers (H200, 2026-11-26).
+constexpr double kFlatLaunch = 5.7;       // us
+constexpr double kFlatBlock = 2260;       // until the first products are there, and the last stores
+constexpr double kFlatTensor = 1.13;      // of the tensor core's rate
+constexpr double kFlatIssued = 5.49;      // from one instruction of a warp to the next
+constexpr double kFlatLaid = 109;         // instructions, for 16 rows: added, packed, laid out
+constexpr double kFlatStored = 4.09;      // to store what a lane has together, beside fetching it
+constexpr double kFlatTile = 522;         // cycles, of a warp: places, barriers
+constexpr double kFlatShifted = 294;      // of a warp, for as many channels as it shifts at once
+constexpr double kFlatChunk = 393;        // of a warp that shifts
+constexpr double kFlatL2Bytes = 45.4;     // a cycle
+constexpr double kFlatWait = 218;         // for a chunk
+constexpr double kFlatMemoryRate = 1.07;  // of the copy rate: most is written
+constexpr double kFlatCopied = 0.216;     // of what is copied beside the work, what is seen;
+constexpr double kFlatBeside = 0.266;     // of the lesser of work and bytes
+// Work over what is counted: planes of whole 16 bytes; others under kernels of 2 x 2 and of 4 x 4.
+constexpr double kFlatOver = 1.13, kFlatMoved2 = 1.15, kFlatMoved4 = 1.53;
 
 struct Choice {
   int row;  // of kTiles
@@ -271,10 +273,6 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
   return {};
 }
 
-// What 199 plans of eight layers took over what is counted (H200, 2026-11-24): planes of whole 16 bytes; others under kernels of
-// 2 x 2 and of 4 x 4; where weights of long sums stream.
-constexpr double kFlatOver = 1.12, kFlatMoved2 = 1.42, kFlatMoved4 = 2, kFlatStreamed = 0.76;
-
 double predict_flat(const Problem& problem, const Device& device, const Params& p, Tile tile) {
   const double depth = double(p.chunks) * p.depth, blocks = tile.row_blocks;
   const double mma = kGroups * blocks * tile.width / 2 * depth / slice_channels(2) / kFlatTensor +
@@ -294,19 +292,15 @@ double predict_flat(const Problem& problem, const Device& device, const Params& 
       (double(p.chunks) * x_bytes(p, tile) + (p.resident ? 0 : weights)) / kFlatL2Bytes;
   // A warpgroup stores while the other one multiplies.
   const double cycles =
-      std::max({mma, mma / kGroups + store, shift, copied}) + kFlatBeside * copied;
+      std::max({mma, mma / kGroups + store, shift, copied}) + kFlatCopied * copied;
   const double waves = std::ceil(double(blocks_of(p)) / device.sm_count);
   const double items = std::ceil(double(p.items) / p.walkers);
   const double resident =
       p.resident ? weights * (p.copied ? 1 / kFlatL2Bytes : kHalves.resident) : 0;
-  const double busy_us = waves * (kFlatBlock + resident + items * cycles + store) / kClock;
+  const double over = sets == 1 ? kFlatOver : p.kernel == 2 ? kFlatMoved2 : kFlatMoved4;
+  const double busy_us = over * waves * (kFlatBlock + resident + items * cycles + store) / kClock;
   const double memory_us = tensor_bytes(problem) / (kFlatMemoryRate * device.copy_bytes_per_us);
-  const double over = (sets == 1       ? kFlatOver
-                       : p.kernel == 2 ? kFlatMoved2
-                                       : kFlatMoved4) *
-                      (p.resident || p.kernel > 2 || depth < 256 ? 1 : kFlatStreamed);
-  return kFlatLaunch +
-         over * (std::max(busy_us, memory_us) + kFlatBeside * std::min(busy_us, memory_us));
+  return kFlatLaunch + std::max(busy_us, memory_us) + kFlatBeside * std::min(busy_us, memory_us);
 }
 
 double predict(const Problem& problem, const Device& device, const Params& p, Tile tile) {

@@ -6,6 +6,7 @@
 
 #include "core/phases.h"
 #include "cuda/gather_params.h"
+#include "cuda/hopper/hopper_predict_planes.h"
 #include "cuda/strict_sums.h"
 
 namespace convt2d::cuda::hopper {
@@ -43,7 +44,6 @@ constexpr double kStrictSplit = 1.1;        // with weights split on their way (
 constexpr double kStrictOverlap = 0.7;      // as kOverlap, with three times as much to multiply
 constexpr double kStaged = 6.28;         // a byte of a consumer thread's sum where rows are staged
 constexpr double kHalves = 2.6;          // the same where 16-bit rows have odd places
-constexpr double kPairs = 1.6;           // of 16-bit rows that two phases share
 constexpr double kSectorStored = 0.422;  // 32 bytes on their way to L2
 constexpr double kRagged = 4.15;         // what the ends of a run add, in sectors
 constexpr double kTile = 3100;           // tables of a tile, first product, last product
@@ -55,6 +55,7 @@ constexpr double kStalls = 0.768;         // what nothing above accounts for
 constexpr double kPlanes = 1.08;          // 16-bit NCHW in grad_input
 constexpr double kOdd = 1.68;             // an odd number of column phases in NCHW rows of pixels
 constexpr double kTorn = 1;               // y once more where its pixels are no sectors
+constexpr double kOddRowsTorn = 0.1;      // of it, where rows of 16 bits are odd
 constexpr double kKept = 32 << 20;        // bytes that L2 keeps beside what is written
 constexpr double kAgain = 0.03;           // of x for each reading more: decides between equals
 constexpr double kEngine = 161;           // bytes a cycle of the copy engine
@@ -69,11 +70,10 @@ constexpr double kOneGroup = 1.4;         // filling by one producer group, over
 constexpr double kTurnedAlone = 3.04;     // of turned weights: nobody loads while they are stored
 constexpr double kTurnover =
     0.532;  // from one buffer to the next, where the copy engine fills them
-constexpr double kFedTurnover = 0.925;  // where threads do
-constexpr double kShallow = 1.02;       // two buffers of what the copy engine brings, over more
-constexpr double kShallowAlone = 1.2;   // the same in grad_input where weights stay
-constexpr double kWideColumns = 1.13;   // of copied columns, 128 over 64
-constexpr double kNarrow = 3;  // over the pixels of a row that threads bring: forward, NCHW
+constexpr double kFedTurnover = 0.925;   // where threads do
+constexpr double kShallow = 1.02;        // two buffers of what the copy engine brings, over more
+constexpr double kShallowAlone = 1.2;    // the same in grad_input where weights stay
+constexpr double kWideColumns = 1.13;    // of copied columns, 128 over 64
 constexpr double kEngineStalls = 0.579;  // as kStalls
 constexpr double kFetchedStalls = 0.47;  // the same where consumers fetch pixels
 // Over what is predicted, by 45 chosen plans of both suites (2026-11-24): 16-bit tiles of 64 and of 128 columns that fetch
@@ -99,10 +99,11 @@ constexpr double kL2 = 1.3;            // bytes that L2 delivers, over what a co
 constexpr double kStepsL2 = 2.4;       // the same where a table of steps is walked in grad_input
 constexpr double kBeside = 0.000872;   // of the lesser of work and bytes
 constexpr double kWeights = 2.29;      // filling a buffer with weights, over one with pixels
-// Over what is predicted of flat tiles, where phases are several and where weights stream: of five layers and of unet_up1
-// (2026-11-24); of fetched rows of TF32, where weights of few taps stream: of nine layers, 0.68 to 0.89. For other families to
-// compare with: among hopper's own tiles the choice is better without.
-constexpr double kFlatPhases = 0.8, kFlatStreamed = 0.45, kFewTapsOfWords = 0.78;
+// Over what is predicted of fetched rows of TF32, where weights of few taps stream: of nine layers, 0.68 to 0.89 (2026-11-24). For
+// other families to compare with: among hopper's own tiles the choice is better without.
+constexpr double kFewTapsOfWords = 0.78;
+// The least of many predictions errs on the low side: what chosen tiles of planes took over it (79 layers, 2026-11-26).
+constexpr double kLeastOfHalves = 1.03, kLeastOfWords = 1.075;
 
 // Tiles that walk a table of steps (hopper_copied.cuh): cycles of one multiprocessor, by counting (grad_input: 0.9 to 1.1
 // of what 30 layers take above 50 us, 2026-11-23).
@@ -166,11 +167,6 @@ constexpr double kForwardAlone = 1.38;      // of two teams: of storing, what hi
 constexpr double kForwardPrologue = 0.286;  // weights that threads bring
 constexpr double kForwardWeights = 11400;   // and that the copy engine does
 constexpr double kForwardBytes = 0.000101;  // of the lesser of work and bytes
-
-// What brings a buffer: parcels, how many of them a thread has on their way, and cycles each.
-struct Load {
-  double parcels, batch, each;
-};
 
 // Cycles to fill a buffer, by one of two producer groups.
 double fill_cycles(const Load& load) {
@@ -278,13 +274,6 @@ double fetched_multiply(const GatherParams& p, TileRow tile, bool half) {
          (p.brought_pieces ? brought_multiply(p, !half && !tile.strict) : 1) *
          (p.one_chunk && p.column_tiles > 1 ? kFetchedAgain : 1);
 }
-
-// What a tile costs whose phases have so many products: cycles, sectors of L2, and cycles before the first one, in which
-// weights come that stay.
-struct TileCost {
-  double cycles, sectors, prologue;
-  double alone = cycles;  // where no other block is beside
-};
 
 // Whether what follows is about a plan: threads that bring weights all the time, and outputs that go one by one, take
 // longer than all of it. In forward it errs by what phases and a bias cost, and what is fitted above is better (2026-11-23).
@@ -487,18 +476,27 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
                            : !channels_last(problem) ? 8 * size * p.w.slots
                            : stacked(p, tile) == 1   ? 8 * size
                                                      : size;
+  const double read = source_sectors + weight_sectors;
+  if (of_planes(problem, tile)) {
+    // Of an upright line neighbours in memory are one below the other, and so are phases.
+    const bool upright = problem.w.out == 1 && !tile.channel_rows;
+    return planes_cost(
+        problem, p, tile,
+        {products, pieces, parts, source_load(p, half), weight_load(p, tile, half),
+         upright ? 8 * size * p.h.slots : run_bytes,
+         upright ? std::min(4.0, double(problem.h.stride) / p.h.slots) : scatter_of(problem, p),
+         read});
+  }
+  if (tile.flat) return flat_cost(problem, p, tile, run_bytes, weight_fill, read);
   // A phase without taps is nothing but stores, behind which nothing is multiplied.
   if (products == 0) return {kTile + sums * 256 * size / 32 * kEmptySector, 0, 0};
   const bool whole = !half || (forward ? problem.w.out : problem.w.in) % 2 == 0;
   // Staged rows pass through shared memory; other sums go straight to L2, which takes longer than the threads do.
-  const double each = !staged(tile) ? 0
-                                    : kStaged * size * (whole ? 1 : kHalves) *
-                                          (half && forward && tile.slots == 2 ? kPairs : 1);
+  const double each = !staged(tile) ? 0 : kStaged * size * (whole ? 1 : kHalves);
   const double sectors =
       sums * 256 * size / 32 * (1 + kRagged * 32 / run_bytes) * scatter_of(problem, p);
   if (counted_forward(problem, p, tile))
-    return forward_cost(problem, p, tile, products, sectors, source_sectors + weight_sectors,
-                        weight_fill);
+    return forward_cost(problem, p, tile, products, sectors, read, weight_fill);
   if (counted(problem, p, tile)) {
     const double all = copied(p.weight_mode) ? kAsked + p.chunks * p.part_bytes / kArriving
                                              : 2 * p.chunks * weight_fill * kNhwcStalls;
@@ -509,12 +507,12 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
     if (tile.twin) {
       const double alone = p.chunks * chunk + store,
                    both = p.chunks * steps_chunk(p, tile, products, pieces, parts, 2);
-      return {std::max(alone, both) + kTwinStore * store, source_sectors + weight_sectors,
-              p.weight_stages ? 0 : 2 * all, alone};
+      return {std::max(alone, both) + kTwinStore * store, read, p.weight_stages ? 0 : 2 * all,
+              alone};
     }
     return {p.chunks * chunk + store -
                 kHidden * std::min(2 * store, p.lead * chunk / std::max(products, 1.0)),
-            source_sectors + weight_sectors, p.weight_stages ? 0 : all};
+            read, p.weight_stages ? 0 : all};
   }
   const double store = std::max(sums * each, sectors * kSectorStored);
 
@@ -528,17 +526,14 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
   const double wide = tile.columns_copied && tile.width == 128                    ? kWideColumns
                       : forward && tile.width == 256 && p.h.slots * p.w.slots > 1 ? kStacked
                                                                                   : 1;
-  const double narrow = forward && !tile.copied && !tile.strict && !channels_last(problem)
-                            ? 1 + kNarrow / p.tile_w
-                            : 1;
   const double deep = tile.strict && !tile.fetched && !forward ? std::pow(slices, kStrictDepth) : 1;
   const double rows = tile.strict && tile.channel_rows                   ? kStrictRows
                       : tile.strict && !tile.fetched && tile.width == 32 ? kStrictFew
                                                                          : 1;
-  return {shallow * wide * narrow * deep * rows *
+  return {shallow * wide * deep * rows *
               (busiest + (1 - overlap) * (mma + produce + store - busiest) +
                (in_pieces ? kPiecesAlone * store : 0)),
-          source_sectors + weight_sectors, p.weight_stages ? 0 : 2 * p.chunks * weight_fill};
+          read, p.weight_stages ? 0 : 2 * p.chunks * weight_fill};
 }
 
 // Blocks for each combination of a group of channels and phases, so that the grid fills its places on the device once: phases get them
@@ -592,9 +587,10 @@ int lead_of_lent(const GatherParams& p, TileRow tile) {
 }  // namespace
 
 double over_for_others(const Problem& problem, TileRow tile, const GatherChoice& choice) {
+  if (of_planes(problem, tile))
+    return element_size(problem.dtype) == 2 ? kLeastOfHalves : kLeastOfWords;
   const bool streamed = choice.weight_stages > 0;
   const int64_t taps = problem.h.kernel * problem.w.kernel;
-  if (tile.flat) return streamed ? kFlatStreamed : taps > 1 ? kFlatPhases : 1;
   const bool words = tile.bordered && !tile.strict && element_size(problem.dtype) == 4;
   return words && streamed && taps <= 9 && problem.w.stride > 1 && choice.source_stages >= 4
              ? kFewTapsOfWords
@@ -638,8 +634,8 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
   const double combos = static_cast<double>(combinations(p));
   const double tiles = static_cast<double>(tiles_of(p));
   const double waves = std::ceil(blocks_of(p) / double(places));
-  const bool of_forward = counted_forward(problem, p, tile),
-             apart = of_forward || counted(problem, p, tile);
+  const bool of_forward = counted_forward(problem, p, tile), planes = of_planes(problem, tile),
+             apart = of_forward || planes || tile.flat || counted(problem, p, tile);
   double cycles = 0, sectors = 0, prologue = 0;
   for (size_t s = 0; s < costs.size(); ++s) {
     // Of the last round, what is left may have the multiprocessors for itself.
@@ -676,18 +672,24 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
                        (forward ? 0 : y_bytes * (1 - std::min(products / p.planes_apart, 1.0)));
   // Channels-last pixels of y that are no whole sectors are written in pieces (erfnet_out in TF32: 211 us for 113).
   const bool torn = forward && channels_last(problem) && int64_t(problem.group_out() * size) % 32;
+  // So are rows of 16 bits that start in the middle of a word.
+  const bool odd_rows = planes && half && problem.w.out % 2 != 0;
   // Blocks of other phases read x again, when L2 no longer has all of it (unet_up4 in TF32, two readings for one: 603 us for
   // 528; how much it takes was not fitted, kernelbench_2_5 had it for nothing).
   const double x_bytes = size * problem.batch * problem.in_channels * problem.h.in * problem.w.in;
   const double again = forward && channels_last(problem) && by_steps(tile) && x_bytes > kKept
                            ? kAgain * (phase_groups - 1) * x_bytes
                            : 0;
-  const double memory_us =
-      (bytes + (torn ? kTorn * y_bytes : 0)) / (0.88 * device.copy_bytes_per_us);
+  const double memory_us = (bytes + (torn       ? kTorn
+                                     : odd_rows ? kOddRowsTorn
+                                                : 0) *
+                                        y_bytes) /
+                           (0.88 * device.copy_bytes_per_us);
   const bool steps = tile.weights_fetched || (!forward && by_steps(tile));
   // What goes to phases apart from each other is not as fast where only the rest was counted.
   const double scattered = bytes * scatter_of(problem, p),
                l2 = of_forward                      ? kForwardL2
+                    : tile.flat                     ? kFlatL2
                     : steps                         ? kStepsL2
                     : tile.bordered && size == 2    ? kFetchedL2
                     : tile.bordered && !tile.strict ? kWordsL2
@@ -704,7 +706,10 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
   if (of_forward)
     return kForwardLaunch + std::max(busy_us, bytes_us) +
            kForwardBytes * std::min(busy_us, bytes_us);
-  const double launch_us = (asked_from_the_start(tile) ? kStepsLaunch : kLaunch) +
+  const double launch_us = (planes                       ? planes_launch(problem)
+                            : tile.flat                  ? kFlatLaunch
+                            : asked_from_the_start(tile) ? kStepsLaunch
+                                                         : kLaunch) +
                            (forward && tile.width == 8 ? kEight : 0);
   const double few = tile.fetched && p.one_chunk ? kFetchedFew : 1;
   return launch_us + few * (std::max(busy_us, bytes_us) + kBeside * std::min(busy_us, bytes_us));

@@ -146,9 +146,8 @@ constexpr Forward kForward[] = {
      71},
 };
 
-// TF32, two phases, rows that start anywhere: over that, so that hopper, which predicts too little, does not come first
-// (2026-11-24: kernelbench_2_5 1728 to 2146 us by loom; hopper, slower, predicts 1760).
-constexpr double kOddRows = 0.76;
+// TF32, two phases, rows that start anywhere: over that (0.76 until hopper, which is slower there, predicted enough, 2026-11-26).
+constexpr double kOddRows = 0.833;
 // Laid weights, by 703 times of plans for 33 layers on an H200 (2026-11-24), in 16 bits and TF32: 1.13 and 1.09 times off in the
 // mean. Found together, as above. Shared memory is what they wait for most, and laying them is much of a small layer. (What
 // lanes store of two phases in 16 bits: 3600 for 4900, by erfnet_up, vqvae2_up and kernelbench_2_2, 2026-11-26.)
@@ -162,10 +161,28 @@ struct Laid {
   double lanes[2], lines[2];
   double start, laid;           // cycles of a block; bytes that are laid in one
   double memory, lines_memory;  // of the copy rate
+  // Of storing, a row of the tile, cycles: of lines, and of what lanes have in runs. Of a chunk, a row of the patch. (By both suites on an
+  // H200, 2026-11-26; in 16 bits either half of the layers finds about the same.)
+  double line_row, lane_row, patch_row;
 };
 constexpr Laid kLaid[] = {
-    {90, 30, 78, 25, 660, 0, 640, {13600, 3600}, {5300, 7800}, 8500, 30, .8, .46},
-    {95, 13.5, 16, 109, 940, 37, 457, {12700, 3800}, {4000, 5800}, 3000, 25, .85, .85},
+    {90, 30, 78, 25, 660, 0, 640, {13600, 2720}, {3660, 7800}, 8500, 30, .8, .46, 60.8, 354, 9.34},
+    {95,
+     13.5,
+     16,
+     109,
+     940,
+     37,
+     457,
+     {12700, 2510},
+     {4000, 5000},
+     3000,
+     25,
+     .85,
+     .85,
+     100,
+     198,
+     9.35},
 };
 // Of the rate, where memory limits words (from_rgb 113 us for 86 on an H200, 140 for 118 on an H100).
 constexpr double kLaidWords = .76;
@@ -212,10 +229,17 @@ double laid_cycles(const GatherParams& p, Tile tile, int group) {
     const double tensor = steps * (width / 2 + (tile.phases == 2 ? fit.step : 0)),
                  banks = (steps * (width * kSliceBytes + kMatrix) + x_bytes + 2 * turned_bytes) /
                          fit.banks;
-    return p.chunks * (p.slices * std::max({tensor, banks, patch, turned, waits}) + fit.chunk) *
+    return p.chunks *
+           (p.slices * std::max({tensor, banks, patch, turned, waits}) + fit.chunk +
+            double(p.tile_n) * p.copied_h * fit.patch_row) *
            over;
   };
-  const double store = p.boxed ? kBoxed : (p.lined ? fit.lines : fit.lanes)[tile.phases - 1];
+  const double rows = double(p.tile_n) * p.tile_h;
+  const bool runs = p.layout == kRuns;
+  const double store = p.boxed   ? kBoxed
+                       : p.lined ? fit.lines[tile.phases - 1] + rows * fit.line_row
+                       : runs    ? fit.lanes[tile.phases - 1] + rows * fit.lane_row
+                                 : fit.lanes[tile.phases - 1];
   if (p.own_tiles)
     return std::max(products(all), (products(all) + store) / kGroups) + kLaidShown * store;
   return std::max(products(all), products(most) + store);

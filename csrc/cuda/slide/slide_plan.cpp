@@ -15,23 +15,33 @@ constexpr double kClock = 1700;  // cycles a microsecond
 
 // What things cost, in cycles where nothing else is said. Fitted to times on the H200 (kernel_bench sweep of
 // bench/layers.json and 60 random layers, fp16, 2026-11-22): 11 % off in the mean.
-constexpr double kLaunch = 10;        // us
 constexpr double kWeightByte = 0.08;  // of resident weights
-constexpr double kVisit = 670;        // of a stage
-constexpr double kNarrow = 1.14;      // tiles of 64 positions: times what the tensor core takes
-constexpr double kRun = 720;          // of a warp's 8 channels of a row of a tile
 constexpr double kOutput = 28;        // of a thread's output
-constexpr double kPass = 11;          // of a sum that is passed on
 constexpr double kL2Bytes = 64;       // a cycle
-constexpr double kMemoryRate = 0.65;  // of the copy rate
-constexpr double kBeside = 0.25;      // of the lesser of work and bytes
-// Turned tiles, which no GPU has run yet: counted.
+// What differs between forward and grad_input, which other kernels serve too.
+struct Costs {
+  double launch;              // us
+  double visit;               // of a stage
+  double narrow;              // tiles of 64 positions: times what the tensor core takes
+  double run;                 // of a warp's 8 channels of a row of a tile
+  double pass;                // of a sum that is passed on
+  double memory_rate;         // of the copy rate
+  double beside;              // of the lesser of work and bytes
+  double turned_busy;         // what took longer than is counted, of turned rows
+  double turned_memory_rate;  // of these, as above
+  double turned_beside;
+};
+// Forward by 18 layers on an H200 and by eight on an H100, which takes as long (kernelbench_1_71, 2_5, 2_11 and 2_91: 0.99 to 1.03 of
+// the H200's times), unless rows are turned (1_57 and 2_19: 1.25), so that not bytes limit it (2026-11-26).
+constexpr Costs kForwardCosts = {7, 969, 1.43, 759, 10.7, 0.95, 0.205, 1.17, 0.6, 0.2};
+constexpr Costs kInputCosts = {10, 670, 1.14, 720, 11, 0.65, 0.25, 1.17, 0.65, 0.25};
+
+// Turned tiles: counted.
 constexpr double kTurnedMultiply = 1.15;  // times what the tensor core takes
 constexpr double kTurnedBatch = 140;      // from one pixel of a kernel row to the next, at least
 constexpr double kTurnRow = 400;          // of the warps that turn, for a row
 constexpr double kTurnOctet = 250;        // and for eight channels of each
 constexpr double kTurnedL2Bytes = 30;     // a cycle
-constexpr double kTurnedBusy = 1.17;      // what took longer than is counted
 constexpr double kTurnedOdd = 1.13;       // and where rows of the result are no whole 16 bytes
 constexpr double kTurnedOddPairs = 1.35;  // the same of pairs of rows
 
@@ -183,49 +193,58 @@ void shape(const Problem& problem, const Choice& choice, TurnedParams& p) {
   p.shared_bytes = static_cast<int32_t>(places.end);
 }
 
+const Costs& costs_of(const Problem& problem) {
+  return problem.direction == Direction::fwd ? kForwardCosts : kInputCosts;
+}
+
 double predict(const Problem& problem, const Device& device, const TurnedParams& p) {
+  const Costs& cost = costs_of(problem);
   // Cycles for a warpgroup's rows of a strip: of the tensor core; of shared memory; of a warpgroup, which multiplies, then
   // stores; of the warps that turn.
   const double products = double(kernel_steps(p)) * p.kernel_w * p.slices;
-  const double multiply = kTurnedMultiply * products * p.strip / 2 * (p.strip == 64 ? kNarrow : 1);
+  const double multiply =
+      kTurnedMultiply * products * p.strip / 2 * (p.strip == 64 ? cost.narrow : 1);
   const double copied = double(p.group_rows) * p.raw_bytes;
   const double outputs = double(p.strip) * kRows * 2;
   const double shared = (products * (kRows + p.strip) * 32 + 3 * copied + 3 * outputs) / 128;
-  const double store = 2 * (kRun + kOutput * p.strip / 4);
+  const double store = 2 * (cost.run + kOutput * p.strip / 4);
   const double turn = p.group_rows * (kTurnRow + kTurnOctet * std::ceil(p.slices / 2.0));
   const int beside = std::min(kTurnedGroups, (p.slots - p.reach) / p.group_rows);  // warpgroups
   const double batches = double(kernel_steps(p)) * p.kernel_w * p.depths;
   const double alone = std::max(multiply, kTurnedBatch * batches);
   const double rows = std::max(
-      {multiply, shared, (kVisit + alone + store) / beside, turn, copied / kTurnedL2Bytes});
+      {multiply, shared, (cost.visit + alone + store) / beside, turn, copied / kTurnedL2Bytes});
   const double waves = std::ceil(double(blocks_of(p)) / device.sm_count);
   const double steps = std::ceil(double(steps_of(p)) / p.walkers);
   const double extra = (steps / p.steps + 1) * p.reach / p.group_rows;  // of first rows
   const int64_t row = problem.direction == Direction::fwd ? problem.w.out : problem.w.in;
   const double odd = row % 8 == 0 ? 1 : p.group_rows > 1 ? kTurnedOddPairs : kTurnedOdd;
-  const double busy_us = kTurnedBusy * odd * waves *
+  const double busy_us = cost.turned_busy * odd * waves *
                          (kWeightByte * weight_bytes(p) + (steps * kTurnedGroups + extra) * rows) /
                          kClock;
-  const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
-  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
+  const double memory_us =
+      tensor_bytes(problem) / (cost.turned_memory_rate * device.copy_bytes_per_us);
+  return cost.launch + std::max(busy_us, memory_us) +
+         cost.turned_beside * std::min(busy_us, memory_us);
 }
 
 double predict(const Problem& problem, const Device& device, const Params& p, Tile tile) {
+  const Costs& cost = costs_of(problem);
   const int quarter = tile.width / 4;  // positions of a thread
   const double multiply = double(p.turns) * p.kernel_h * p.slices * blocks(tile) * tile.width / 2 *
-                          (tile.width == 64 ? kNarrow : 1);
-  const double store =
-      double(p.turns) * p.stride_h * thread_channels(tile) *
-      (kRun * p.tile_rows + kOutput * quarter * tile.stride + kPass * quarter * carried(tile));
+                          (tile.width == 64 ? cost.narrow : 1);
+  const double store = double(p.turns) * p.stride_h * thread_channels(tile) *
+                       (cost.run * p.tile_rows + kOutput * quarter * tile.stride +
+                        cost.pass * quarter * carried(tile));
   // The tensor core serves both warpgroups; a warpgroup multiplies, then stores.
   const double visit =
-      kVisit + std::max({kGroups * multiply, multiply + store, p.stage_bytes / kL2Bytes});
+      cost.visit + std::max({kGroups * multiply, multiply + store, p.stage_bytes / kL2Bytes});
   const double waves = std::ceil(double(blocks_of(p)) / device.sm_count);
   const double visits = std::ceil(double(p.items) / p.walkers) * p.sweeps;
   const double weights = kWeightByte * p.kernel_h * p.slices * slice_bytes(tile);
   const double busy_us = waves * (weights + visits * visit) / kClock;
-  const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
-  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
+  const double memory_us = tensor_bytes(problem) / (cost.memory_rate * device.copy_bytes_per_us);
+  return cost.launch + std::max(busy_us, memory_us) + cost.beside * std::min(busy_us, memory_us);
 }
 
 // Why there are no tiles whose sums slide.
