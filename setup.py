@@ -56,8 +56,7 @@ CUDA_ROOMS = {
     "cuda/loom": "loom_shape.cpp loom_predict.cpp loom_plan.cpp loom_maps.cpp loom_launch.cpp "
     "loom_kernel.cu loom_kernel_f16.cu loom_kernel_bf16.cu loom_kernel_strict.cu",
     "cuda/hopper": "hopper_plan.cpp hopper_predict.cpp hopper_predict_planes.cpp "
-    "hopper_shape.cpp hopper_maps.cpp "
-    "hopper_launch.cpp "
+    "hopper_predict_words.cpp hopper_shape.cpp hopper_maps.cpp hopper_launch.cpp "
     "hopper_gather_f16.cu hopper_gather_bf16.cu hopper_gather_channels.cu hopper_gather_tf32.cu "
     "hopper_gather_strict.cu hopper_gather_strict_fetched.cu hopper_gather_turned.cu "
     "hopper_gather_fetched.cu hopper_gather_fetched_words.cu "

@@ -4,7 +4,8 @@
 set -eu
 cd "$(dirname "$0")/../.."
 hopper=csrc/cuda/hopper
-benchmarks/kernels/emulate/build.sh emulate $hopper/hopper_plan.cpp $hopper/hopper_predict.cpp $hopper/hopper_predict_planes.cpp $hopper/hopper_shape.cpp $hopper/hopper_maps.cpp \
+benchmarks/kernels/emulate/build.sh emulate $hopper/hopper_plan.cpp $hopper/hopper_predict.cpp $hopper/hopper_predict_planes.cpp $hopper/hopper_predict_words.cpp $hopper/hopper_shape.cpp \
+  $hopper/hopper_maps.cpp \
   $hopper/hopper_weight_plan.cpp $hopper/hopper_weight_shape.cpp $hopper/hopper_fetched_weight_plan.cpp \
   $hopper/hopper_packed_weight_plan.cpp
 build/kernels/emulate benchmarks/kernels/cases.txt "$@"

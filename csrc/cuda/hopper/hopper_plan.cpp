@@ -297,7 +297,7 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
                     predict(problem, device, params, tile) * over_of(problem, tile, params),
                     params.slices,
                     params.brought_pieces > 0,
-                    over_for_others(problem, tile, choice)};
+                    over_for_others(problem, tile)};
                 std::copy(std::begin(params.walkers), std::end(params.walkers), candidate.walkers);
                 found.push_back(candidate);
               }

@@ -82,13 +82,15 @@ constexpr double kFetchedHalves64 = 1.22, kFetchedHalves128 = 0.82;
 // The same of rows of 16 bits over what is counted: 450 plans of 16 layers (2026-11-24). Of 64, 128 and 256 columns; where threads
 // bring rows.
 constexpr double kFetchedRows64 = 1.3, kFetchedRows128 = 1.14, kFetchedRows256 = 1.15,
-                 kBroughtRows64 = 1.5, kBroughtRows = 1.35;
+                 kBroughtRows64 = 1.5, kBroughtRows = 1.35, kBroughtRows256 = 1.15;
 // Few channels, whose K is one chunk: ten plans of five layers, 1.15 to 1.54 (2026-11-25).
 constexpr double kFetchedFew = 1.25;
 // Rows of 16 bits, counted (2026-11-24): an instruction takes what the tensor core does at the clock that its power leaves
 // it, or what its words, the table and the weights take of shared memory; over both, what it waits.
 constexpr double kTensorPower = 1.2, kNumberLoads = 32, kWordLoads = 16, kTableLoads = 4,
                  kFetchedWaits = 1.12;
+// Lanes that meet where eight positions are of two rows (k4s2_small, rows of four: 47 us for 36).
+constexpr double kHalvesRowEnd = 0.2;
 constexpr double kFetchedOverlap = 0.85;  // as kOverlap
 // Of storing pieces of sectors, what hides behind nothing: seven layers (2026-11-25).
 constexpr double kPiecesAlone = 0.6;
@@ -99,10 +101,8 @@ constexpr double kL2 = 1.3;            // bytes that L2 delivers, over what a co
 constexpr double kStepsL2 = 2.4;       // the same where a table of steps is walked in grad_input
 constexpr double kBeside = 0.000872;   // of the lesser of work and bytes
 constexpr double kWeights = 2.29;      // filling a buffer with weights, over one with pixels
-// Over what is predicted of fetched rows of TF32, where weights of few taps stream: of nine layers, 0.68 to 0.89 (2026-11-24). For
-// other families to compare with: among hopper's own tiles the choice is better without.
-constexpr double kFewTapsOfWords = 0.78;
-// The least of many predictions errs on the low side: what chosen tiles of planes took over it (79 layers, 2026-11-26).
+// The least of many predictions errs on the low side: what chosen tiles of planes took over it (79 layers, 2026-11-26), for
+// other families to compare with.
 constexpr double kLeastOfHalves = 1.03, kLeastOfWords = 1.075;
 
 // Tiles that walk a table of steps (hopper_copied.cuh): cycles of one multiprocessor, by counting (grad_input: 0.9 to 1.1
@@ -233,9 +233,7 @@ double brought_fill(const GatherParams& p) {
 }
 // Multiplying with them: consumers round TF32, and leave out what lies beside the source.
 double brought_multiply(const GatherParams& p, bool rounded) {
-  const double inside =
-      share_inside(p.h, p.tile_h, p.tiles_h, p.load_h) *
-      share_inside(p.w, p.tile_w, p.tiles_w, ceil_div(p.load_w, p.pixel_channels));
+  const double inside = tiles_inside(p);
   return (rounded ? kBroughtRounded : 1) * (inside + (1 - inside) * kBroughtMasked);
 }
 
@@ -243,7 +241,10 @@ double brought_multiply(const GatherParams& p, bool rounded) {
 double shared_cycles(TileRow tile) { return std::max(tile.width / 2.0, (64 + tile.width) / 4.0); }
 // Rows of 16 bits: cycles of an instruction.
 double fetched_halves(const GatherParams& p, TileRow tile) {
-  const double loads = (p.in_words ? kWordLoads : kNumberLoads) * p.turns + kTableLoads,
+  const double ends = p.tile_w % kGroup == 0 ? 0 : std::min(1.0, (kGroup - 1.0) / p.tile_w),
+               loads =
+                   (p.in_words ? kWordLoads : kNumberLoads) * p.turns * (1 + kHalvesRowEnd * ends) +
+                   kTableLoads,
                copied = double(p.patch_bytes) + (p.weight_stages ? p.part_bytes : 0),
                all = double(p.slices) * consumer_groups(tile) * tile.operands;
   return kFetchedWaits * std::max(kTensorPower * tile.width / 2,
@@ -281,6 +282,11 @@ bool counted(const Problem& problem, const GatherParams& p, TileRow tile) {
   if (tile.weights_fetched) return true;
   return problem.direction == Direction::grad_input && by_steps(tile) && p.store_mode != kSingles &&
          (!p.weight_stages || copied(p.weight_mode));
+}
+
+bool counted_words(const Problem& problem, TileRow tile) {
+  return tile.bordered && !tile.strict && element_size(problem.dtype) == 4 &&
+         !channels_last(problem);
 }
 
 bool counted_forward(const Problem& problem, const GatherParams& p, TileRow tile) {
@@ -586,15 +592,14 @@ int lead_of_lent(const GatherParams& p, TileRow tile) {
 
 }  // namespace
 
-double over_for_others(const Problem& problem, TileRow tile, const GatherChoice& choice) {
-  if (of_planes(problem, tile))
-    return element_size(problem.dtype) == 2 ? kLeastOfHalves : kLeastOfWords;
-  const bool streamed = choice.weight_stages > 0;
-  const int64_t taps = problem.h.kernel * problem.w.kernel;
-  const bool words = tile.bordered && !tile.strict && element_size(problem.dtype) == 4;
-  return words && streamed && taps <= 9 && problem.w.stride > 1 && choice.source_stages >= 4
-             ? kFewTapsOfWords
-             : 1;
+double tiles_inside(const GatherParams& p) {
+  return share_inside(p.h, p.tile_h, p.tiles_h, p.load_h) *
+         share_inside(p.w, p.tile_w, p.tiles_w, ceil_div(p.load_w, p.pixel_channels));
+}
+
+double over_for_others(const Problem& problem, TileRow tile) {
+  if (!of_planes(problem, tile)) return 1;
+  return element_size(problem.dtype) == 2 ? kLeastOfHalves : kLeastOfWords;
 }
 
 double over_of(const Problem& problem, TileRow tile, const GatherParams& p) {
@@ -602,7 +607,8 @@ double over_of(const Problem& problem, TileRow tile, const GatherParams& p) {
   if (!tile.bordered) return tile.width == 64 ? kFetchedHalves64 : kFetchedHalves128;
   const bool brought = p.brought_pieces > 0;
   if (tile.width == 64) return brought ? kBroughtRows64 : kFetchedRows64;
-  return brought ? kBroughtRows : tile.width == 128 ? kFetchedRows128 : kFetchedRows256;
+  if (tile.width == 128) return brought ? kBroughtRows : kFetchedRows128;
+  return brought ? kBroughtRows256 : kFetchedRows256;
 }
 
 // Of the best shares, which it leaves in the parameters.
@@ -610,6 +616,11 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
   const bool forward = problem.direction == Direction::fwd;
   const double size = element_size(problem.dtype);
   const bool half = size == 2;
+  const int places = device.sm_count * blocks_together(tile);
+  if (counted_words(problem, tile)) {
+    share_blocks(places, {TileCost{1, 0, 0}}, p);
+    return predict_words(problem, device, p, tile);
+  }
   const double phase_groups = static_cast<double>(p.h.groups) * p.w.groups;
   const AxisTotals h = totals(p.h), w = totals(p.w);
   const double products =
@@ -628,7 +639,6 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
         costs.push_back(same < known ? costs[same] : tile_cost(problem, p, tile, counts[known]));
       }
   }
-  const int places = device.sm_count * blocks_together(tile);
   share_blocks(places, costs, p);
 
   const double combos = static_cast<double>(combinations(p));

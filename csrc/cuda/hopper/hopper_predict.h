@@ -7,9 +7,14 @@ namespace convt2d::cuda::hopper {
 
 // Microseconds, of the best shares, which it leaves in the parameters.
 double predict(const Problem& problem, const Device& device, GatherParams& p, TileRow tile);
+// The same of fetched rows of TF32, NCHW (hopper_predict_words.cpp), whose shares are in the parameters.
+double predict_words(const Problem& problem, const Device& device, const GatherParams& p,
+                     TileRow tile);
+// Of the tiles, those whose patches lie in the source altogether.
+double tiles_inside(const GatherParams& p);
 // What a kind of tile takes over that: for all to compare with, and for other families alone.
 double over_of(const Problem& problem, TileRow tile, const GatherParams& p);
-double over_for_others(const Problem& problem, TileRow tile, const GatherChoice& choice);
+double over_for_others(const Problem& problem, TileRow tile);
 
 // By how many products the first groups may lead.
 int lead_of(const Problem& problem, const GatherParams& p, TileRow tile);

@@ -372,19 +372,27 @@ void share_weights(const Device& device, double cycles, GatherParams& p) {
 // Woven weights, whose lines come faster than others (seven layers on an H200, 2026-11-26).
 constexpr double kWoven = 0.92;
 
+// Of grad_input in TF32, over the rest: tiles whose outputs are laid out as lines, of which stores take less than what lanes have
+// (150 of 2200 times of 60 layers on an H200, 2026-11-26).
+constexpr double kLined = 0.82, kLinedSteps = 0.75;
+
 // What plans took over what is counted (H200, 2026-11-24): grad_input of 32-bit words, by the taps of a part (60 layers and modes).
 double over_of(const GatherParams& p) {
   if (p.laid) return 1;
   if (p.forward && p.strict && p.lines) return 1.3;
   if (p.forward || p.element_bytes == 2) return 1;
   if (!p.strict && p.taps == 1) return 1.6;  // k1s1_c320, 70 to 82 us (2026-11-26)
+  const bool two_rows = p.row_phases > 1 && p.steps_w == 1;
+  const double laid_out = !p.lined || two_rows            ? 1
+                          : p.steps_w > 1 && p.parts == 1 ? kLinedSteps
+                                                          : kLined;
   if (p.parts == 1) {
-    if (p.steps_w > 1) return !p.strict ? 1.1 : p.lines ? 1.25 : 0.95;
-    return !p.lines ? 1 : p.strict ? 0.88 : 1.17;
+    if (p.steps_w > 1) return !p.strict ? 1.1 * laid_out : p.lines ? 1.25 : 0.95;
+    return !p.lines ? 1 : p.strict ? 0.88 : 1.17 * laid_out;
   }
   const int taps = p.taps / p.parts;
   if (p.strict) return taps <= 5 ? 1.4 : 1.08;
-  return taps <= 5 ? 1.45 : 1.1;
+  return (taps <= 5 ? 1.45 : 1.1) * laid_out;
 }
 
 }  // namespace
