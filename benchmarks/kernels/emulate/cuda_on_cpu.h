@@ -57,6 +57,7 @@ void barrier_init(uint32_t address, uint32_t count);
 void barrier_arrive(uint32_t address);
 void barrier_expect(uint32_t address, uint32_t bytes);
 void barrier_copied(uint32_t address, uint32_t bytes);
+void barrier_copied_of_rank(unsigned rank, uint32_t address, uint32_t bytes);
 void barrier_wait(uint32_t address, uint32_t parity);
 // `bytes` of shared memory at an address; ends the program if the block has no such memory.
 unsigned char* shared(uint32_t address, uint32_t bytes);

@@ -54,9 +54,9 @@ bool check(const Case& one, Precision precision, int most) {
           const auto source = strand::map_of_spans(trial.problem, params),
                      weights = strand::map_of_span_weights(trial.problem, params);
           emulate::run_grid(
-              strand::span_tiles_of(params), strand::kSpanThreads, params.shared_bytes,
+              strand::span_tiles_of(params), params.groups * 128 + 32, params.shared_bytes,
               [&] {
-                trial.problem.y_layout == Layout::nhwc
+                strand::span_pixels(trial.problem)
                     ? strand::convt2d_strand_spans_kernel<M, true>(params, source, weights)
                     : strand::convt2d_strand_spans_kernel<M, false>(params, source, weights);
               },

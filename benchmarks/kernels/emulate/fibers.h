@@ -211,7 +211,12 @@ void barrier_expect(uint32_t address, uint32_t bytes) {
   barrier_copied(address, 0);
 }
 void barrier_copied(uint32_t address, uint32_t bytes) {
-  Barrier& barrier = barriers[of_this_block(address)];
+  barrier_copied_of_rank(block_index.y, address, bytes);
+}
+void barrier_copied_of_rank(unsigned rank, uint32_t address, uint32_t bytes) {
+  const auto found = barriers.find(rank * kMostShared + address);
+  if (found == barriers.end()) fail("no such barrier");
+  Barrier& barrier = found->second;
   barrier.bytes -= bytes;
   if (barrier.here == barrier.count && barrier.bytes == 0)
     barrier.here = 0, ++barrier.phase, ++progress;

@@ -47,4 +47,24 @@ __device__ __forceinline__ float4 load_of_rank(uint32_t place) {
   return value;
 }
 
+// Barriers that were made here are there for the cluster's other blocks, once these have waited for this one: as a reader
+// arrives, which takes no time (to arrive as a writer waits for all of memory).
+__device__ __forceinline__ void show_barriers_to_cluster() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+}
+
+// Four words to a place of a block of the cluster, whose barrier counts the bytes that have come.
+__device__ __forceinline__ void send_to_rank(uint32_t place, const uint32_t (&word)[4],
+                                             uint32_t barrier) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, "
+      "[%5];" ::"r"(place),
+      "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3]), "r"(barrier)
+      : "memory");
+#endif
+}
+
 }  // namespace convt2d::cuda

@@ -18,7 +18,7 @@ void launch(const Problem& problem, const Plan& plan, const Args& args) {
   };
   if (plan.row == kSpanRow) {
     const SpanParams params = span_params_of(problem, plan, args);
-    launch_spans(problem.dtype, problem.y_layout == Layout::nhwc, params, span_tiles_of(params),
+    launch_spans(problem.dtype, span_pixels(problem), params, span_tiles_of(params),
                  map_of_spans(problem, params), map_of_span_weights(problem, params), args.stream);
     return;
   }

@@ -54,6 +54,7 @@ std::vector<Plan> span_plans(const Problem& problem, const Device& device, std::
 Decision span_plan(const Problem& problem, const Device& device);
 SpanParams span_params_of(const Problem& problem, const Plan& plan, const Args& args);
 int64_t span_tiles_of(const SpanParams& params);
+bool span_pixels(const Problem& problem);  // whether a pixel's channels are neighbours
 CUtensorMap map_of_spans(const Problem& problem, const SpanParams& params);
 CUtensorMap map_of_span_weights(const Problem& problem, const SpanParams& params);
 

@@ -10,8 +10,9 @@ void launch(const SpanParams& params, int64_t tiles, const CUtensorMap& source,
             const CUtensorMap& weights, void* stream) {
   constexpr auto kernel = convt2d_strand_spans_kernel<M, PIXELS>;
   allow_shared_memory<kernel>(params.shared_bytes);
-  launch_ranks(kernel, tiles, params.ranks, kSpanThreads, params.shared_bytes, stream, params,
-               source, weights);
+  if (params.ranks > kPortableRanks) allow_large_clusters<kernel>();
+  launch_ranks(kernel, tiles, params.ranks, params.groups * 128 + 32, params.shared_bytes, stream,
+               params, source, weights);
 }
 
 }  // namespace

@@ -57,20 +57,37 @@ __device__ __forceinline__ uint32_t swizzled(uint32_t address, uint32_t mask) {
 template <int SIXTEENS>
 using WindowSums = float[SIXTEENS][kWindowColumns / 8][4];
 
-// sum += of a step; places are this lane's, of positions and of channels 0 to 15 and 16 to 23.
+// A lane's places in a stage for a step: of its positions, and of channels 0 to 15 and 16 to 23.
+template <int SIXTEENS>
+struct WindowPlaces {
+  uint32_t position[SIXTEENS], channel[2];
+};
+
+// Those of the step whose operands are at `of[0]` and `of[1]`. A stage begins at a multiple of 1024 bytes, so the swizzle goes by
+// what is added to that.
+template <int SIXTEENS>
+__device__ __forceinline__ WindowPlaces<SIXTEENS> places_of_step(
+    const WindowPlaces<SIXTEENS>& first, const uint32_t (&of)[2], uint32_t mask) {
+  WindowPlaces<SIXTEENS> found;
+#pragma unroll
+  for (int i = 0; i < SIXTEENS; ++i) found.position[i] = swizzled(of[0] + first.position[i], mask);
+#pragma unroll
+  for (int i = 0; i < 2; ++i) found.channel[i] = swizzled(of[1] + first.channel[i], mask);
+  return found;
+}
+
+// sum += of a step.
 template <class M, int SIXTEENS>
-__device__ __forceinline__ void multiply_windows(WindowSums<SIXTEENS>& sum, uint32_t source,
-                                                 uint32_t weights,
-                                                 const uint32_t (&position)[SIXTEENS],
-                                                 const uint32_t (&channel)[2], uint32_t mask) {
+__device__ __forceinline__ void multiply_windows(WindowSums<SIXTEENS>& sum, uint32_t stage,
+                                                 const WindowPlaces<SIXTEENS>& at) {
   constexpr int kN = kWindowColumns / 8;
   uint32_t column[kN][2];
   {
     uint32_t four[4];
-    ldmatrix_x4(four, swizzled(weights + channel[0], mask));
+    ldmatrix_x4(four, stage + at.channel[0]);
     column[0][0] = four[0], column[0][1] = four[1];
     column[1][0] = four[2], column[1][1] = four[3];
-    ldmatrix_x2(column[2][0], column[2][1], swizzled(weights + channel[1], mask));
+    ldmatrix_x2(column[2][0], column[2][1], stage + at.channel[1]);
   }
   if constexpr (M::kSplit) {
     uint32_t low[kN][2];
@@ -81,7 +98,7 @@ __device__ __forceinline__ void multiply_windows(WindowSums<SIXTEENS>& sum, uint
 #pragma unroll
     for (int i = 0; i < SIXTEENS; ++i) {
       uint32_t row[4], rest[4];
-      ldmatrix_x4(row, swizzled(source + position[i], mask));
+      ldmatrix_x4(row, stage + at.position[i]);
 #pragma unroll
       for (int w = 0; w < 4; ++w) M::split(row[w], row[w], rest[w]);
 #pragma unroll
@@ -95,7 +112,7 @@ __device__ __forceinline__ void multiply_windows(WindowSums<SIXTEENS>& sum, uint
 #pragma unroll
     for (int i = 0; i < SIXTEENS; ++i) {
       uint32_t row[4];
-      ldmatrix_x4(row, swizzled(source + position[i], mask));
+      ldmatrix_x4(row, stage + at.position[i]);
 #pragma unroll
       for (int j = 0; j < kN; ++j) M::mma(sum[i][j], row, column[j][0], column[j][1]);
     }
@@ -138,53 +155,49 @@ __device__ __forceinline__ void store_window(const WindowParams& p, const Window
     }
 }
 
-// The sums of teams, then of ranks, in a fixed order. All threads of all blocks come here.
+// The sums of teams, then of ranks, in a fixed order. A rank sends each other one what that adds and stores. All threads come
+// here.
 template <class M, int POSITIONS>
 __device__ __forceinline__ void add_and_store_windows(const WindowParams& p, const WindowScope& at,
-                                                      uint32_t sums) {
+                                                      uint32_t sums, uint32_t received) {
   constexpr int kTeams = window_teams(POSITIONS, M::kSplit);
   constexpr int kItems = POSITIONS * kWindowColumns / kTogether;
   constexpr int kOfLine = kWindowColumns / kTogether;
+  const int rank = blockIdx.y, share = p.by_share.divisor;
+  const auto place = [&](int of, int i) { return received + 16 + (of * share + i) * 16; };
+  // So many rows of fours, `apart` bytes, added.
+  const auto add = [](uint32_t first, int count, int apart, float (&value)[kTogether]) {
+#pragma unroll 8
+    for (int r = 0; r < count; ++r) {
+      uint32_t word[kTogether];
+      load_shared_16(first + r * apart, word);
+#pragma unroll
+      for (int n = 0; n < kTogether; ++n) value[n] += __uint_as_float(word[n]);
+    }
+  };
+  if (p.ranks > 1) cluster_wait();  // the others are there
 #pragma unroll 1
   for (int i = threadIdx.x; i < kItems; i += kWindowThreads) {
-    uint32_t all[kTogether];
-    load_shared_16(sums + i * 16, all);
-#pragma unroll
-    for (int t = 1; t < kTeams; ++t) {
-      uint32_t word[kTogether];
-      load_shared_16(sums + t * window_sum_bytes(POSITIONS) + i * 16, word);
-#pragma unroll
-      for (int n = 0; n < kTogether; ++n)
-        all[n] = __float_as_uint(__uint_as_float(all[n]) + __uint_as_float(word[n]));
-    }
-    store_shared_16(sums + i * 16, all);
-  }
-  if (p.ranks > 1) {
-    cluster_arrive();
-    cluster_wait();
-  }
-  // Alone, a thread has what it added itself.
-  const int rank = blockIdx.y, end = kItems * (rank + 1) / p.ranks;
-#pragma unroll 1
-  for (int i = kItems * rank / p.ranks + threadIdx.x; i < end; i += kWindowThreads) {
     float value[kTogether] = {};
+    add(sums + i * 16, kTeams, window_sum_bytes(POSITIONS), value);
     if (p.ranks > 1) {
-#pragma unroll 4
-      for (int r = 0; r < p.ranks; ++r) {
-        const float4 some = load_of_rank(place_of_rank(sums + i * 16, r));
-        value[0] += some.x, value[1] += some.y, value[2] += some.z, value[3] += some.w;
-      }
+      const int to = p.by_share.quotient(i);
+      send_to_rank(place_of_rank(place(rank, i - to * share), to),
+                   {__float_as_uint(value[0]), __float_as_uint(value[1]), __float_as_uint(value[2]),
+                    __float_as_uint(value[3])},
+                   place_of_rank(received, to));
     } else {
-      uint32_t word[kTogether];
-      load_shared_16(sums + i * 16, word);
-#pragma unroll
-      for (int n = 0; n < kTogether; ++n) value[n] = __uint_as_float(word[n]);
+      store_window<M>(p, at, i / kOfLine, i % kOfLine * kTogether, value);
     }
-    store_window<M>(p, at, i / kOfLine, i % kOfLine * kTogether, value);
   }
-  if (p.ranks > 1) {  // this block has read; it leaves when all have
-    cluster_arrive_as_reader();
-    cluster_wait();
+  if (p.ranks == 1) return;
+  barrier_wait(received, 0);
+  const int first = rank * share;
+#pragma unroll 1
+  for (int i = threadIdx.x; i < min(share, kItems - first); i += kWindowThreads) {
+    float value[kTogether] = {};
+    add(place(0, i), p.ranks, share * 16, value);
+    store_window<M>(p, at, (first + i) / kOfLine, (first + i) % kOfLine * kTogether, value);
   }
 }
 
@@ -198,7 +211,8 @@ __global__ void __launch_bounds__(kWindowThreads, 1)
   constexpr int kSixteens = window_sixteens(kPositions, M::kSplit);
   constexpr int kTeams = window_teams(kPositions, M::kSplit);
   extern __shared__ __align__(1024) unsigned char smem[];
-  const uint32_t shared = shared_address(smem), stages = shared + p.stages_at;
+  const uint32_t shared = shared_address(smem), stages = shared + p.stages_at,
+                 received = shared + p.received_at;
   const WindowScope at = window_scope(p, kPositions);
   const auto full = [&](int stage) { return shared + stage * 16; };
   const auto ask = [&](int unit, int stage) {
@@ -213,6 +227,13 @@ __global__ void __launch_bounds__(kWindowThreads, 1)
       barrier_init(full(i) + 8, kWindowWarps);
     }
     fence_for_wgmma();  // for the copy engine
+    if (p.ranks > 1) {
+      constexpr int kItems = kPositions * kWindowColumns / kTogether;
+      const int share = p.by_share.divisor, mine = kItems - int(blockIdx.y) * share;
+      barrier_init(received, 1);
+      show_barriers_to_cluster();
+      barrier_expect(received, max(0, min(share, mine)) * p.ranks * 16);
+    }
 #pragma unroll 1
     for (int i = 0; i < p.stages && at.begin + i < at.end; ++i) ask(at.begin + i, i);
   } else {
@@ -235,6 +256,7 @@ __global__ void __launch_bounds__(kWindowThreads, 1)
     }
   }
   __syncthreads();
+  if (p.ranks > 1) cluster_arrive_as_reader();  // what others may send to is there
   if (threadIdx.x >= kWindowConsumers) {
     if (threadIdx.x == kWindowConsumers) {
       Ring ring;
@@ -252,18 +274,24 @@ __global__ void __launch_bounds__(kWindowThreads, 1)
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int team = warp % kTeams, first = warp / kTeams * kSixteens * 16;
     const uint32_t mask = p.segment - 16;
-    uint32_t position[kSixteens], channel[2];
+    WindowPlaces<kSixteens> lanes, here;
 #pragma unroll
     for (int i = 0; i < kSixteens; ++i) {
       const int number = first + i * 16 + lane % 16;
-      position[i] = (number >> p.width_bits) * p.row_bytes +
-                    (number & ((1 << p.width_bits) - 1)) * p.hop * p.segment + lane / 16 * 16;
+      lanes.position[i] = (number >> p.width_bits) * p.row_bytes +
+                          (number & ((1 << p.width_bits) - 1)) * p.hop * p.segment + lane / 16 * 16;
     }
-    channel[0] = (lane / 16 * 8 + lane % 8) * p.segment + lane / 8 % 2 * 16;
-    channel[1] = (16 + lane % 8) * p.segment + lane / 8 % 2 * 16;
+    lanes.channel[0] = (lane / 16 * 8 + lane % 8) * p.segment + lane / 8 % 2 * 16;
+    lanes.channel[1] = (16 + lane % 8) * p.segment + lane / 8 % 2 * 16;
     const uint32_t table = shared + p.table_at;
-    uint32_t place[2] = {};  // of this team's first step
-    if (team < p.steps) load_shared_8(table + team * 8, place);
+    const auto look_up = [&](int step) {
+      uint32_t of[2];
+      load_shared_8(table + step * 8, of);
+      return places_of_step<kSixteens>(lanes, of, mask);
+    };
+    // A team's one step of a unit lies at the same places in all of them.
+    const bool one = p.steps <= kTeams;
+    if (one && team < p.steps) here = look_up(team);
     WindowSums<kSixteens> sum = {}, few = {};
     Ring ring;
     int added = 0;
@@ -271,13 +299,10 @@ __global__ void __launch_bounds__(kWindowThreads, 1)
     for (int unit = at.begin; unit < at.end; ++unit) {
       barrier_wait(full(ring.stage), ring.parity);
       const uint32_t stage = stages + ring.stage * p.stage_bytes;
-      uint32_t here[2] = {place[0], place[1]};
 #pragma unroll 1
-      for (int step = team; step < p.steps;) {
-        multiply_windows<M, kSixteens>(M::kSplit ? few : sum, stage + here[0], stage + here[1],
-                                       position, channel, mask);
-        step += kTeams;
-        if (step < p.steps) load_shared_8(table + step * 8, here);
+      for (int step = team; step < p.steps; step += kTeams) {
+        if (!one) here = look_up(step);
+        multiply_windows<M, kSixteens>(M::kSplit ? few : sum, stage, here);
         if constexpr (M::kSplit)
           if (++added == MmaF32x3::kFoldSteps) added = 0, fold_windows<kSixteens>(few, sum);
       }
@@ -299,7 +324,7 @@ __global__ void __launch_bounds__(kWindowThreads, 1)
       }
     __syncthreads();
   }
-  add_and_store_windows<M, kPositions>(p, at, stages);
+  add_and_store_windows<M, kPositions>(p, at, stages, received);
 #endif
 }
 

@@ -36,6 +36,11 @@ CONVT2D_HOST_DEVICE constexpr int window_sum_bytes(int positions) {
   return positions * kWindowColumns * 4;
 }
 
+// What ranks send each other: a barrier, and a rank's share of everyone's sums.
+CONVT2D_HOST_DEVICE constexpr int window_received_bytes(int positions) {
+  return 16 + window_sum_bytes(positions) + kMostWindowRanks * 16;
+}
+
 struct WindowParams {
   Params base;  // of the same problem, for what is summed again
   int32_t tiles_w, tiles_h, column_tiles, images, ranks;
@@ -49,8 +54,8 @@ struct WindowParams {
   int32_t before, shift;  // padding: steps of rows, and the rows that it is less than those
   int32_t image_planes, image_steps;  // of dY from an image to the next: planes, or steps of rows
   int32_t row_bytes, weight_bytes, weights_at, asked_bytes;
-  int32_t stages, stage_bytes, table_at, stages_at, shared_bytes;
-  FastDivide by_remainders;
+  int32_t stages, stage_bytes, table_at, received_at, stages_at, shared_bytes;
+  FastDivide by_remainders, by_share;  // the latter: a rank's fours of sums
 };
 
 }  // namespace convt2d::cuda::strand

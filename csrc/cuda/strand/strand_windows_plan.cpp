@@ -102,6 +102,16 @@ void shape(const Problem& problem, const WindowChoice& choice, WindowParams& p) 
   set(p.asked_bytes, int64_t{p.rows} * p.row_bytes + int64_t{p.down} * p.weight_bytes);
   set(p.stage_bytes, round_up(int64_t{p.weights_at} + int64_t{p.down} * p.weight_bytes, 1024));
   p.by_remainders = FastDivide(p.remainders);
+  p.by_share = FastDivide(ceil_div(positions * kWindowColumns / kTogether, p.ranks));
+}
+
+// What ranks send each other comes before the stages.
+void place_window_stages(int row, WindowParams& p) {
+  place_stages(kMostStages, p);
+  p.received_at = static_cast<int32_t>(round_up(p.table_at + int64_t{p.steps} * 8, 16));
+  p.stages_at = static_cast<int32_t>(std::min<int64_t>(
+      round_up(int64_t{p.received_at} + window_received_bytes(kWindowPositions[row]), 1024),
+      INT32_MAX / 2));
 }
 
 // As many stages as there is room for, and units; or none.
@@ -109,7 +119,7 @@ void set_stages(const Problem& problem, const Device& device, int row, WindowPar
   const int positions = kWindowPositions[row];
   const int64_t sums =
       int64_t{window_teams(positions, is_strict(problem))} * window_sum_bytes(positions);
-  place_stages(kMostStages, p);
+  place_window_stages(row, p);
   const int64_t room = int64_t{device.smem_optin} - p.stages_at;
   p.stages = static_cast<int32_t>(
       std::min<int64_t>({room / p.stage_bytes, kMostStages,
@@ -251,7 +261,7 @@ Decision window_plan(const Problem& problem, const Device& device) {
 WindowParams window_params_of(const Problem& problem, const Plan& plan, const Args& args) {
   WindowParams p;
   shape(problem, {plan.row - kTileCount, plan.detail[0], plan.split}, p);
-  place_stages(kMostStages, p);
+  place_window_stages(plan.row - kTileCount, p);
   p.stages = plan.detail[1];
   p.shared_bytes = plan.detail[2];
   Plan plain;  // any other tile: what is summed again knows no tiles

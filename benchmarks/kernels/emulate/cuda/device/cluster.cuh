@@ -17,4 +17,12 @@ inline float4 load_of_rank(uint32_t place) {
   return value;
 }
 
+inline void show_barriers_to_cluster() {}
+inline void send_to_rank(uint32_t place, const uint32_t (&word)[4], uint32_t barrier) {
+  const uint32_t address = place & ((1u << kRankShift) - 1);
+  if (address % 16 != 0) emulate::fail("misaligned");
+  std::memcpy(emulate::shared_of_rank(place >> kRankShift, address, 16), word, 16);
+  emulate::barrier_copied_of_rank(barrier >> kRankShift, barrier & ((1u << kRankShift) - 1), 16);
+}
+
 }  // namespace convt2d::cuda

@@ -27,7 +27,7 @@ inline uint64_t advance(uint64_t operand, uint32_t by) { return operand + by; }
 // What each thread has issued: batches, of which the last one is not committed.
 using Batch = std::vector<std::function<void()>>;
 inline std::deque<Batch>& issued() {
-  static std::deque<Batch> of_thread[8 * 640];
+  static std::deque<Batch> of_thread[16 * 640];
   std::deque<Batch>& mine = of_thread[emulate::fiber()];
   if (mine.empty()) mine.emplace_back();
   return mine;
