@@ -60,7 +60,7 @@ KERNELS = {
     "mite": 56,  # twelve forms and six of grad_weight, of three types
     "heddle": 8,  # two of TF32 and of strict fp32, one of four types for grad_input
     "treadle": 8,  # two of TF32 in two layouts, two of strict fp32
-    "reed": 22,  # two of three types, one strict; two held ones of all four, one wide; six lapped
+    "reed": 24,  # two of three types, one strict; two held of four, one wide; six lapped, two broad
     "depthwise": 200,  # y, or dY, in registers: 45 in NCHW, 24 in NHWC
     "weight": 4,  # weight_sum.cu
 }

@@ -4,5 +4,5 @@
 set -eu
 cd "$(dirname "$0")/../.."
 benchmarks/kernels/emulate/build.sh emulate_reed csrc/cuda/reed/reed_plan.cpp csrc/cuda/reed/reed_held_plan.cpp \
-  csrc/cuda/reed/reed_lapped_plan.cpp
+  csrc/cuda/reed/reed_lapped_plan.cpp csrc/cuda/reed/reed_broad_plan.cpp
 build/kernels/emulate_reed benchmarks/kernels/cases.txt "$@"

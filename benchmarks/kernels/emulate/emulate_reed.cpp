@@ -2,7 +2,7 @@
 //
 //   emulate_reed CASES TYPE SEED PLANS [NAME]     TYPE: fp16, bf16, tf32, fp32; fp16:nhwc and so on
 //
-// As emulate.cpp does for hopper: PLANS plans of each case at random (LAPPED=1: lapped tiles only), on integers, and again with an infinity or a NaN in
+// As emulate.cpp does for hopper: PLANS plans of each case at random (LAPPED=1: lapped tiles only, BROAD=1: broad ones), on integers, and again with an infinity or a NaN in
 // places.
 #include <algorithm>
 #include <cstdlib>
@@ -15,6 +15,8 @@ alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
 
 #include "cuda/cuda_families.h"
 #include "cuda/device/tensor_copy.cuh"
+#include "cuda/reed/reed_broad.cuh"
+#include "cuda/reed/reed_broad_plan.h"
 #include "cuda/reed/reed_held.cuh"
 #include "cuda/reed/reed_held_plan.h"
 #include "cuda/reed/reed_kernel.cuh"
@@ -77,6 +79,10 @@ bool check(const Case& one, Precision precision, int most) {
     all.erase(std::remove_if(all.begin(), all.end(),
                              [](const Plan& plan) { return plan.row != reed::kLappedRow; }),
               all.end());
+  if (std::getenv("BROAD"))
+    all.erase(std::remove_if(all.begin(), all.end(),
+                             [](const Plan& plan) { return plan.row != reed::kBroadRow; }),
+              all.end());
   int64_t differ = 0;
   const bool good = trial.passes(trial.some(all, most, reason), [&](Plan plan) {
     const auto run = [&] {
@@ -91,6 +97,17 @@ bool check(const Case& one, Precision precision, int most) {
                 ? reed::convt2d_reed_lapped_kernel<M, true>(lapped, source, weights)
                 : reed::convt2d_reed_lapped_kernel<M, false>(lapped, source, weights);
           });
+        }
+        return;
+      }
+      if (plan.row == reed::kBroadRow) {
+        if constexpr (sizeof(T) == 2) {
+          plan.detail[2] = 1 + emulate::random() % plan.detail[2];
+          const reed::Held held = reed::held_of(trial.problem, plan, trial.args);
+          const CUtensorMap weights = reed::map_of_broad_weights(trial.problem, held);
+          emulate::run_grid(
+              reed::blocks_of(held), reed::broad_threads(held.tiles * 16 / reed::kBroadPositions),
+              reed::broad_bytes(held), [&] { reed::convt2d_reed_broad_kernel<M>(held, weights); });
         }
         return;
       }

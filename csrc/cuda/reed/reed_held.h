@@ -28,7 +28,8 @@ struct Held {
   int32_t slots, ahead;  // slots in front of the first position's
   int32_t units, pitch;  // 16 bytes of channels of a slot; bytes from slot to slot
   int32_t images, grid_h, grid_w;  // rows of an image's slots, slots of a row
-  int32_t turned;  // runs of 16 bytes of a row of x, which come whole and are turned; or 0
+  int32_t together;  // broad tiles: whether two neighbours of y of two positions are four of them
+  int32_t turned;    // runs of 16 bytes of a row of x, which come whole and are turned; or 0
   FastDivide by_grid, by_grid_w, by_units, by_pairs;
 };
 

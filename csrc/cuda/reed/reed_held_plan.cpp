@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "cuda/reed/reed_broad_plan.h"
 #include "cuda/strict_sums.h"
 
 namespace convt2d::cuda::reed {
@@ -45,6 +46,8 @@ int64_t slots_of(const Params& p, int64_t positions, int64_t grid_w) {
   return positions + (rows + 1) * (p.taps_w - 1) + (images + 1) * (p.taps_h - 1) * grid_w;
 }
 
+}  // namespace
+
 void shape_held(const Problem& problem, const Choice& choice, Held& h) {
   h = {};
   Params& p = h.base;
@@ -60,8 +63,8 @@ void shape_held(const Problem& problem, const Choice& choice, Held& h) {
   h.grid_h = number(p.by_image.divisor / p.by_width.divisor + p.taps_h - 1);
   h.grid_w = number(p.by_width.divisor + p.taps_w - 1);
   h.ahead = (p.taps_h - 1) * h.grid_w + p.taps_w - 1;
-  const bool wide = choice.row == kWideRow;
-  const int streams = h.parts * (wide ? kWideGroups : 1);
+  const bool wide = choice.row == kWideRow || choice.row == kBroadRow;
+  const int streams = h.parts * (choice.row == kWideRow ? kWideGroups : 1);
   h.each = p.row_blocks / streams, h.more = p.row_blocks % streams;
   h.slots = number(wide ? h.tiles * 16 + h.ahead : slots_of(p, h.tiles * 16, h.grid_w));
   h.units = number(round_up(p.terms * size, wide ? 128 : 32) / 16);
@@ -73,11 +76,15 @@ void shape_held(const Problem& problem, const Choice& choice, Held& h) {
   p.position_blocks = number(ceil_div(columns, h.tiles * 16));
   if (p.way != kVectors && problem.x_layout == Layout::nchw && p.x_w * size % 16 == 0)
     h.turned = number(p.x_w * size / 16);
+  h.together = p.vector == 2 && p.unit == 2 && p.by_width.divisor % 2 == 0 && p.pad_w == 0 &&
+               p.y_w == 2 * int(p.by_width.divisor) && p.y_w % 4 == 0;
   h.by_grid = FastDivide(int64_t{h.grid_h} * h.grid_w);
   h.by_grid_w = FastDivide(h.grid_w);
   h.by_units = FastDivide(h.units);
   h.by_pairs = FastDivide(std::max(1, (h.turned + 1) / 2));
 }
+
+namespace {
 
 // Cycles until a block's pixels are there.
 double pixel_cycles(const Problem& problem, const Held& h) {
@@ -171,9 +178,9 @@ double predict(const Problem& problem, const Device& device, const Held& h) {
   return with_bytes(problem, device, over * busy / kClock);
 }
 
-// The best way to share out the rows of a tile.
-void share_out(const Problem& problem, const Device& device, Choice choice,
-               double (*predict)(const Problem&, const Device&, const Held&),
+}  // namespace
+
+void share_out(const Problem& problem, const Device& device, Choice choice, Predict* predict,
                std::vector<Candidate<Choice>>& found) {
   Held h;
   shape_held(problem, choice, h);
@@ -194,6 +201,8 @@ void share_out(const Problem& problem, const Device& device, Choice choice,
   }
   if (least > 0) found.push_back({choice, least});
 }
+
+namespace {
 
 void add_wide(const Problem& problem, const Device& device, std::vector<Candidate<Choice>>& found) {
   for (int stages = kMostStages; stages >= 2; --stages) {
@@ -273,7 +282,7 @@ Plan held_plan(const Problem& problem, const Candidate<Choice>& candidate) {
   plan.detail[0] = choice.stages;
   plan.detail[1] = choice.tiles;
   plan.detail[2] = choice.parts;
-  plan.note = (choice.row == kWideRow ? "wgmma, " : "") + text(h.tiles * 16) + " of " +
+  plan.note = (choice.row == kHeldRow ? "" : "wgmma, ") + text(h.tiles * 16) + " of " +
               text(p.positions) + " positions held" + (p.paired ? " in pairs, " : ", ") +
               text(h.slots) + " pixels" +
               (h.turned            ? " as runs"
@@ -282,8 +291,9 @@ Plan held_plan(const Problem& problem, const Candidate<Choice>& candidate) {
               ", rows by " + text(p.used) + " of " + text(p.rows) + " in " + text(h.parts) +
               " parts, " + text(p.chunks) + " chunks, " + text(p.stages) + " stages, " +
               text(blocks_of(h)) + " blocks of " +
-              text(choice.row == kWideRow
-                       ? wide_bytes(h)
+              text(choice.row == kWideRow ? wide_bytes(h)
+                   : choice.row == kBroadRow
+                       ? broad_bytes(h)
                        : shared_bytes(h, static_cast<int>(element_size(problem.dtype)))) +
               " bytes";
   return plan;

@@ -20,6 +20,12 @@ struct Choice {
 void shape(const Problem& problem, const Choice& choice, Params& params);
 void point_at(const Problem& problem, const Args& args, Params& params);
 
+void shape_held(const Problem& problem, const Choice& choice, Held& held);
+// The best way to share out the rows of a tile, by what is predicted.
+using Predict = double(const Problem& problem, const Device& device, const Held& held);
+void share_out(const Problem& problem, const Device& device, Choice choice, Predict* predict,
+               std::vector<Candidate<Choice>>& found);
+
 void add_held(const Problem& problem, const Device& device, std::vector<Candidate<Choice>>& found);
 Plan held_plan(const Problem& problem, const Candidate<Choice>& candidate);
 

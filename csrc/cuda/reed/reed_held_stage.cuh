@@ -15,13 +15,13 @@ __device__ __forceinline__ int first_slot(const Held& h, const Scope& at) {
   return (image * h.grid_h + row) * h.grid_w + in_image - row * int(p.by_width.divisor);
 }
 
-// Where the slots of a block are in x, -1 of those beside it.
+// Where the slots of a block are in x, -1 of those beside it; by so many threads.
 __device__ __forceinline__ void write_sources(const Held& h, const Scope& at, int first,
-                                              uint32_t sources) {
+                                              uint32_t sources, int threads = kHeldThreads) {
   const Params& p = h.base;
   const int grid = h.by_grid.divisor, above_h = p.taps_h - 1, above_w = p.taps_w - 1;
 #pragma unroll 1
-  for (int slot = threadIdx.x; slot < h.slots; slot += kHeldThreads) {
+  for (int slot = threadIdx.x; slot < h.slots; slot += threads) {
     const int number = first + slot, image = h.by_grid.quotient(number);
     const int in_image = number - image * grid, row = h.by_grid_w.quotient(in_image);
     const int x_h = row - above_h + p.first_h,
@@ -40,7 +40,7 @@ __device__ __forceinline__ void write_sources(const Held& h, const Scope& at, in
 // 16 bytes of channels go.
 template <class M, class Where>
 __device__ __forceinline__ void turn_pixels(const Held& h, const Scope& at, int first,
-                                            uint32_t sources, Where&& place) {
+                                            uint32_t sources, int threads, Where&& place) {
   using T = typename M::Element;
   const Params& p = h.base;
   constexpr int kNumbers = 16 / int(sizeof(T)), kAtOnce = 8 / kNumbers;
@@ -49,12 +49,12 @@ __device__ __forceinline__ void turn_pixels(const Held& h, const Scope& at, int 
   const int rows = int(h.by_grid_w.quotient(first + h.slots - 1)) - first_row + 1;
   const int pairs = h.by_pairs.divisor, count = rows * pairs * h.units * 2;
 #pragma unroll 1
-  for (int item = threadIdx.x; item < count; item += kAtOnce * kHeldThreads) {
+  for (int item = threadIdx.x; item < count; item += kAtOnce * threads) {
     uint32_t word[kAtOnce][kNumbers][4];
     int slot[kAtOnce], column[kAtOnce], unit[kAtOnce];
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      const int here = item + i * kHeldThreads;
+      const int here = item + i * threads;
       const int run = h.by_units.quotient(here / 2), row = h.by_pairs.quotient(run);
       unit[i] = here / 2 - run * h.units;
       const int x_w = ((run - row * pairs) * 2 + here % 2) * kNumbers;
@@ -94,7 +94,7 @@ __device__ __forceinline__ void turn_pixels(const Held& h, const Scope& at, int 
       }
   }
 #pragma unroll 1
-  for (int slot = threadIdx.x / 32; slot < h.slots; slot += kHeldThreads / 32)
+  for (int slot = threadIdx.x / 32; slot < h.slots; slot += threads / 32)
     if (load_shared_4(sources + slot * 4) == ~0u)
 #pragma unroll 1
       for (int unit = threadIdx.x % 32; unit < h.units; unit += 32)
@@ -104,7 +104,8 @@ __device__ __forceinline__ void turn_pixels(const Held& h, const Scope& at, int 
 // All channels of all slots, a few units of 16 bytes of a thread at once: where channels are neighbours as whole units,
 // else lanes have neighbouring slots.
 template <class M, class Where>
-__device__ __forceinline__ void hold_pixels(const Held& h, uint32_t sources, Where&& where) {
+__device__ __forceinline__ void hold_pixels(const Held& h, uint32_t sources, int threads,
+                                            Where&& where) {
   using T = typename M::Element;
   const Params& p = h.base;
   constexpr int kNumbers = 16 / int(sizeof(T));
@@ -113,11 +114,11 @@ __device__ __forceinline__ void hold_pixels(const Held& h, uint32_t sources, Whe
     constexpr int kAtOnce = 6;
     const int count = h.slots * h.units;
 #pragma unroll 1
-    for (int item = threadIdx.x; item < count; item += kAtOnce * kHeldThreads) {
+    for (int item = threadIdx.x; item < count; item += kAtOnce * threads) {
       uint32_t word[kAtOnce][4], place[kAtOnce];
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
-        const int here = min(item + i * kHeldThreads, count - 1);
+        const int here = min(item + i * threads, count - 1);
         const int slot = h.by_units.quotient(here), unit = here - slot * h.units;
         const int source = load_shared_4(sources + slot * 4);
         place[i] = where(slot, unit);
@@ -128,23 +129,24 @@ __device__ __forceinline__ void hold_pixels(const Held& h, uint32_t sources, Whe
       for (int i = 0; i < kAtOnce; ++i) {
 #pragma unroll
         for (int v = 0; v < 4; ++v) word[i][v] = M::round(word[i][v]);
-        if (item + i * kHeldThreads < count) store_shared_16(place[i], word[i]);
+        if (item + i * threads < count) store_shared_16(place[i], word[i]);
       }
     }
     return;
   }
-  constexpr int kAtOnce = sizeof(T) == 4 ? 6 : 4, kWarps = kHeldThreads / 32;
+  constexpr int kAtOnce = sizeof(T) == 4 ? 6 : 4;
+  const int warps = threads / 32;
   const int lane = threadIdx.x % 32, count = (h.slots + 31) / 32 * h.units;
 #pragma unroll 1
-  for (int item = threadIdx.x / 32; item < count; item += kAtOnce * kWarps) {
+  for (int item = threadIdx.x / 32; item < count; item += kAtOnce * warps) {
     uint32_t number[kAtOnce][kNumbers], place[kAtOnce];
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      const int here = min(item + i * kWarps, count - 1);
+      const int here = min(item + i * warps, count - 1);
       const int part = h.by_units.quotient(here), unit = here - part * h.units;
       const int slot = part * 32 + lane;
       const int source = slot < h.slots ? int(load_shared_4(sources + slot * 4)) : -1;
-      place[i] = item + i * kWarps < count && slot < h.slots ? where(slot, unit) : ~0u;
+      place[i] = item + i * warps < count && slot < h.slots ? where(slot, unit) : ~0u;
       const T* from = x + max(source, 0) + int64_t{unit * kNumbers} * p.x_channel;
       const int left = source < 0 ? 0 : p.terms - unit * kNumbers;
 #pragma unroll
@@ -168,11 +170,12 @@ __device__ __forceinline__ void hold_pixels(const Held& h, uint32_t sources, Whe
 
 template <class M, class Where>
 __device__ __forceinline__ void bring_pixels(const Held& h, const Scope& at, int first,
-                                             uint32_t sources, Where&& place) {
+                                             uint32_t sources, Where&& place,
+                                             int threads = kHeldThreads) {
   if (h.turned) {
-    turn_pixels<M>(h, at, first, sources, place);
+    turn_pixels<M>(h, at, first, sources, threads, place);
   } else {
-    hold_pixels<M>(h, sources, place);
+    hold_pixels<M>(h, sources, threads, place);
   }
 }
 

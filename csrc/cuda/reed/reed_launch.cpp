@@ -2,6 +2,7 @@
 #include "cuda/reed/reed_launch.h"
 
 #include "cuda/reed/reed.h"
+#include "cuda/reed/reed_broad_plan.h"
 #include "cuda/reed/reed_held_plan.h"
 #include "cuda/reed/reed_lapped_plan.h"
 #include "cuda/reed/reed_plan.h"
@@ -15,6 +16,12 @@ void launch(const Problem& problem, const Plan& plan, const Args& args) {
     const Lapped lapped = lapped_of(problem, args);
     launch_lapped(problem.dtype, problem.y_layout == Layout::nhwc, lapped, blocks_of(lapped),
                   map_of_lapped(problem, args), map_of_lapped_weights(problem, args), args.stream);
+    return;
+  }
+  if (plan.row == kBroadRow) {
+    const Held held = held_of(problem, plan, args);
+    launch_broad(problem.dtype, held.tiles * 16 / kBroadPositions, held, blocks_of(held),
+                 broad_bytes(held), map_of_broad_weights(problem, held), args.stream);
     return;
   }
   if (plan.row == kWideRow) {

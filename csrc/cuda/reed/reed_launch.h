@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 
+#include "cuda/reed/reed_broad.h"
 #include "cuda/reed/reed_held.h"
 #include "cuda/reed/reed_lapped.h"
 
@@ -18,6 +19,10 @@ Launch launch_f32x3;  // reed_f32x3.cu
 using LaunchHeld = void(const Held& held, int64_t blocks, int shared_bytes, void* stream);
 LaunchHeld launch_held_f16, launch_held_bf16, launch_held_tf32, launch_held_f32x3;
 LaunchHeld launch_wide;  // reed_wide.cu
+
+// Of so many warpgroups.
+void launch_broad(DType dtype, int groups, const Held& held, int64_t blocks, int shared_bytes,
+                  const CUtensorMap& weights, void* stream);
 
 void launch_lapped(DType dtype, bool pixels, const Lapped& lapped, int64_t blocks,
                    const CUtensorMap& source, const CUtensorMap& weights, void* stream);

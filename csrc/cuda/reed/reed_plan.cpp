@@ -7,6 +7,7 @@
 #include "core/phases.h"
 #include "cuda/cuda_families.h"
 #include "cuda/gather_params.h"
+#include "cuda/reed/reed_broad_plan.h"
 #include "cuda/reed/reed_held_plan.h"
 #include "cuda/reed/reed_lapped_plan.h"
 #include "cuda/strict_sums.h"
@@ -210,6 +211,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
     }
   }
   add_held(problem, device, found);
+  add_broad(problem, device, found);
   add_lapped(problem, device, found);
   return found;
 }
