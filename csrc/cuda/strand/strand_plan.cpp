@@ -277,14 +277,17 @@ int64_t tiles_of(const Params& params) {
   return int64_t{params.groups} * params.row_tiles * params.position_tiles;
 }
 
-// A cluster's blocks are of one group of multiprocessors. So of 132, 16 clusters of six have one each, of seven two rounds; and of
-// eleven seven are at once (hifigan_u0, fcn32s, 2026-11-24).
+// A cluster's blocks are of one group of multiprocessors, and which ones of a group are missing differs from one GPU to the next. Of
+// 132, 16 clusters of six and 32 of three run at once, 16 of seven, 20 of six, 40 of three, 16 of eight and 32 of four take two
+// rounds, and of eleven seven are at once (hifigan_u0, fcn32s, 2026-11-24 and 2026-11-26): as of seven groups of sixteen and two halves
+// of another one, of six each. Pairs are always neighbours.
 double rounds_of(const Device& device, int64_t tiles, int ranks, int together) {
-  constexpr int kGroup = 18;
+  constexpr int kGroup = 18, kSure = 16, kHalf = 6;
   const auto at_once = [&](int blocks) {
-    const int groups = std::max(1, device.sm_count / kGroup);
-    return std::max<int64_t>(1, ranks > 1 ? int64_t{groups} * (kGroup * blocks / ranks)
-                                          : int64_t{device.sm_count} * blocks);
+    const int64_t all = int64_t{device.sm_count} * blocks;
+    if (ranks <= 2) return all / ranks;
+    const int64_t groups = device.sm_count / kGroup;
+    return std::max<int64_t>(1, groups * (kSure * blocks / ranks) + 2 * (kHalf * blocks / ranks));
   };
   const int64_t whole = tiles / at_once(together), rest = tiles % at_once(together);
   return static_cast<double>(whole * together +
