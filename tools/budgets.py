@@ -27,16 +27,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 # The budgets.
-# One GPU target, from nothing, the processors' time on CORES cores.
-BUILD_MINUTES = 18.0
+# One GPU target, from nothing, the processors' time on CORES cores. CI's machine took 19.3 by the
+# wall before spool, plait's teams and broad tiles of reed came.
+BUILD_MINUTES = 25.0
 CORES = 2
 # One object, one GPU target; what takes longer is split. hopper_gather_bf16 and _turned take 90 to
 # 191 of a core, by how much of the machine others use.
 OBJECT_SECONDS = 240.0
-# A wheel, for each of its GPU targets: a release may take 39. sm_90a has eleven families of its own
-# and took 8.73 when quilt, heddle, spread and strand came, 6.9 before. A wheel for sm_80 alone took
-# 3.1 before mite and reed, which it has too.
-TARGET_MIB = {"sm_90": 9.0}
+# A wheel, for each of its GPU targets: a release may take 39. sm_90a has twelve families of its own
+# and took 6.9 before quilt, heddle, spread and strand came, 8.73 with them, and 9.15 with spool and
+# broad tiles of reed. A wheel for sm_80 alone took 3.1 before mite and reed, which it has too.
+TARGET_MIB = {"sm_90": 9.5}
 OTHER_TARGET_MIB = 4.2
 # Template instances of a family, set somewhat above what there is, so that a new row is free and a
 # new template parameter is not.
