@@ -279,7 +279,8 @@ REGIMES = (
     (MANY, TENSOR_CORES, ("grad_weight",), DENSE, ("a100",), "igemm"),
     (SAME, TENSOR_CORES, ("grad_weight",), DENSE, ("a100",), "igemm"),
     (SHUFFLE, ("f16", "bf16"), ("grad_weight",), DENSE, NOT_HOPPER, "igemm"),
-    (MANY, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "hopper"),
+    (MANY, ("tf32",), ("grad_weight",), ("nchw",), HOPPER, "hopper"),
+    (MANY, ("f16", "bf16"), ("grad_weight",), ("nchw",), HOPPER, "spool"),  # a reel
     (DEEP, ("f16", "bf16"), ("grad_weight",), ("nchw",), HOPPER, "spool"),
     (SHUFFLE, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "hopper"),
     (VOCODER, ("f16", "bf16"), ("grad_weight",), ("nchw",), HOPPER, "spool"),
@@ -746,9 +747,12 @@ def test_workspace_only_in_grad_weight_and_bounded():
 @needs_cuda_room
 def test_spool_cuts_a_batch_whose_copies_are_too_large():
     text = explain(MANY, "grad_weight", "f16", "nchw", "h200", "spool")
-    assert "turned in 2 slices" in text, text
+    assert re.search(r"a reel of \d+ slices", text), text
     deep = explain(DEEP, "grad_weight", "f16", "nchw", "h200", "spool")
     assert "turned," in deep, deep
+    odd = dataclasses.replace(MANY, batch=64, size=(41, 57))
+    refused = explain(odd, "grad_weight", "f16", "nchw", "h200", "direct")
+    assert "planes are no whole 16 bytes" in refused, refused
 
 
 @needs_cuda_room

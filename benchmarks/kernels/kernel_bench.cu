@@ -295,8 +295,9 @@ bool check(const Family& family, const std::string& label, const Problem& proble
         hopper_gathers && ways.insert({plan.row, -1, cuda::hopper::choice_of(plan).lead,
                                        cuda::hopper::choice_of(plan).teams})
                               .second;
-    const bool other_slices = std::string(family.name) == "spool" &&
-                              ways.insert({plan.row, -2, cuda::spool::slices_of(plan)}).second;
+    const bool other_slices =
+        std::string(family.name) == "spool" &&
+        ways.insert({plan.row, -2, cuda::spool::slices_of(problem, plan)}).second;
     if (other_split || other_way || other_lead || other_slices) tried.push_back(&plan);
   }
   std::mt19937 random(7);

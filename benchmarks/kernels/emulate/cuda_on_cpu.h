@@ -39,6 +39,7 @@ struct Index {
 extern Index thread_index, block_index, block_dim;
 
 void give_way();
+void went_on();  // something that others may wait for has happened
 // Of a cluster, whose blocks differ in their index y: a thread's number, and the barrier of all.
 unsigned fiber();
 void cluster_arrive();

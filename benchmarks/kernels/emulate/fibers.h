@@ -56,6 +56,7 @@ constexpr int kClusterMeeting = -1;
 std::map<uint32_t, Barrier> barriers;  // by address and rank
 uint32_t shared_bytes;
 long progress;  // counts what somebody may wait for
+bool together;  // a grid of one row, its blocks are ranks
 std::mt19937 random;
 std::function<void()> kernel;
 
@@ -124,6 +125,7 @@ void run_block(uint32_t block, unsigned ranks) {
         if (fibers[number].done) continue;
         thread_index.x = number % block_dim.x;
         block_index.y = number / block_dim.x;
+        if (together) block_index.x = block_index.y;
         swapcontext(&scheduler, &fibers[number].context);
       }
     }
@@ -135,6 +137,8 @@ void run_block(uint32_t block, unsigned ranks) {
 }  // namespace
 
 unsigned fiber() { return block_index.y * block_dim.x + thread_index.x; }
+
+void went_on() { ++progress; }
 
 void give_way() { swapcontext(&fibers[fiber()].context, &scheduler); }
 
@@ -223,6 +227,16 @@ void barrier_copied_of_rank(unsigned rank, uint32_t address, uint32_t bytes) {
 }
 void barrier_wait(uint32_t address, uint32_t parity) {
   while ((barriers[of_this_block(address)].phase & 1) == parity) give_way();
+}
+
+// A grid whose blocks run together.
+void run_grid_together(int blocks, int threads, uint32_t bytes, std::function<void()> of_thread) {
+  kernel = std::move(of_thread);
+  block_dim.x = threads;
+  shared_bytes = bytes;
+  together = true;
+  run_block(0, unsigned(blocks));
+  together = false;
 }
 
 // A grid's blocks, one after the other; or clusters of `ranks` of them along y, whose blocks run together.

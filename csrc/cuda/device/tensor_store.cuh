@@ -30,4 +30,18 @@ __device__ __forceinline__ void stored_boxes_there() {
 #endif
 }
 
+// The same of all but the last so many.
+template <int LAST>
+__device__ __forceinline__ void stored_boxes_read_but() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(LAST) : "memory");
+#endif
+}
+template <int LAST>
+__device__ __forceinline__ void stored_boxes_there_but() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.wait_group %0;\n\tfence.proxy.async;" ::"n"(LAST) : "memory");
+#endif
+}
+
 }  // namespace convt2d::cuda

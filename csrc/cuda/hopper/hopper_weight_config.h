@@ -71,7 +71,6 @@ struct WeightParams {
   void* weight;     // written when there is one piece
   float* partials;  // else [pieces][kh][kw][ci][co]
   int32_t piece_floats;
-  int32_t add;  // to partial sums that are there
   int32_t weight_stride[4];
   int32_t weight_quads;                  // four output channels are eight aligned bytes
   int32_t batch, groups, rows, columns;  // channels of one group: rows of x, columns of dY

@@ -101,7 +101,7 @@ std::vector<WeightChoice> block_shapes(const Problem& problem) {
 }  // namespace
 
 std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Device& device,
-                                               std::string& reason, bool spooled) {
+                                               std::string& reason, bool spooled, int beside) {
   std::vector<WeightCandidate> found;
   const std::vector<PixelTile> tiles = pixel_tiles(problem);
   for (WeightChoice choice : block_shapes(problem))
@@ -114,7 +114,8 @@ std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Dev
         reason = why;
         continue;
       }
-      const int stages = (device.smem_optin - kStagesAt - kReach) / weight_stage_bytes(params);
+      const int stages =
+          (device.smem_optin - beside - kStagesAt - kReach) / weight_stage_bytes(params);
       if (stages < 2) {
         reason = "a K tile takes " + std::to_string(weight_stage_bytes(params)) +
                  " bytes of shared memory";

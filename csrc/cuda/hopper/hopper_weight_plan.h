@@ -12,9 +12,11 @@ namespace convt2d::cuda::hopper {
 // The predicted time is that of the kernel and the sum of its pieces.
 using WeightCandidate = Candidate<WeightChoice>;
 
-// Every tile that fits, in no order: the same for all devices. `reason` says why there is none.
+// Every tile that fits, in no order: the same for all devices. `reason` says why there is none. `beside`: bytes of a block's
+// shared memory that are somebody else's.
 std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Device& device,
-                                               std::string& reason, bool spooled = false);
+                                               std::string& reason, bool spooled = false,
+                                               int beside = 0);
 // That of one on another device.
 double weight_time(const Problem& problem, const Device& device, const WeightChoice& choice,
                    bool spooled = false);

@@ -201,15 +201,8 @@ __device__ __forceinline__ void store_weights(const WeightParams& p, const Weigh
       uint32_t word[4];
       load_shared_16(sums + r * sum_pitch(tile), word);
       if (p.partials) {
-        float* const to = partials + in_partials + int64_t{r} * p.columns;
-        if (p.add) {  // past L1: another multiprocessor may have written them
-          const float4 old = __ldcg(reinterpret_cast<const float4*>(to));
-          word[0] = __float_as_uint(old.x + __uint_as_float(word[0]));
-          word[1] = __float_as_uint(old.y + __uint_as_float(word[1]));
-          word[2] = __float_as_uint(old.z + __uint_as_float(word[2]));
-          word[3] = __float_as_uint(old.w + __uint_as_float(word[3]));
-        }
-        store_words(to, word[0], word[1], word[2], word[3]);
+        store_words(partials + in_partials + int64_t{r} * p.columns, word[0], word[1], word[2],
+                    word[3]);
         continue;
       }
       T* const to = static_cast<T*>(p.weight) + in_weight + int64_t{r} * stride[0];

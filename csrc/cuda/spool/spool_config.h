@@ -1,20 +1,22 @@
 // spool: 16-bit NCHW grad_weight, sm_90a, by way of copies in the workspace.
 //
 // Which pixels of dY a tap meets is a question of addresses where a pixel's channels lie together, and of fetching number by
-// number where they do not (hopper_fetched_weight.h). So dY, and x, are turned once, to channels last, by a kernel that the
-// memory bounds, and multiplied by hopper's kernel for such tensors (hopper_weight_config.h). That leaves its sums in the
-// workspace too, as matrices of a tap, which a third kernel adds up, rounds and turns to NCHW's dW, whose taps lie together.
+// number where they do not (hopper_fetched_weight.h). So dY, and x, are turned once, to channels last, and multiplied as
+// hopper multiplies such tensors (hopper_weight_config.h). Its sums are matrices of a tap, which a last kernel turns to NCHW's
+// dW, whose taps lie together: pieces from the workspace, added up and rounded, or a single piece in place.
 //
-//   workspace   x  [image][pixel][pitch]    channels in whole 16 bytes; what is beside them is never read
-//               dY [image][pixel][pitch]
-//               dW [piece][tap][ci][co]     fp32, or, in one piece of one slice, rounded
+//   workspace   x   [buffer][image][pixel][pitch]    channels in whole 16 bytes; what is beside them is never read
+//               dY  [buffer][image][pixel][pitch]
+//               dW  [piece][tap][ci][co]             fp32, of several pieces
+//               counters
+//   dW          [ci][tap][co]                        rounded, of one piece, before it is turned
 //
-// Where all that is more than the workspace may be, the batch is taken in slices of images, one after the other through the
-// same copies, which stay in L2: the first two kernels once for each, of which a later one adds to the sums there are.
-//
-// All kernels but the very first start while the one before them ends. What turns a later slice reads it meanwhile, and
-// writes when its copies are no longer read.
+// Where both copies fit the workspace, that may be three kernels, each of which starts while the one before it ends. Or the
+// batch is taken in slices of images, of which two or three have room in a ring of buffers: the *reel*, one kernel that
+// multiplies all of them, and whose other threads turn the next ones meanwhile (spool_reel.cuh).
 #pragma once
+
+#include <cuda.h>
 
 #include <cstdint>
 
@@ -31,28 +33,50 @@ constexpr int kTurnChannels = 64, kTurnOctets = 16, kTurnPixels = kTurnOctets * 
 constexpr int kLineWords = kTurnPixels / 2 + 1;
 constexpr int kTurnBytes = kTurnChannels * kLineWords * 4;
 
-// A tensor to be turned.
+// A tensor to be turned, `images` at a time.
 struct Turned {
   const void* from;
   void* to;
   int32_t channels, pixels, pitch;  // of an image
   int32_t channel_blocks, pixel_blocks;
-  int32_t
-      block_pixels;  // of a block, whole octets: with what is before its start, at most kTurnPixels
-  int64_t first;     // element of the slice
-  int64_t elements;  // of all images, whatever the slice
+  int32_t block_pixels;  // whole octets: with what is before its start, as many as a line has
+  int32_t images, batch;
+  int64_t elements;  // of all images
 };
 struct TurnParams {
   Turned tensor[2];
   int32_t first_blocks;  // of the first tensor
 };
 
+// The reel: three warps of a block, which hopper's kernel has for x of few channels, turn slices whose planes are whole 16
+// bytes, each for itself. The copy engine brings a tile, 64 channels of 64 pixels, the warp turns it where it is, and the copy
+// engine takes it away.
+constexpr int kReelThreads = 96;
+constexpr int kReelSide = 64, kReelTileBytes = kReelSide * kReelSide * 2,
+              kReelTiles = kReelThreads / 32 * 2;
+constexpr int kReelBytes = kReelTiles * (kReelTileBytes + 8), kReelAlignment = 1024;
+
+struct ReelParams {
+  Turned tensor[2];
+  FastDivide by_channels[2], by_pixels[2];  // tiles of an image
+  int32_t first_units, units;               // tiles of a slice: of the first tensor, of both
+  int32_t slices, buffers, blocks;
+  int32_t last_tiles_n;     // K tiles along images, of the last slice
+  int32_t tiles_at;         // in shared memory
+  uint32_t *turned, *read;  // by slice: how many warps have turned it, how many blocks have read it
+};
+// Of the tensors, and of their copies.
+struct ReelMaps {
+  CUtensorMap from[2], to[2];
+};
+
 // Sums: a block has some neighbours of all taps' matrices, four a thread.
 constexpr int kSumThreads = 256;
 constexpr int kSumSlots = 16;  // taps, times parts of the pieces, at once, at most
 constexpr int kMostTaps = 128;
-// A single piece: bytes of a tap's numbers in shared memory, whole 16 and no multiple of 128.
-constexpr int kReturnElements = 128, kReturnPitch = 2 * kReturnElements + 16;
+// A single piece: a block has rows of dW, each an input channel's, as few as are so many numbers of a tap, which are whole
+// 16 bytes in shared memory, and no multiple of 128.
+constexpr int kReturnElements = 128, kMostReturnBytes = 100 << 10;
 
 struct SumParams {
   const void* pieces;
@@ -62,13 +86,20 @@ struct SumParams {
   int32_t taps, count;
   int32_t piece_quads;
   int32_t parts;  // a power of two
-  FastDivide by_taps;
+  int32_t columns;
+  FastDivide by_taps, by_octets;
 };
 // Odd, so that neither side meets a bank often.
 CONVT2D_HOST_DEVICE int sum_pitch(const SumParams& p) { return p.block_elements + 1; }
 CONVT2D_HOST_DEVICE int sum_bytes(const SumParams& p) {
   return p.taps * p.parts * sum_pitch(p) * 4;
 }
-CONVT2D_HOST_DEVICE int return_bytes(const SumParams& p) { return p.taps * kReturnPitch; }
+CONVT2D_HOST_DEVICE int return_pitch(int block_elements) {
+  const int bytes = block_elements * 2 + 16;
+  return bytes % 128 == 0 ? bytes + 16 : bytes;
+}
+CONVT2D_HOST_DEVICE int return_bytes(const SumParams& p) {
+  return p.taps * return_pitch(p.block_elements);
+}
 
 }  // namespace convt2d::cuda::spool

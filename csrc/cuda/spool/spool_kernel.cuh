@@ -20,7 +20,7 @@ __device__ __forceinline__ TurnScope scope_of(const Turned& t, int block) {
   const int channel = block % t.channel_blocks * kTurnChannels;
   block /= t.channel_blocks;
   const int pixel = block % t.pixel_blocks * t.block_pixels, image = block / t.pixel_blocks;
-  return {t.first + (int64_t{image} * t.channels + channel) * t.pixels + pixel,
+  return {(int64_t{image} * t.channels + channel) * t.pixels + pixel,
           (int64_t{image} * t.pixels + pixel) * t.pitch + channel,
           min(t.channels - channel, kTurnChannels), min(t.pixels - pixel, t.block_pixels)};
 }
@@ -96,7 +96,6 @@ __global__ void __launch_bounds__(kTurnThreads)
   const Turned& t = p.tensor[second];
   const TurnScope at = scope_of(t, second ? block - p.first_blocks : block);
   load_lines(t, at, shared);
-  wait_for_predecessor();  // which may read the copies of the slice before
   __syncthreads();
   store_pixels(t, at, shared);
 }
@@ -164,27 +163,27 @@ __global__ void __launch_bounds__(kSumThreads)
   }
 }
 
-// A single piece, which is rounded, is turned only.
+// A single piece, which is rounded, is turned in place: rows of dW, each [tap][co] before and [co][tap] then.
 __global__ void __launch_bounds__(kSumThreads)
     convt2d_spool_return_kernel(const __grid_constant__ SumParams p) {
   extern __shared__ __align__(1024) unsigned char smem[];
   const uint32_t shared = shared_address(smem);
-  constexpr int kLanes = kReturnElements / kOctet;
-  const int octet = threadIdx.x % kLanes, first = blockIdx.x * kReturnElements;
-  const int left = min(p.elements - first, kReturnElements);  // a multiple of eight
-  const unsigned short* const from =
-      static_cast<const unsigned short*>(p.pieces) + first + octet * kOctet;
+  const int pitch = return_pitch(p.block_elements), first = blockIdx.x * p.block_elements;
+  const int left = min(p.elements - first, p.block_elements);  // whole rows
+  const int octets = left / kOctet * p.taps;
+  unsigned short* const weight = static_cast<unsigned short*>(p.weight) + int64_t{first} * p.taps;
   wait_for_predecessor();
-#pragma unroll 2
-  for (int tap = threadIdx.x / kLanes; tap < p.taps; tap += kSumThreads / kLanes) {
-    uint32_t word[4];
-    load_16_if(from + int64_t{tap} * p.elements, octet * kOctet, left, word);
-    store_shared_16(shared + tap * kReturnPitch + octet * 16, word);
+#pragma unroll 4
+  for (int i = threadIdx.x; i < octets; i += kSumThreads) {
+    const int run = p.by_octets.quotient(i), row = p.by_taps.quotient(run);
+    const int tap = run - row * p.taps, octet = i - run * (p.columns / kOctet);
+    const uint4 word = *reinterpret_cast<const uint4*>(weight + int64_t{i} * kOctet);
+    store_shared_16(shared + tap * pitch + (row * p.columns + octet * kOctet) * 2,
+                    {word.x, word.y, word.z, word.w});
   }
   __syncthreads();
-  unsigned short* const to = static_cast<unsigned short*>(p.weight) + int64_t{first} * p.taps;
   for (int i = threadIdx.x * kOctet; i < left * p.taps; i += kOctet * kSumThreads) {
-    InTurn number(p, shared, i, 2, kReturnPitch);
+    InTurn number(p, shared, i, 2, pitch);
     uint32_t word[4];
 #pragma unroll
     for (int w = 0; w < 4; ++w) {
@@ -193,7 +192,7 @@ __global__ void __launch_bounds__(kSumThreads)
       word[w] |= uint32_t{load_shared<unsigned short>(number.at)} << 16;
       number.advance();
     }
-    store_words(to + i, word[0], word[1], word[2], word[3]);
+    store_words(weight + i, word[0], word[1], word[2], word[3]);
   }
 }
 

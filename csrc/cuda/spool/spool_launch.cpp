@@ -1,4 +1,4 @@
-// Problem + Plan + Args → Params → two kernels a slice and the sum, the bias gradient if wanted.
+// Problem + Plan + Args → Params → three kernels, the bias gradient if wanted.
 #include "cuda/spool/spool_launch.h"
 
 #include "cuda/direct/direct.h"
@@ -11,13 +11,14 @@ namespace spool {
 namespace {
 
 void launch(const Problem& problem, const Plan& plan, const Args& args) {
-  Params params;
-  for (int slice = 0; slice < slices_of(plan); ++slice) {
-    params = params_of(problem, plan, args, slice);
+  const Params params = params_of(problem, plan, args);
+  const hopper::WeightMaps maps = hopper::weight_maps(params.weight, params.x, params.y);
+  if (params.reel.slices > 1) {
+    launch_reel(problem.dtype, plan.row, params, maps, args.stream);
+  } else {
     launch_turn(params, args.stream);
-    hopper::launch_weight(problem.dtype, plan.row, params.weight,
-                          hopper::weight_maps(params.weight, params.x, params.y),
-                          params.weight_blocks, args.stream, true);
+    hopper::launch_weight(problem.dtype, plan.row, params.weight, maps, params.weight_blocks,
+                          args.stream, true);
   }
   launch_sum(problem.dtype, params, args.stream);
   if (problem.has_bias) launch_grad_bias(problem, args);

@@ -1,4 +1,4 @@
-// spool_kernel.cu
+// spool_kernel.cu, spool_reel.cu
 #pragma once
 
 #include "core/types.h"
@@ -7,6 +7,8 @@
 namespace convt2d::cuda::spool {
 
 void launch_turn(const Params& params, void* stream);
+void launch_reel(DType dtype, int row, const Params& params, const hopper::WeightMaps& maps,
+                 void* stream);
 void launch_sum(DType dtype, const Params& params, void* stream);
 
 }  // namespace convt2d::cuda::spool

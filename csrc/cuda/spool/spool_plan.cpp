@@ -1,120 +1,227 @@
 #include "cuda/spool/spool_plan.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/phases.h"
 #include "cuda/cuda_families.h"
 #include "cuda/gather_params.h"
 #include "cuda/hopper/hopper_weight_plan.h"
+#include "cuda/tensor_map.h"
 #include "cuda/weight_sum.h"
 
 namespace convt2d::cuda::spool {
 namespace {
 
 // Fitted to 40 layers on an H200, 2026-11-26.
-constexpr double kTurn = 3.2;         // us, of the first kernel beside its bytes,
+constexpr double kTurn = 3.2;         // us, of the kernel that turns beside its bytes,
 constexpr double kTurnRate = 0.78;    // of the copy rate,
 constexpr double kCachedWrite = 0.5;  // and what is written, which stays in L2, counts less
 constexpr double kReturn = 1;         // us, the third one, of a piece that is rounded
 constexpr double kReturnRate = 1.1;   // of the copy rate
-// Of slices, guessed: none has been measured.
-constexpr double kFollow = 4;     // us that launches of a later one take less
-constexpr double kAddRate = 1.3;  // of the copy rate, sums that later ones add to
+// Of the reel, counted.
+constexpr double kClock = 1700;  // cycles a microsecond
+constexpr double kTogether =
+    11;                       // us, of the launch, where no kernel starts before another has ended,
+constexpr double kFirst = 2;  // and of the first slice, beside its bytes
+constexpr double kReelTile = 600;  // cycles, to turn one,
+constexpr double kReelSlice =
+    10000;  // and of a slice beside its tiles: telling, and waiting for all blocks
 
-// Where the copies and the sums are in the workspace.
+constexpr int64_t kMostSummed = 65536;  // pixels, in one register
+
+int64_t weight_elements(const Problem& problem) {
+  return problem.in_channels * problem.group_out() * problem.h.kernel * problem.w.kernel;
+}
+
+// What the last kernel takes in place.
+int32_t return_elements(const Problem& problem) {
+  const int64_t columns = problem.group_out();
+  return static_cast<int32_t>(columns * std::max<int64_t>(1, kReturnElements / columns));
+}
+bool is_rounded(const Problem& problem, int split) {
+  const int64_t taps = problem.h.kernel * problem.w.kernel;
+  return split == 1 && problem.group_out() % kOctet == 0 &&
+         problem.group_out() <= kMostReturnBytes &&
+         taps * return_pitch(return_elements(problem)) <= kMostReturnBytes;
+}
+
+struct Choice {
+  hopper::WeightChoice slice;
+  int64_t images;  // of a slice
+};
+int64_t slices_of(const Problem& problem, const Choice& choice) {
+  return ceil_div(problem.batch, choice.images);
+}
+int64_t blocks_of(const Problem& problem, const hopper::WeightChoice& c) {
+  const auto blocks = [](int64_t channels, int64_t of_block) {
+    return ceil_div(channels, of_block * hopper::kCellChannels);
+  };
+  return problem.groups * blocks(problem.group_in(), c.x_blocks) *
+         blocks(problem.group_out(), c.y_blocks) *
+         ceil_div(problem.h.kernel * problem.w.kernel, c.unit_taps) * c.split;
+}
+
+// Where the copies, the sums and the counters are in the workspace.
 struct Places {
-  int64_t y, sums, end;
+  int64_t y, sums, counters, end;
 };
 int64_t copy_bytes(int64_t images, int64_t channels, const Axis& h, const Axis& w, bool of_x) {
   const int64_t pixels = of_x ? h.in * w.in : h.out * w.out;
   return round_up(images * pixels * round_up(channels, kOctet) * 2, 256);
 }
-int64_t weight_elements(const Problem& problem) {
-  return problem.in_channels * problem.group_out() * problem.h.kernel * problem.w.kernel;
+int64_t copies_bytes(const Problem& p, int64_t images) {
+  return copy_bytes(images, p.in_channels, p.h, p.w, true) +
+         copy_bytes(images, p.out_channels, p.h, p.w, false);
 }
-int64_t most_images(int64_t batch, int slices) { return ceil_div(batch, slices); }
-Places places_of(const Problem& p, int split, int slices) {
-  const int64_t images = most_images(p.batch, slices);
-  const int64_t x = copy_bytes(images, p.in_channels, p.h, p.w, true);
-  const int64_t y = copy_bytes(images, p.out_channels, p.h, p.w, false);
-  const int64_t sums = split > 1 || slices > 1 ? weight_bytes(p) * split : weight_elements(p) * 2;
-  return {x, x + y, x + y + sums};
+// Slices that have room at once: three, but of large images.
+constexpr int64_t kRing = kWorkspaceLimit / 8 * 7;  // bytes of three, and the rest are sums
+int buffers_of(const Problem& problem, int64_t images) {
+  return 3 * copies_bytes(problem, images) <= kRing ? 3 : 2;
 }
 
-// The fewest slices that fit, or 0.
-int fewest_slices(const Problem& p) {
-  if (places_of(p, 1, 1).end <= kWorkspaceLimit) return 1;
-  const int64_t image = places_of(p, 1, static_cast<int>(p.batch)).sums;
-  const int64_t images = (kWorkspaceLimit - weight_bytes(p)) / image;
-  return images < 1 ? 0 : static_cast<int>(std::max<int64_t>(2, ceil_div(p.batch, images)));
+Places places_of(const Problem& p, const Choice& choice) {
+  const bool reel = choice.images < p.batch;
+  const int split = choice.slice.split;
+  const int64_t images = choice.images * (reel ? buffers_of(p, choice.images) : 1);
+  Places places;
+  places.y = copy_bytes(images, p.in_channels, p.h, p.w, true);
+  places.sums = places.y + copy_bytes(images, p.out_channels, p.h, p.w, false);
+  places.counters =
+      places.sums + (is_rounded(p, split) ? 0 : round_up(weight_bytes(p) * split, 256));
+  places.end = places.counters + (reel ? 2 * 4 * slices_of(p, choice) : 0);
+  return places;
 }
 
-// What hopper is given: the largest slice.
-Problem turned_problem(const Problem& problem, int slices) {
+// Images of a slice worth looking at: all, or as many as leave room for three slices, or fewer, so that less is turned before
+// the first product, or one; whole K tiles are of one slice, so whole twos, fours or eights where there are as many.
+std::vector<int64_t> image_counts(const Problem& problem) {
+  std::vector<int64_t> counts;
+  if (copies_bytes(problem, problem.batch) <= kWorkspaceLimit) counts.push_back(problem.batch);
+  const auto whole_lines = [](const Axis& h, const Axis& w, bool of_x) {
+    return (of_x ? h.in * w.in : h.out * w.out) % kOctet == 0;
+  };
+  if (!whole_lines(problem.h, problem.w, true) || !whole_lines(problem.h, problem.w, false))
+    return counts;
+  int64_t most = std::min(kRing / (3 * copies_bytes(problem, 1)), ceil_div(problem.batch, 2));
+  if (most == 0 && 2 * copies_bytes(problem, 1) <= kWorkspaceLimit) most = 1;
+  for (int i = 0; i < 3 && most >= 1; ++i, most /= 2) {
+    int64_t whole = 8;
+    while (whole > most) whole /= 2;
+    if (const int64_t images = most / whole * whole; images < problem.batch)
+      add_once(counts, images);
+  }
+  return counts;
+}
+
+// What hopper is given: the images of a slice.
+Problem turned_problem(const Problem& problem, int64_t images) {
   Problem turned = problem;
-  turned.batch = most_images(problem.batch, slices);
+  turned.batch = images;
   turned.x_layout = turned.y_layout = Layout::nhwc;
   turned.has_bias = 0;
   return turned;
 }
 
-struct Choice {
-  hopper::WeightChoice slice;
-  int slices;
-};
+// `most_pixels`: of a block; those that start between 16 bytes take one vector more.
+Turned turned_of(const void* from, void* to, int64_t images, int64_t batch, int64_t channels,
+                 int64_t pixels, int most_pixels) {
+  Turned t{};
+  t.from = from, t.to = to;
+  t.channels = static_cast<int32_t>(channels), t.pixels = static_cast<int32_t>(pixels);
+  t.pitch = static_cast<int32_t>(round_up(channels, kOctet));
+  t.channel_blocks = static_cast<int32_t>(ceil_div(channels, kTurnChannels));
+  // As few blocks as there must be, of pixels alike.
+  const int64_t most = pixels % kOctet == 0 ? most_pixels : most_pixels - kOctet;
+  const int64_t fewest = ceil_div(pixels, most);
+  t.block_pixels = static_cast<int32_t>(round_up(ceil_div(pixels, fewest), kOctet));
+  t.pixel_blocks = static_cast<int32_t>(ceil_div(pixels, t.block_pixels));
+  t.images = static_cast<int32_t>(images), t.batch = static_cast<int32_t>(batch);
+  t.elements = batch * channels * pixels;
+  return t;
+}
+// Both tensors; to nowhere, for who counts.
+void set_turned(const Problem& p, const Args& args, int64_t images, int most_pixels, void* x,
+                void* y, Turned (&t)[2]) {
+  t[0] = turned_of(args.x.data, x, images, p.batch, p.in_channels, p.h.in * p.w.in, most_pixels);
+  t[1] = turned_of(args.y.data, y, images, p.batch, p.out_channels, p.h.out * p.w.out, most_pixels);
+}
+int32_t units_of(const Turned& t) { return t.images * t.channel_blocks * t.pixel_blocks; }
 
 double predict(const Problem& problem, const Device& device, const Choice& choice) {
-  const int split = choice.slice.split, slices = choice.slices;
-  const double rate = device.copy_bytes_per_us;
+  const hopper::WeightChoice& slice = choice.slice;
+  const double rate = device.copy_bytes_per_us, slices = double(slices_of(problem, choice));
+  const double turn =
+      (1 + kCachedWrite) * double(copies_bytes(problem, choice.images)) / (kTurnRate * rate);
   const double dense = double(weight_elements(problem)) * 2;
-  const double bytes = double(places_of(problem, split, slices).sums);
-  const double slice =
-      kTurn + (1 + kCachedWrite) * bytes / (kTurnRate * rate) +
-      hopper::weight_time(turned_problem(problem, slices), device, choice.slice, true);
-  if (slices == 1) return slice + (split > 1 ? 0 : kReturn + 3 * dense / (kReturnRate * rate));
-  // Hopper's time has the sums of several pieces, not those of one.
-  const double sums = split > 1 ? 0 : 2 * double(weight_bytes(problem)) / (kAddRate * rate);
-  return slices * (slice + sums) - (slices - 1) * kFollow + kReturn;
+  const double back =
+      is_rounded(problem, slice.split) ? kReturn + 2 * dense / (kReturnRate * rate) : 0;
+  const double multiply =
+      hopper::weight_time(turned_problem(problem, problem.batch), device, slice, true);
+  if (slices == 1) return kTurn + turn + multiply + back;
+  // A piece has whole K tiles of each slice.
+  const auto tiles = [&](int64_t images) {
+    return double(ceil_div(ceil_div(images, slice.tile_n) * ceil_div(problem.h.in, slice.tile_h) *
+                               ceil_div(problem.w.in, slice.tile_w),
+                           slice.split));
+  };
+  const double uneven = slices * tiles(choice.images) / tiles(problem.batch);
+  Turned t[2];
+  set_turned(problem, {}, choice.images, kReelSide, nullptr, nullptr, t);
+  const double units =
+      std::ceil((units_of(t[0]) + units_of(t[1])) / double(blocks_of(problem, slice)));
+  const double beside = (slices - 1) * (units * kReelTile + kReelSlice) / kClock;
+  return kTogether + kFirst + turn + std::max(multiply * uneven, beside) + back;
 }
 
 // Every tile that fits, in no order: the same for all devices. `reason` says why there is none.
 std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
                                           std::string& reason) {
   std::vector<Candidate<Choice>> found;
-  const int fewest = fewest_slices(problem);
-  std::vector<int> counts;  // more of them leave room for more pieces
-  for (int slices : {fewest, fewest + 1, 2 * fewest})
-    if (slices <= problem.batch)  // as few as have no larger one
-      add_once(counts, ceil_div(problem.batch, most_images(problem.batch, slices)));
-  for (int slices : counts)
+  const int64_t pixels = problem.batch * problem.h.in * problem.w.in;
+  for (int64_t images : image_counts(problem)) {
+    const bool reel = images < problem.batch;
     for (const hopper::WeightCandidate& of :
-         hopper::weight_candidates(turned_problem(problem, slices), device, reason, true)) {
-      const Choice choice = {of.choice, slices};
-      const int split = of.choice.split;
-      if (slices == 1 && split == 1 && problem.in_channels * problem.group_out() % kOctet != 0) {
-        reason = "a tap's weights are no whole 16 bytes";
+         hopper::weight_candidates(turned_problem(problem, images), device, reason, true,
+                                   reel ? kReelBytes + kReelAlignment : 0)) {
+      const Choice choice = {of.choice, images};
+      if (reel && images % of.choice.tile_n != 0) {
+        reason = "a K tile has " + std::to_string(of.choice.tile_n) + " images";
         continue;
       }
-      const int64_t bytes = places_of(problem, split, slices).end;
+      if (reel && blocks_of(problem, of.choice) > device.sm_count) {
+        reason = std::to_string(blocks_of(problem, of.choice)) + " blocks are not there at once";
+        continue;
+      }
+      if (pixels > kMostSummed * of.choice.split) {
+        reason = "a sum has too many terms";
+        continue;
+      }
+      const int64_t bytes = places_of(problem, choice).end;
       if (bytes > kWorkspaceLimit) {
         reason = "copies of the tensors and sums take " + std::to_string(bytes) + " bytes";
         continue;
       }
       found.push_back({choice, predict(problem, device, choice)});
     }
+  }
   return found;
 }
 
 Plan plan_of(const Problem& problem, const Device& device, const Choice& choice) {
-  Plan plan = hopper::weight_plan_of(turned_problem(problem, choice.slices), device,
+  Plan plan = hopper::weight_plan_of(turned_problem(problem, choice.images), device,
                                      {choice.slice, predict(problem, device, choice)}, true);
-  plan.detail[kSlicesAt] = choice.slices;
-  plan.workspace_bytes = places_of(problem, choice.slice.split, choice.slices).end;
-  plan.note = "turned" +
-              (choice.slices > 1 ? " in " + std::to_string(choice.slices) + " slices" : "") + ", " +
-              plan.note;
+  plan.detail[kImagesAt] = static_cast<int32_t>(choice.images);
+  plan.workspace_bytes = places_of(problem, choice).end;
+  const int64_t slices = slices_of(problem, choice);
+  plan.note =
+      (slices > 1 ? "a reel of " + std::to_string(slices) + " slices, " : "turned, ") + plan.note;
   add_grad_bias(problem, device, kTurn, plan);
   return plan;
+}
+
+Choice choice_of(const Plan& plan) {
+  return {hopper::weight_choice_of(plan), plan.detail[kImagesAt]};
 }
 
 std::string refusal(const Problem& problem, const Device& device) {
@@ -132,32 +239,17 @@ std::string refusal(const Problem& problem, const Device& device) {
     return "groups of " + number(problem.group_in()) + " and " + number(problem.group_out()) +
            " channels are no whole 16 bytes";
   if (problem.wide_index) return "a tensor has more than 2^31 elements";
-  if (fewest_slices(problem) == 0)
-    return "copies of an image and sums take " +
-           number(places_of(problem, 1, static_cast<int>(problem.batch)).end) + " bytes";
+  if (image_counts(problem).empty())
+    return "copies of an image take " + number(copies_bytes(problem, 1)) +
+           " bytes, or planes are no whole 16 bytes";
   return {};
-}
-
-Turned turned_of(const void* from, void* to, int64_t first, int64_t images, int64_t channels,
-                 int64_t pixels) {
-  Turned t{};
-  t.from = from, t.to = to;
-  t.channels = static_cast<int32_t>(channels), t.pixels = static_cast<int32_t>(pixels);
-  t.pitch = static_cast<int32_t>(round_up(channels, kOctet));
-  t.channel_blocks = static_cast<int32_t>(ceil_div(channels, kTurnChannels));
-  // As few blocks as there must be, of pixels alike.
-  const int64_t most = pixels % kOctet == 0 ? kTurnPixels : kTurnPixels - kOctet;
-  const int64_t fewest = ceil_div(pixels, most);
-  t.block_pixels = static_cast<int32_t>(round_up(ceil_div(pixels, fewest), kOctet));
-  t.pixel_blocks = static_cast<int32_t>(ceil_div(pixels, t.block_pixels));
-  t.first = first * channels * pixels;
-  t.elements = images * channels * pixels;
-  return t;
 }
 
 }  // namespace
 
-int slices_of(const Plan& plan) { return plan.detail[kSlicesAt]; }
+int slices_of(const Problem& problem, const Plan& plan) {
+  return static_cast<int>(slices_of(problem, choice_of(plan)));
+}
 
 std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
   return all_plans(problem, device, reason, refusal, on_reference(candidates),
@@ -165,54 +257,107 @@ std::vector<Plan> plans(const Problem& problem, const Device& device, std::strin
 }
 
 Decision plan(const Problem& problem, const Device& device) {
-  return best_plan(problem, device, refusal, on_reference(candidates), at_hand(device, plan_of));
+  Decision best =
+      best_plan(problem, device, refusal, on_reference(candidates), at_hand(device, plan_of));
+  if (!best.accepted || slices_of(problem, best.plan) == 1) return best;
+  const int64_t blocks = blocks_of(problem, choice_of(best.plan).slice);
+  if (blocks <= device.sm_count) return best;
+  return Decision::decline("a reel's " + std::to_string(blocks) + " blocks are more than " +
+                           std::to_string(device.sm_count) + " multiprocessors");
 }
 
-Params params_of(const Problem& problem, const Plan& plan, const Args& args, int slice) {
+Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   Params p{};
-  const int slices = slices_of(plan);
-  const Places places = places_of(problem, plan.split, slices);
+  const Choice choice = choice_of(plan);
+  const int slices = slices_of(problem, plan);
+  const Places places = places_of(problem, choice);
   char* const workspace = static_cast<char*>(args.workspace);
-  p.x = workspace, p.y = workspace + places.y;
-  const int64_t first = problem.batch * slice / slices,
-                images = problem.batch * (slice + 1) / slices - first;
-  p.turn.tensor[0] = turned_of(args.x.data, workspace, first, problem.batch, problem.in_channels,
-                               problem.h.in * problem.w.in);
-  p.turn.tensor[1] = turned_of(args.y.data, workspace + places.y, first, problem.batch,
-                               problem.out_channels, problem.h.out * problem.w.out);
-  const auto blocks = [&](const Turned& t) { return images * t.channel_blocks * t.pixel_blocks; };
-  p.turn.first_blocks = static_cast<int32_t>(blocks(p.turn.tensor[0]));
-  p.turn_blocks = p.turn.first_blocks + blocks(p.turn.tensor[1]);
-
-  p.rounded = plan.split == 1 && slices == 1;
+  char* const y = workspace + places.y;
+  p.x = workspace, p.y = y;
   p.weight = *static_cast<const hopper::WeightParams*>(plan.prepared.get());
   p.weight.x = p.x;
-  p.weight.batch = static_cast<int32_t>(images);
-  p.weight.tiles_n = static_cast<int32_t>(ceil_div(images, p.weight.tile_n));
-  p.weight.add = slice > 0;
+  p.weight_blocks = hopper::weight_combinations(p.weight) * p.weight.split;
+
+  set_turned(problem, args, choice.images, kTurnPixels, workspace, y, p.turn.tensor);
+  p.turn.first_blocks = units_of(p.turn.tensor[0]);
+  p.turn_blocks = p.turn.first_blocks + units_of(p.turn.tensor[1]);
+  p.reel.slices = slices;
+  if (slices > 1) {
+    set_turned(problem, args, choice.images, kReelSide, workspace, y, p.reel.tensor);
+    for (int i = 0; i < 2; ++i) {
+      p.reel.tensor[i].pixel_blocks =
+          static_cast<int32_t>(ceil_div(p.reel.tensor[i].pixels, kReelSide));
+      p.reel.by_channels[i] = FastDivide(p.reel.tensor[i].channel_blocks);
+      p.reel.by_pixels[i] = FastDivide(p.reel.tensor[i].pixel_blocks);
+    }
+    p.reel.buffers = buffers_of(problem, choice.images);
+    p.reel.first_units = units_of(p.reel.tensor[0]);
+    p.reel.units = p.reel.first_units + units_of(p.reel.tensor[1]);
+    const int64_t last = problem.batch - (slices - 1) * choice.images;
+    p.reel.last_tiles_n = static_cast<int32_t>(ceil_div(last, p.weight.tile_n));
+    p.reel.blocks = static_cast<int32_t>(p.weight_blocks);
+    p.reel.turned = reinterpret_cast<uint32_t*>(workspace + places.counters);
+    p.reel.read = p.reel.turned + slices;
+    p.reel.tiles_at = static_cast<int32_t>(round_up(
+        hopper::weight_shared_bytes(p.weight, hopper::kWeightTiles[plan.row]), kReelAlignment));
+    p.reel_bytes = p.reel.tiles_at + kReelBytes;
+    p.weight.batch *= p.reel.buffers;  // for the copy engine
+  }
+
+  p.rounded = is_rounded(problem, plan.split);
   char* const sums = workspace + places.sums;
-  p.weight.weight = sums;
+  p.weight.weight = args.w.data;
   p.weight.partials = p.rounded ? nullptr : reinterpret_cast<float*>(sums);
   const auto columns = static_cast<int32_t>(problem.group_out()),
              matrix = static_cast<int32_t>(problem.in_channels) * columns;
-  const int32_t stride[] = {columns, 1, static_cast<int32_t>(problem.w.kernel) * matrix, matrix};
+  const int32_t stride[] = {columns * p.weight.taps, 1,
+                            static_cast<int32_t>(problem.w.kernel) * columns, columns};
   std::copy(std::begin(stride), std::end(stride), p.weight.weight_stride);
   p.weight.weight_quads = 1;
-  p.weight_blocks = hopper::weight_combinations(p.weight) * p.weight.split;
 
   SumParams& sum = p.sum;
   sum.pieces = sums, sum.weight = args.w.data;
-  sum.elements = matrix;
+  sum.elements = matrix, sum.columns = columns;
   sum.taps = p.weight.taps, sum.count = plan.split;
   sum.piece_quads = static_cast<int32_t>(weight_bytes(problem) / 16);
-  sum.parts = 1;
-  while (sum.parts * 2 * sum.taps <= kSumSlots && sum.parts * 4 <= plan.split) sum.parts *= 2;
-  int slots = sum.parts;
-  while (slots < kSumSlots && slots < sum.parts * sum.taps) slots *= 2;
-  sum.block_elements = kSumThreads / slots * 4;
   sum.by_taps = FastDivide(sum.taps);
-  p.sum_blocks = ceil_div(matrix, p.rounded ? kReturnElements : sum.block_elements);
+  if (p.rounded) {
+    sum.block_elements = return_elements(problem);
+    sum.by_octets = FastDivide(columns / kOctet);
+  } else {
+    sum.parts = 1;
+    while (sum.parts * 2 * sum.taps <= kSumSlots && sum.parts * 4 <= plan.split) sum.parts *= 2;
+    int slots = sum.parts;
+    while (slots < kSumSlots && slots < sum.parts * sum.taps) slots *= 2;
+    sum.block_elements = kSumThreads / slots * 4;
+  }
+  p.sum_blocks = ceil_div(matrix, sum.block_elements);
   return p;
+}
+
+ReelMaps reel_maps_of(const ReelParams& reel) {
+  constexpr int64_t kBytes = 2;
+  ReelMaps maps;
+  for (int i = 0; i < 2; ++i) {
+    const Turned& t = reel.tensor[i];
+    const int64_t image = t.pixels * kBytes * t.channels, copy = t.pixels * kBytes * t.pitch;
+    maps.from[i] = encode({t.from,
+                           kBytes,
+                           4,
+                           {t.pixels, t.channels, t.batch, 1},
+                           {kBytes, t.pixels * kBytes, image, image * t.batch},
+                           {kReelSide, kReelSide, 1, 1},
+                           {1, 1, 1, 1}});
+    const int64_t copies = int64_t{reel.buffers} * t.images;
+    maps.to[i] = encode({t.to,
+                         kBytes,
+                         5,
+                         {t.channels, t.pixels, copies, 1, 1},
+                         {kBytes, t.pitch * kBytes, copy, copy * copies, copy * copies},
+                         {kReelSide, kReelSide, 1, 1, 1},
+                         {1, 1, 1, 1, 1}});
+  }
+  return maps;
 }
 
 }  // namespace convt2d::cuda::spool

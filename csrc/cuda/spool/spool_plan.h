@@ -17,19 +17,21 @@ namespace convt2d::cuda::spool {
 std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason);
 Decision plan(const Problem& problem, const Device& device);
 
-// Slices of the batch, whose images differ by one at most: in Plan.detail, behind hopper's.
-constexpr int kSlicesAt = 11;
-int slices_of(const Plan& plan);
+// Images of a slice, of which a reel has several: in Plan.detail, behind hopper's.
+constexpr int kImagesAt = 11;
+int slices_of(const Problem& problem, const Plan& plan);
 
 struct Params {
   TurnParams turn;
-  hopper::WeightParams weight;
-  const void *x, *y;  // turned
+  hopper::WeightParams weight;  // of a slice
+  const void *x, *y;            // turned
+  ReelParams reel;              // of several slices
   SumParams sum;
-  bool rounded;  // one piece of one slice, of the weights' type
+  bool rounded;  // one piece, of the weights' type
   int64_t turn_blocks, weight_blocks, sum_blocks;
+  int reel_bytes;
 };
-// Those of a slice; the sum is that of all.
-Params params_of(const Problem& problem, const Plan& plan, const Args& args, int slice);
+Params params_of(const Problem& problem, const Plan& plan, const Args& args);
+ReelMaps reel_maps_of(const ReelParams& reel);
 
 }  // namespace convt2d::cuda::spool

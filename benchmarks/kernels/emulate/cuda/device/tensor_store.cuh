@@ -10,7 +10,7 @@ namespace convt2d::cuda {
 
 // As late as waits allow.
 inline std::vector<std::function<void()>>& stored_boxes() {
-  static std::vector<std::function<void()>> of_thread[8 * 640];
+  static std::vector<std::function<void()>> of_thread[32 * 640];
   return of_thread[emulate::fiber()];
 }
 inline void store_box(const CUtensorMap* map, uint32_t shared, int a, int b, int c, int d, int e) {
@@ -34,10 +34,9 @@ inline void store_box(const CUtensorMap* map, uint32_t shared, int a, int b, int
         inside &= at >= 0 && at < box.extent[i];
         to += at * (i == 0 ? box.element_bytes : box.stride[i]);
       }
-      if (box.swizzled) emulate::fail("a swizzled box that is stored");
-      if (inside)
-        std::memcpy(to, emulate::shared(shared + k * box.element_bytes, box.element_bytes),
-                    box.element_bytes);
+      uint32_t from = shared + k * box.element_bytes;
+      if (box.swizzled) from ^= (from >> 7 & (box.count[0] * box.element_bytes / 16 - 1)) << 4;
+      if (inside) std::memcpy(to, emulate::shared(from, box.element_bytes), box.element_bytes);
     }
   });
 }
@@ -46,5 +45,14 @@ inline void stored_boxes_there() {
   stored_boxes().clear();
 }
 inline void stored_boxes_read() { stored_boxes_there(); }
+template <int LAST>
+void stored_boxes_there_but() {
+  auto& boxes = stored_boxes();
+  for (; boxes.size() > size_t(LAST); boxes.erase(boxes.begin())) boxes.front()();
+}
+template <int LAST>
+void stored_boxes_read_but() {
+  stored_boxes_there_but<LAST>();
+}
 
 }  // namespace convt2d::cuda
