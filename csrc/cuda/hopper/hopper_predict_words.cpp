@@ -25,6 +25,8 @@ constexpr double kHandover = 77;  // of a group, from a chunk to the next
 // Of chunks, where positions and taps step by one pixel: 1.1 to 1.3 in four layers. Not counted; their patches are the least of
 // all, so that little but the tensor core and issuing is left.
 constexpr double kUnitStep = 1.25;
+// Of chunks that threads bring, where positions step by three pixels or more: 1.2 to 1.3 in k3s3, k6s3, k3s4_gaps and kernelbench_1_81.
+constexpr double kWideStep = 1.25;
 constexpr double kAsked = 958,
                  kArriving = 20;  // from asking for a patch to having it, bytes a cycle
 constexpr double kAskedWeights = 2740,
@@ -123,7 +125,9 @@ double predict_words(const Problem& problem, const Device& device, const GatherP
                torn = torn_of(p, problem.h.in, problem.w.in);
   const double sums = tile.width / 2.0 * tile.operands * busy_groups(p, tile) * 128,
                store = kTurn + sums * p.element_bytes / 32 * kSector * (1 + kTornStores * torn);
-  const double step = p.w.source_step == 1 && p.h.source_step == 1 && p.taps > 1 ? kUnitStep : 1;
+  const double step = p.brought_pieces ? (p.w.source_step > 2 ? kWideStep : 1)
+                      : p.w.source_step == 1 && p.h.source_step == 1 && p.taps > 1 ? kUnitStep
+                                                                                   : 1;
   const double rounds = std::ceil(tiles / p.walkers[0]),
                waves = std::ceil(blocks_of(p) / double(device.sm_count)),
                busy_us =
@@ -132,9 +136,12 @@ double predict_words(const Problem& problem, const Device& device, const GatherP
                          problem.h.in * problem.w.in,
                read = combos * tiles * p.chunks *
                       (double(p.patch_bytes) + (p.weight_stages ? p.part_bytes : 0));
-  const double bytes_us = std::max(tensor_bytes(problem) + kTornBytes * torn * written,
-                                   (written * (1 + kTornStores * torn) + read) / kL2) /
-                          device.copy_bytes_per_us;
+  // Parts of sectors that one tile writes one after the other meet in L2: of whole planes (kprcnn on an H100 and an H200, 2026-11-26).
+  const bool planes = p.tile_w >= problem.w.in && p.tile_h >= problem.h.in;
+  const double bytes_us =
+      std::max(tensor_bytes(problem) + (planes ? 0 : kTornBytes * torn * written),
+               (written * (1 + kTornStores * torn) + read) / kL2) /
+      device.copy_bytes_per_us;
   return kLaunch + std::max(busy_us, bytes_us) + kBeside * std::min(busy_us, bytes_us);
 }
 

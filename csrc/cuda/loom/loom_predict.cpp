@@ -369,6 +369,11 @@ void share_weights(const Device& device, double cycles, GatherParams& p) {
   }
 }
 
+// Tiles whose rows are shorter than what memory moves at once, bytes (grad_input in TF32, long rows; six layers on an H200,
+// 2026-11-26: 1.02 to 1.29 times what rows twice as wide take).
+constexpr int kMemoryLine = 64;
+constexpr double kNarrow = 1.05;
+
 // Woven weights, whose lines come faster than others (seven layers on an H200, 2026-11-26).
 constexpr double kWoven = 0.92;
 
@@ -443,6 +448,9 @@ double predict(const Problem& problem, const Device& device, Tile tile, GatherPa
       kLaunch + std::max(busy_us, memory_us) + kLesser * std::min(busy_us, memory_us) + torn_us;
   us *= over_of(p);
   if (p.woven && !anywhere) us *= kWoven;
+  if (!p.forward && p.element_bytes == 4 && !p.strict && p.tile_w < p.w.destination_extent &&
+      p.tile_w * p.element_bytes < kMemoryLine)
+    us *= kNarrow;
   // The same for all plans.
   const bool odd = p.w.destination_extent % (2 * tile.phases) != 0;
   if (p.forward && odd && tile.phases == 2 && p.element_bytes == 4 && !p.strict && !p.laid)
