@@ -74,8 +74,8 @@ __device__ __forceinline__ Reached reached(const Params& p, const Item& item) {
   return {first, min(p.y_w, (item.pixel + end) * p.stride_w - p.pad_w) - first};
 }
 
-// A thread's first column of the destination, and its channel; threads side by side are so in memory. Of planes a thread has
-// two neighbouring columns, the first one even.
+// A thread's first column of the destination, and its first channel; threads side by side are so in memory. It may have two
+// numbers that are neighbours there: of planes columns, the first one even; else channels, `task_channels` of them.
 struct Task {
   int column, channel;
 };
@@ -83,14 +83,13 @@ template <int ROW>
 constexpr int kTaskColumns = kTiles[ROW].source == kPlanes ? 2 : 1;
 template <int ROW>
 __device__ __forceinline__ Task task_of(const Params& p, const Reached& all, int task) {
-  const int slow = p.by_fast.quotient(task),
-            fast = task - slow * (kTiles[ROW].source == kPlanes ? p.span : p.block_channels);
+  const int slow = p.by_fast.quotient(task), fast = task - slow * p.fast;
   return kTiles[ROW].source == kPlanes ? Task{(all.first & ~1) + 2 * fast, slow}
-                                       : Task{all.first + slow, fast};
+                                       : Task{all.first + slow, fast * p.task_channels};
 }
 template <int ROW>
 __device__ __forceinline__ int tasks_of(const Params& p, const Item& item, const Reached& all) {
-  return kTiles[ROW].source == kPlanes ? item.channels * p.span : all.count * p.block_channels;
+  return kTiles[ROW].source == kPlanes ? item.channels * p.fast : all.count * p.fast;
 }
 
 // The rows of the destination that an instruction's rows become, of which `row` is the first, an even number of lines: where
@@ -109,88 +108,163 @@ __device__ __forceinline__ void find_lines(const Params& p, int row, uint32_t li
   store_shared<2>(lines + line * 8, words);
 }
 
-// The outputs of an instruction's rows. A thread has a task in all lines, two of them at once. Returns whether all of a
-// thread's are finite.
-template <class T, int ROW>
-__device__ __forceinline__ bool collect(const Params& p, const Item& item, uint32_t lines,
-                                        uint32_t products) {
+// Of a task, for each of its columns: the first two taps' products, of what there is not zeros before the first pixel; and
+// taps from the third one on.
+template <int COLUMNS, int CHANNELS>
+struct Outputs {
+  uint32_t from[COLUMNS][2];
+  int taps[COLUMNS];
+  bool is[COLUMNS];
+  int to;  // elements from the start of the destination on
+  float bias[CHANNELS];
+};
+
+template <class T, int ROW, int CHANNELS>
+__device__ __forceinline__ Outputs<kTaskColumns<ROW>, CHANNELS> outputs_of(
+    const Params& p, const Item& item, const Reached& all, int task, uint32_t products) {
   constexpr int kPitch = pitch(kTiles[ROW]), kColumns = kTaskColumns<ROW>;
-  const Reached all = reached(p, item);
-  const int count = tasks_of<ROW>(p, item, all), end = all.first + all.count;
+  const auto [column, channel] = task_of<ROW>(p, all, task);
+  const int end = all.first + all.count, channel_at = item.channel + channel;
+  const bool there = channel < item.channels && column < end;
   const int tap_step = p.stride_w * p.column_tap - kPitch;
+  Outputs<kColumns, CHANNELS> out;
+  out.to = column * p.y_pixel + channel_at * p.y_channel;
+#pragma unroll
+  for (int c = 0; c < CHANNELS; ++c)
+    out.bias[c] = there && p.bias ? load(static_cast<const T*>(p.bias) + (channel_at + c)) : 0.f;
+#pragma unroll
+  for (int f = 0; f < kColumns; ++f) {
+    const int padded = column + f + p.pad_w, position = p.by_stride_w.quotient(padded),
+              e = padded - position * p.stride_w;
+    const bool is = there && (kColumns == 1 || (column + f >= all.first && column + f < end));
+    const int place =
+        (p.margin + position - item.pixel) * kPitch + e * p.column_tap + channel * p.column_channel;
+    out.is[f] = is;
+    out.from[f][0] = products + (is && e < p.kernel_w ? place * 4 : 0);
+    out.from[f][1] = products + (is && e + p.stride_w < p.kernel_w ? (place + tap_step) * 4 : 0);
+    out.taps[f] = is ? p.kernel_w - e - 2 * p.stride_w : 0;
+  }
+  return out;
+}
+
+// Neighbouring channels' products are so too.
+template <int CHANNELS>
+__device__ __forceinline__ void load_products(uint32_t from, float (&product)[CHANNELS]) {
+  if constexpr (CHANNELS == 1) {
+    product[0] = load_shared<float>(from);
+  } else {
+    uint32_t word[2];
+    load_shared_8(from, word);
+    product[0] = __uint_as_float(word[0]);
+    product[1] = __uint_as_float(word[1]);
+  }
+}
+
+// One or two numbers, at a multiple of their size.
+template <class T, int NUMBERS>
+__device__ __forceinline__ void store_numbers(T* to, const float (&number)[NUMBERS]) {
+  if constexpr (NUMBERS == 1) {
+    *to = Numeric<T>::narrow(number[0]);
+  } else if constexpr (sizeof(T) == 4) {
+    store_words(to, __float_as_uint(number[0]), __float_as_uint(number[1]));
+  } else {
+    *reinterpret_cast<uint32_t*>(to) = pack<T>(number[0], number[1]);
+  }
+}
+
+// The outputs of an instruction's rows. A thread has a task in all lines, two of them at once, and several tasks at once: each
+// is one access that depends on another, and a scheduler has but two warps to do something else meanwhile. Returns whether all
+// of a thread's are finite.
+template <class T, int ROW, int CHANNELS>
+__device__ __forceinline__ bool collect_tasks(const Params& p, const Item& item, uint32_t lines,
+                                              uint32_t products) {
+  constexpr int kColumns = kTaskColumns<ROW>, kAtOnce = kColumns == 2 ? 1 : 2;
+  static_assert(kColumns == 1 || CHANNELS == 1);
+  const Reached all = reached(p, item);
+  const int count = tasks_of<ROW>(p, item, all);
+  const int tap_step = (p.stride_w * p.column_tap - pitch(kTiles[ROW])) * 4;
   const bool wide = p.kernel_w > 2 * p.stride_w;
   float check = 0;  // what is not finite is not zero times zero
 #pragma unroll 1
-  for (int task = threadIdx.x % 128; task < count; task += 128) {
-    const auto [column, channel] = task_of<ROW>(p, all, task);
-    if (channel >= item.channels || column >= end) continue;
-    const int channel_at = item.channel + channel;
-    const float bias = p.bias ? load(static_cast<const T*>(p.bias) + channel_at) : 0.f;
-    // The first two taps of a column; what there is not are zeros before the first pixel.
-    uint32_t from[kColumns][2];
-    int taps[kColumns];  // from the third one on
-    bool is[kColumns];
+  for (int task = threadIdx.x % 128; task < count; task += 128 * kAtOnce) {
+    Outputs<kColumns, CHANNELS> out[kAtOnce];
 #pragma unroll
-    for (int f = 0; f < kColumns; ++f) {
-      const int padded = column + f + p.pad_w, position = p.by_stride_w.quotient(padded),
-                e = padded - position * p.stride_w;
-      is[f] = kColumns == 1 || (column + f >= all.first && column + f < end);
-      const int place = (p.margin + position - item.pixel) * kPitch + e * p.column_tap +
-                        channel * p.column_channel;
-      from[f][0] = products + (is[f] && e < p.kernel_w ? place * 4 : 0);
-      from[f][1] = products + (is[f] && e + p.stride_w < p.kernel_w ? (place + tap_step) * 4 : 0);
-      taps[f] = is[f] ? p.kernel_w - e - 2 * p.stride_w : 0;
-    }
-    T* const to = static_cast<T*>(p.destination) + (column * p.y_pixel + channel_at * p.y_channel);
+    for (int i = 0; i < kAtOnce; ++i)
+      out[i] = outputs_of<T, ROW, CHANNELS>(p, item, all, task + i * 128, products);
 #pragma unroll 1
     for (int line = 0; line < p.lines; line += 2) {
       uint32_t at[4];
       load_shared_16(lines + line * 8, at);
-      float sum[2][kColumns], second[2][kColumns];
+      float sum[kAtOnce][2][kColumns][CHANNELS], second[kAtOnce][2][kColumns][CHANNELS];
 #pragma unroll
-      for (int l = 0; l < 2; ++l)
+      for (int i = 0; i < kAtOnce; ++i)
 #pragma unroll
-        for (int f = 0; f < kColumns; ++f) {
-          sum[l][f] = load_shared<float>(from[f][0] + at[2 * l + 1]);
-          second[l][f] = load_shared<float>(from[f][1] + at[2 * l + 1]);
-        }
+        for (int l = 0; l < 2; ++l)
 #pragma unroll
-      for (int l = 0; l < 2; ++l)
+          for (int f = 0; f < kColumns; ++f) {
+            load_products(out[i].from[f][0] + at[2 * l + 1], sum[i][l][f]);
+            load_products(out[i].from[f][1] + at[2 * l + 1], second[i][l][f]);
+          }
 #pragma unroll
-        for (int f = 0; f < kColumns; ++f) sum[l][f] = sum[l][f] + second[l][f] + bias;
+      for (int i = 0; i < kAtOnce; ++i)
+#pragma unroll
+        for (int l = 0; l < 2; ++l)
+#pragma unroll
+          for (int f = 0; f < kColumns; ++f)
+#pragma unroll
+            for (int c = 0; c < CHANNELS; ++c)
+              sum[i][l][f][c] = sum[i][l][f][c] + second[i][l][f][c] + out[i].bias[c];
       if (wide) {
 #pragma unroll
-        for (int f = 0; f < kColumns; ++f) {
-          uint32_t next = from[f][1];
-#pragma unroll 1
-          for (int left = taps[f]; left > 0; left -= p.stride_w) {
-            next += tap_step * 4;
+        for (int i = 0; i < kAtOnce; ++i)
 #pragma unroll
-            for (int l = 0; l < 2; ++l) sum[l][f] += load_shared<float>(next + at[2 * l + 1]);
+          for (int f = 0; f < kColumns; ++f) {
+            uint32_t next = out[i].from[f][1];
+#pragma unroll 1
+            for (int left = out[i].taps[f]; left > 0; left -= p.stride_w) {
+              next += tap_step;
+#pragma unroll
+              for (int l = 0; l < 2; ++l) {
+                float further[CHANNELS];
+                load_products(next + at[2 * l + 1], further);
+#pragma unroll
+                for (int c = 0; c < CHANNELS; ++c) sum[i][l][f][c] += further[c];
+              }
+            }
           }
-        }
       }
 #pragma unroll
       for (int l = 0; l < 2; ++l) {
         if (static_cast<int>(at[2 * l]) < 0) continue;
-        T* const output = to + at[2 * l];
+        T* const line_at = static_cast<T*>(p.destination) + at[2 * l];
 #pragma unroll
-        for (int f = 0; f < kColumns; ++f) check = fmaf(sum[l][f], 0.f, check);
-        if (kColumns == 2 && p.paired && is[0] && is[kColumns - 1]) {
-          if constexpr (sizeof(T) == 4) {
-            store_words(output, __float_as_uint(sum[l][0]), __float_as_uint(sum[l][kColumns - 1]));
-          } else {
-            *reinterpret_cast<uint32_t*>(output) = pack<T>(sum[l][0], sum[l][kColumns - 1]);
-          }
-        } else {
+        for (int i = 0; i < kAtOnce; ++i) {
+          T* const to = line_at + out[i].to;
 #pragma unroll
           for (int f = 0; f < kColumns; ++f)
-            if (is[f]) output[f] = Numeric<T>::narrow(sum[l][f]);
+#pragma unroll
+            for (int c = 0; c < CHANNELS; ++c)
+              if (out[i].is[f]) check = fmaf(sum[i][l][f][c], 0.f, check);
+          if (kColumns == 2 && p.paired && out[i].is[0] && out[i].is[kColumns - 1]) {
+            store_numbers(to, {sum[i][l][0][0], sum[i][l][kColumns - 1][0]});
+          } else {
+#pragma unroll
+            for (int f = 0; f < kColumns; ++f)
+              if (out[i].is[f]) store_numbers(to + f, sum[i][l][f]);
+          }
         }
       }
     }
   }
   return check == 0;
+}
+
+template <class T, int ROW>
+__device__ __forceinline__ bool collect(const Params& p, const Item& item, uint32_t lines,
+                                        uint32_t products) {
+  if constexpr (kTiles[ROW].source != kPlanes)
+    if (p.task_channels == 2) return collect_tasks<T, ROW, 2>(p, item, lines, products);
+  return collect_tasks<T, ROW, 1>(p, item, lines, products);
 }
 
 // What a thread has collected of so many rows and is not finite, once more. A call, which would take the registers of sums
@@ -210,7 +284,9 @@ __device__ __noinline__ void mend(const Params& p, const Item& item, int row, in
         T* const to = static_cast<T*>(p.destination) +
                       (at.n * p.y_image + y_row * p.y_line + column * p.y_pixel +
                        (item.channel + channel) * p.y_channel);
-        if (!is_finite(*to)) *to = plain_output<T>(p, at.n, item.channel + channel, y_row, column);
+        for (int c = 0; c < p.task_channels; ++c)
+          if (!is_finite(to[c]))
+            to[c] = plain_output<T>(p, at.n, item.channel + channel + c, y_row, column);
       }
   }
 }

@@ -24,11 +24,12 @@ constexpr double kChunk = 120;         // of a chunk: barriers
 constexpr double kTensor = 1.25;       // times what an instruction takes: shared memory is as busy
 constexpr double kLatency = 900;       // of a batch that a thread has under way
 constexpr double kNumbers = 3.0;       // times that, where weights come number by number
-constexpr double kTask = 80;           // of a column and channel of a warp that is collected
-constexpr double kLinePair = 140;      // of two rows of the destination there
-constexpr double kSecond = 40;         // more where a warp has two columns
-constexpr double kTap = 30;            // of a third product there, and each further one
-constexpr double kPiece = 25;          // of a piece of a plane that a warp asks for
+constexpr double kTask = 40;  // of a task of a warp that collects: a column, one or two channels
+constexpr double kPlanesTask = 80;    // of planes' columns
+constexpr double kLinePair = 140;     // of two rows of the destination there
+constexpr double kSecond = 40;        // more where a warp has two columns
+constexpr double kTap = 30;           // of a third product there, and each further one
+constexpr double kPiece = 25;         // of a piece of a plane that a warp asks for
 constexpr double kPut = 500;          // of a chunk: until weights that have come are in their place
 constexpr double kProducts = 5;       // of four columns of products that are stored
 constexpr double kL2Bytes = 30;       // a cycle
@@ -43,7 +44,7 @@ constexpr double kMeshChunk = 3500, kMeshCopy = 66, kMeshWeights = 4000, kMeshTi
 // Of a chunk over what is counted: where warps bring pixels through registers; where consumers fetch them, asked for by warps
 // or by the copy engine. Of outputs that are collected: where a pixel's channels of a tile are less than a sector, or planes'
 // stretches of a row less than a line; where phases have no taps.
-constexpr double kOver = 1.15, kBroughtOver = 1.7, kPlanesOver = 1.7, kSetsOver = 1.2,
+constexpr double kOver = 1.15, kBroughtOver = 1.7, kPlanesOver = 1.7, kSetsOver = 1.5,
                  kTornOver = 2.5, kEmptyOver = 1.5;
 
 struct Choice {
@@ -133,9 +134,8 @@ void set_planes(const Problem& problem, Params& p) {
                   end = sweep == p.sweeps - 1 ? p.end_position - pixel : p.run;
     const int32_t first = std::max(0, (pixel + lead) * p.stride_w - p.pad_w),
                   last = std::min(p.y_w, (pixel + end) * p.stride_w - p.pad_w);
-    p.span = std::max(p.span, (last + 1) / 2 - first / 2);
+    p.fast = std::max(p.fast, (last + 1) / 2 - first / 2);
   }
-  p.by_fast = FastDivide(p.span);
   p.paired = p.y_w % 2 == 0;
   p.announced = p.sweeps == 1 && p.column_blocks == 1;
 }
@@ -181,7 +181,6 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.image_rows = static_cast<int32_t>(std::max(h.in + reach_of(h), end_of(h)));
   p.rows = p.batch * p.image_rows;
   p.by_image_rows = FastDivide(p.image_rows);
-  p.by_fast = FastDivide(p.block_channels);
   p.by_stride_w = FastDivide(p.stride_w);
   p.by_shifts = FastDivide(p.shifts);
   p.by_stride_h = FastDivide(p.stride_h);
@@ -194,7 +193,11 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
 
   p.stages = choice.stages;
   p.x_bytes = (p.tile_rows + p.shifts - 1) * p.run * kLine;
+  p.task_channels =
+      !planes && !p.by_channel && p.block_channels % 2 == 0 && p.columns % 2 == 0 ? 2 : 1;
+  p.fast = planes ? 0 : p.block_channels / p.task_channels;
   if (planes) set_planes(problem, p);
+  p.by_fast = FastDivide(p.fast);
   if (tile.source == kSets) {
     p.place_shift = places_of(problem) / 2;
     p.place_bytes = (p.tile_rows + p.shifts - 1) * (p.run >> p.place_shift) * kSetLine;
@@ -255,13 +258,14 @@ double tile_cycles(const Problem& problem, const Params& p, Tile tile) {
                                  p.block_channels < problem.group_out(),
              empty = problem.h.kernel < problem.h.stride || problem.w.kernel < problem.w.stride;
   const double wide = std::min(p.run, p.end_position) * p.stride_w * p.block_channels;
-  const double tasks = std::ceil(wide / (planes ? 256 : 128));
+  const double tasks = std::ceil(wide / (planes ? 256 : 128 * p.task_channels));
   const double more_taps = std::max(0, (p.kernel_w - 1) / p.stride_w - 1);
   // Both warpgroups do, as a rule at once.
   const double collect =
       kBlocks *
       (kProducts * tile.width / 2 +
-       tasks * (kTask + p.lines / 2 * (kLinePair + kTap * more_taps + (planes ? kSecond : 0)))) *
+       tasks * ((planes ? kPlanesTask : kTask) +
+                p.lines / 2 * (kLinePair + kTap * more_taps + (planes ? kSecond : 0)))) *
       (torn ? kTornOver : 1) * (empty ? kEmptyOver : 1);
   const double over = planes                 ? kPlanesOver
                       : tile.source == kSets ? kSetsOver
