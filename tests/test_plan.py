@@ -748,6 +748,8 @@ def test_workspace_only_in_grad_weight_and_bounded():
 def test_spool_cuts_a_batch_whose_copies_are_too_large():
     text = explain(MANY, "grad_weight", "f16", "nchw", "h200", "spool")
     assert re.search(r"a reel of \d+ slices", text), text
+    deep = explain(DEEP, "grad_weight", "f16", "nchw", "h200", "spool")
+    assert re.search(r"a reel of \d+ slices", deep), deep
     small = explain(VOCODER, "grad_weight", "f16", "nchw", "h200", "spool")
     assert "turned," in small, small
     odd = dataclasses.replace(MANY, batch=64, size=(41, 57))

@@ -3,6 +3,7 @@
 
 #include "cuda/device/memory.cuh"
 #include "cuda/device/mma.cuh"
+#include "cuda/device/pair.cuh"
 #include "cuda/fold/fold_plain.cuh"
 #include "cuda/fold/fold_scope.cuh"
 
@@ -14,16 +15,6 @@ struct Rows {
   uint32_t products, bias;
   uint32_t carried_from, carried_to;  // sums that wait: of the tile before, for the next
 };
-
-// Two neighbours of a row, at a multiple of their size.
-template <class T>
-__device__ __forceinline__ void store_pair(T* to, float left, float right) {
-  if constexpr (is_word<T>) {
-    store_words(to, __float_as_uint(left), __float_as_uint(right));
-  } else {
-    *reinterpret_cast<uint32_t*>(to) = pack<T>(left, right);
-  }
-}
 
 // A lane's position in a pair of rows, 2 i and 2 i + 1 of those that a tile meets.
 struct Spot {

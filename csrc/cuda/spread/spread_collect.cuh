@@ -6,6 +6,7 @@
 #include "cuda/device/memory.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/numeric.cuh"
+#include "cuda/device/pair.cuh"
 #include "cuda/spread/spread_scope.cuh"
 
 namespace convt2d::cuda::spread {
@@ -89,7 +90,7 @@ __device__ __forceinline__ Task task_of(const Params& p, const Reached& all, int
 }
 template <int ROW>
 __device__ __forceinline__ int tasks_of(const Params& p, const Item& item, const Reached& all) {
-  return kTiles[ROW].source == kPlanes ? item.channels * p.fast : all.count * p.fast;
+  return (kTiles[ROW].source == kPlanes ? item.channels : all.count) * p.fast;
 }
 
 // The rows of the destination that an instruction's rows become, of which `row` is the first, an even number of lines: where
@@ -160,15 +161,12 @@ __device__ __forceinline__ void load_products(uint32_t from, float (&product)[CH
   }
 }
 
-// One or two numbers, at a multiple of their size.
-template <class T, int NUMBERS>
-__device__ __forceinline__ void store_numbers(T* to, const float (&number)[NUMBERS]) {
-  if constexpr (NUMBERS == 1) {
-    *to = Numeric<T>::narrow(number[0]);
-  } else if constexpr (sizeof(T) == 4) {
-    store_words(to, __float_as_uint(number[0]), __float_as_uint(number[1]));
+template <class T, int CHANNELS>
+__device__ __forceinline__ void store_channels(T* to, const float (&sum)[CHANNELS]) {
+  if constexpr (CHANNELS == 1) {
+    *to = Numeric<T>::narrow(sum[0]);
   } else {
-    *reinterpret_cast<uint32_t*>(to) = pack<T>(number[0], number[1]);
+    store_pair(to, sum[0], sum[1]);
   }
 }
 
@@ -246,11 +244,11 @@ __device__ __forceinline__ bool collect_tasks(const Params& p, const Item& item,
             for (int c = 0; c < CHANNELS; ++c)
               if (out[i].is[f]) check = fmaf(sum[i][l][f][c], 0.f, check);
           if (kColumns == 2 && p.paired && out[i].is[0] && out[i].is[kColumns - 1]) {
-            store_numbers(to, {sum[i][l][0][0], sum[i][l][kColumns - 1][0]});
+            store_pair(to, sum[i][l][0][0], sum[i][l][kColumns - 1][0]);
           } else {
 #pragma unroll
             for (int f = 0; f < kColumns; ++f)
-              if (out[i].is[f]) store_numbers(to + f, sum[i][l][f]);
+              if (out[i].is[f]) store_channels(to + f, sum[i][l][f]);
           }
         }
       }

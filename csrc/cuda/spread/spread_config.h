@@ -106,17 +106,17 @@ struct Params {
   int32_t by_channel;  // columns are (co, phase, kw), else (phase, kw, co)
   int32_t copied;      // x, by the copy engine
   int32_t piece, units,
-      row_shift;          // planes: bytes at once; of a channel, 32 times; 2^row_shift in a row
-  int32_t plane_bytes;    // of a channel, in a stage
-  int32_t plane_lead;     // of zeros before it, bytes
-  int32_t place_shift;    // sets: of 2^place_shift pixels
-  int32_t place_bytes;    // of a place, in a stage
-  int32_t announced;      // planes: L2 is told of the next chunk's
-  int32_t task_channels;  // outputs that a thread collects at once, channels last
-  int32_t fast;    // tasks side by side: channels; of planes, most pairs of columns of an item
-  int32_t paired;  // such a pair lies at a multiple of its size
-  int32_t lines;   // rows of the destination of an instruction's rows, an even number
-  int32_t weight_vectors;                 // eight columns of 16 bits are 16 bytes, or none
+      row_shift;           // planes: bytes at once; of a channel, 32 times; 2^row_shift in a row
+  int32_t plane_bytes;     // of a channel, in a stage
+  int32_t plane_lead;      // of zeros before it, bytes
+  int32_t place_shift;     // sets: of 2^place_shift pixels
+  int32_t place_bytes;     // of a place, in a stage
+  int32_t announced;       // planes: L2 is told of the next chunk's
+  int32_t task_channels;   // channels of a thread's task
+  int32_t fast;            // tasks side by side; of planes, most pairs of columns of an item
+  int32_t paired;          // such a pair lies at a multiple of its size
+  int32_t lines;           // rows of the destination of an instruction's rows, an even number
+  int32_t weight_vectors;  // eight columns of 16 bits are 16 bytes, or none
   int32_t block_channels, column_blocks;  // output channels of a block of columns
   int32_t shifts;                         // kernel rows of a phase
   int32_t parts;                          // of a chunk's weights, each of all columns

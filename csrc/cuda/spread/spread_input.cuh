@@ -9,6 +9,7 @@
 #include "cuda/device/memory.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/numeric.cuh"
+#include "cuda/device/pair.cuh"
 #include "cuda/device/stage_ring.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
@@ -264,11 +265,7 @@ __device__ __forceinline__ void store_input(const InputParams& p, int tile, int 
         for (int i = 0; i < kInputWidth / 8; ++i) {
           const int at = i * 8 + t * 2;
           if (at >= left) continue;
-          if constexpr (is_word_of_input<T>) {
-            store_words(to + at, __float_as_uint(number(i, 0)), __float_as_uint(number(i, 1)));
-          } else {
-            *reinterpret_cast<uint32_t*>(to + at) = pack<T>(number(i, 0), number(i, 1));
-          }
+          store_pair(to + at, number(i, 0), number(i, 1));
         }
       } else {
 #pragma unroll

@@ -153,13 +153,7 @@ __device__ __forceinline__ Reached mesh_reached(const Params& p, const Item& ite
 template <class T>
 __device__ __forceinline__ void store_four(const Params& p, T* to, int column, const Reached& all,
                                            const float (&sum)[4]) {
-  const auto pair = [&](int i) {
-    if constexpr (is_word<T>) {
-      store_words(to + i, __float_as_uint(sum[i]), __float_as_uint(sum[i + 1]));
-    } else {
-      *reinterpret_cast<uint32_t*>(to + i) = pack<T>(sum[i], sum[i + 1]);
-    }
-  };
+  const auto pair = [&](int i) { store_pair(to + i, sum[i], sum[i + 1]); };
   const bool whole = column >= all.first && column + 4 <= all.first + all.count;
   if (whole && p.paired) {
     if (p.pad_w % 2 == 0) {

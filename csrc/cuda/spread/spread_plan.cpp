@@ -193,10 +193,13 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
 
   p.stages = choice.stages;
   p.x_bytes = (p.tile_rows + p.shifts - 1) * p.run * kLine;
-  p.task_channels =
-      !planes && !p.by_channel && p.block_channels % 2 == 0 && p.columns % 2 == 0 ? 2 : 1;
-  p.fast = planes ? 0 : p.block_channels / p.task_channels;
-  if (planes) set_planes(problem, p);
+  p.task_channels = 1;
+  if (planes) {
+    set_planes(problem, p);
+  } else {
+    if (!p.by_channel && p.block_channels % 2 == 0 && p.columns % 2 == 0) p.task_channels = 2;
+    p.fast = p.block_channels / p.task_channels;
+  }
   p.by_fast = FastDivide(p.fast);
   if (tile.source == kSets) {
     p.place_shift = places_of(problem) / 2;
