@@ -5,6 +5,8 @@
 //   kernel_bench time  LAYERS MODES DIRECTIONS FAMILY [NAMES]   the chosen plan, predicted and measured
 //   kernel_bench sweep LAYERS MODES DIRECTIONS FAMILY [NAMES]   20 plans that promise most, 20 others that promise
 //                                                               a third of that or more, best first
+//   kernel_bench regret LAYERS MODES DIRECTIONS all [NAMES]     of all families' plans those predicted within 1.7 times
+//                                                               the chosen one, 10 a family: what the choice costs
 //   kernel_bench plans LAYERS MODES DIRECTIONS FAMILY [NAMES]   what is predicted, the ten plans that promise most, for
 //                                                               an H200; needs no GPU
 //
@@ -355,6 +357,35 @@ void time(const Family& family, const std::string& label, const Problem& problem
   if (times.empty()) std::printf("%-40s declined\n", label.c_str());
 }
 
+// What all families promise, measured beside what is chosen, which comes first.
+void regret(const FamilyList& list, const std::string& label, const Problem& problem,
+            const Device& device) {
+  const double limit = 1.7 * choose(list, problem, device, -1).plan.predicted_us;
+  struct Candidate {
+    const Family* family;
+    Plan plan;
+    double us;
+  };
+  Setting at(problem, 0);
+  std::vector<Candidate> candidates;
+  for (const Family* family = list.first; family != list.first + list.count; ++family) {
+    const std::vector<Plan> plans = plans_of(*family, problem, device);
+    for (size_t i = 0; i < plans.size() && i < 10 && plans[i].predicted_us <= limit; ++i)
+      candidates.push_back({family, plans[i], measure(*family, at, plans[i], 5)});
+  }
+  std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
+    return a.plan.predicted_us < b.plan.predicted_us;
+  });
+  const double floor = floor_of(problem, device).us();
+  for (const auto& [family, plan, us] : candidates) {
+    std::printf("%s %s %9.1f us, floor %8.1f x%6.2f, predicted %8.1f  %s; row %d", label.c_str(),
+                family->name, us, floor, us / floor, plan.predicted_us, plan.note.c_str(),
+                plan.row);
+    for (int number : plan.detail) std::printf(" %d", number);
+    std::printf("\n");
+  }
+}
+
 void print_plans(const Family& family, const std::string& label, const Problem& problem,
                  const Device& device) {
   std::vector<Plan> plans = plans_of(family, problem, device);
@@ -378,7 +409,8 @@ int main(int count, char** arguments) {
   const FamilyList list = cuda::families();
   const auto named = std::find_if(list.first, list.first + list.count,
                                   [&](const Family& family) { return wanted == family.name; });
-  if (wanted != "chosen" && named == list.first + list.count)
+  const bool any = wanted == "chosen" || command == "regret";
+  if (!any && named == list.first + list.count)
     return std::printf("no family %s\n", wanted.c_str()), 2;
 
   bool good = true;
@@ -390,13 +422,13 @@ int main(int count, char** arguments) {
         const auto predicted = [&](const Problem& p) {
           return least_predicted(list, p, device, -1);
         };
-        const Problem problem =
-            wanted == "chosen" ? in_form(better_form(given, predicted), given) : given;
-        const Family& family =
-            wanted == "chosen" ? *choose(list, problem, device, -1).family : *named;
+        const Problem problem = any ? in_form(better_form(given, predicted), given) : given;
+        const Family& family = any ? *choose(list, problem, device, -1).family : *named;
         const std::string label = layer.name + " " + mode + " " + direction +
                                   (wanted == "chosen" ? std::string(" ") + family.name : "");
-        if (command == "check") {
+        if (command == "regret") {
+          regret(list, layer.name + " " + mode + " " + direction, problem, device);
+        } else if (command == "check") {
           for (const bool finite : {true, false})
             good &= check(family, label, problem, device, finite);
         } else if (command == "plans") {

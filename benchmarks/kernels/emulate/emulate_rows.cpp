@@ -29,7 +29,7 @@ using namespace convt2d::cuda;
 
 template <class M>
 void run(const Problem& problem, const rows::Params& params) {
-  if constexpr (!rows::kPlain<M>)
+  if constexpr (!M::kSplit)
     if (rows::is_pixels(problem)) return rows::convt2d_rows_pixels_kernel<M>(params);
   rows::convt2d_rows_kernel<M>(params);
 }
@@ -37,7 +37,7 @@ void run(const Problem& problem, const rows::Params& params) {
 template <class M>
 bool check(const Case& one, int most) {
   GatherTrial<typename M::Element> trial(one, Direction::fwd,
-                                         rows::kPlain<M> ? Precision::ieee : Precision::tf32);
+                                         M::kSplit ? Precision::ieee : Precision::tf32);
   std::string reason;
   Device device = invented_device("h200");
   if (emulate::random() % 2) device.sm_count = 1;  // so that blocks walk several tiles
@@ -67,6 +67,6 @@ int main(int count, char** arguments) {
                        return type == "fp16"   ? check<MmaF16>(one, plans)
                               : type == "bf16" ? check<MmaBF16>(one, plans)
                               : type == "tf32" ? check<MmaTF32>(one, plans)
-                                               : check<rows::PlainF32>(one, plans);
+                                               : check<MmaF32x3>(one, plans);
                      });
 }

@@ -4,7 +4,7 @@
 // and computes all phases of them: whole stretches of rows of y, whichever taps a phase has, also none. All pixels that it
 // reads and all weights lie in its shared memory, in units of 16 bytes: neighbouring input channels of one pixel, or of
 // one tap and output channel. A step is the product of such units. The steps of a pair of phases (h, w) follow each other,
-// and weights lie in the order of steps.
+// and weights lie in the order of steps. Strict fp32 has readings and blocks instead (`Reading`).
 //
 // Of channels-last tensors a block takes all groups and channels, so that what it writes of a row of y is one run of memory,
 // and every warp works on its own: an item is 16 to 64 positions of a row, all phases of w or, where pixels of y are whole
@@ -24,9 +24,7 @@ constexpr int kUnit = 16;      // bytes
 constexpr int kLineBytes = 128;
 CONVT2D_HOST_DEVICE constexpr int line_bytes(int size) { return size == 4 ? kLineBytes : kUnit; }
 
-constexpr int kChunk = 32;       // positions of a warp on tensor cores
-constexpr int kPlainChunk = 64;  // and on multiply-add units, where a thread has
-constexpr int kPlainChannels = 8, kPlainPositions = 4;
+constexpr int kChunk = 32;  // positions of a warp
 constexpr int kBlocks = 2;  // for which an SM must have registers
 
 constexpr int kPanel = 8;  // channels of y that an instruction takes where positions are its rows,
@@ -41,6 +39,10 @@ constexpr int kMostTaps = 64, kMostPhases = 32;            // of an axis
 constexpr int kMostPlaneTaps = 16, kMostPlanePhases = 16;  // the same in NCHW
 constexpr int kMostPairs = 64;                             // of phases of both axes, of a block
 
+// In strict fp32 a pixel's units are split once for so many neighbouring phases of w.
+constexpr int kPhasesAtOnce = 3;
+constexpr int kMostReadings = 64;
+
 struct AxisTaps {
   int32_t in, out, kernel, stride, near_pad, dilation;  // see Axis
   int32_t phases;
@@ -52,6 +54,21 @@ struct AxisTaps {
   int8_t taps[kMostPhases];       // of a phase
   int8_t order[kMostTaps];        // taps by their phases
   int8_t begin[kMostPhases + 1];  // of a phase's taps there
+};
+
+// Where two units of pixels are read for all phases of one of h and `kPhasesAtOnce` of w, and which of the latter have a tap there,
+// as bits. Each of these has a block of weights, one after the other.
+struct Reading {
+  int16_t row, column;
+  int8_t phases, count;
+  int16_t first_block;
+};
+struct Readings {
+  Reading reading[kMostReadings];
+  int16_t first[kMostPairs + 1];                    // of a phase of h and phases of w
+  int16_t of_tap[kMostPlaneTaps * kMostPlaneTaps];  // or -1
+  int8_t place[kMostPlaneTaps * kMostPlaneTaps];    // of a tap among a reading's phases
+  int32_t parts_w;                                  // of the phases of w
 };
 
 // 16 bytes of outputs, of which a warp stores those of a run: so many lie side by side in shared memory. The way from one
@@ -89,6 +106,8 @@ struct Params {
   // Places in shared memory: weights; pixels; outputs of a row, once or twice; where a step's pixels are, less the
   // position's place; bias.
   int32_t weights_at, patch_at, staging_at, steps_at, bias_at, shared_bytes;
+
+  Readings readings;  // of strict fp32
 
   // Of channels-last tensors.
   int32_t tiles, walkers;  // of positions, and the blocks that walk them

@@ -34,7 +34,7 @@ void launch_kernel(const Problem& problem, const Params& params, void* stream) {
                    : problem.dtype == DType::bf16
                        ? pixels ? launch_pixels<MmaBF16> : launch<MmaBF16>
                    : pixels             ? launch_pixels<MmaTF32>
-                   : is_strict(problem) ? launch<PlainF32>
+                   : is_strict(problem) ? launch<MmaF32x3>
                                         : launch<MmaTF32>;
   run(params, static_cast<cudaStream_t>(stream));
 }

@@ -4,7 +4,7 @@
 
 #include <type_traits>
 
-#include "cuda/rows/rows_operands.cuh"
+#include "cuda/rows/rows_strict.cuh"
 
 namespace convt2d::cuda::rows {
 
@@ -86,9 +86,6 @@ __device__ __forceinline__ bool fill_patch(const Params& p, const Place& at, uin
   return saw_nan<T>(nan);
 }
 
-__device__ __forceinline__ float bias_of(const Params& p, uint32_t shared, int channel) {
-  return load_shared<float>(shared + p.bias_at + channel * 4);
-}
 template <class T>
 __device__ __forceinline__ void fill_bias(const Params& p, const Place& at, uint32_t shared) {
   if (threadIdx.x >= kChannels) return;
@@ -96,23 +93,6 @@ __device__ __forceinline__ void fill_bias(const Params& p, const Place& at, uint
   const float value = p.bias && threadIdx.x < at.channels ? float(load(bias + threadIdx.x)) : 0.f;
   store_shared_4(shared + p.bias_at + threadIdx.x * 4, __float_as_uint(value));
 }
-// Where a buffer has the first output of a channel: as far from a multiple of a line as in memory.
-template <class T>
-__device__ __forceinline__ uint32_t staged_row(const Params& p, uint32_t staging, uint32_t element,
-                                               int channel) {
-  const uint32_t lead = (element + channel * uint32_t(p.h.out * p.w.out)) % kLine<T>;
-  return staging + channel * p.staging_pitch + lead * sizeof(T);
-}
-
-// What a warp multiplies: steps of a pair of phases, for pixels from its first position's on. Where the row that it is
-// part of begins in memory, its buffer, and the place of the first position's output there.
-struct Work {
-  int first, end;
-  uint32_t pixels;
-  uint32_t element, staging;
-  int output;
-};
-
 // 16 channels x 32 positions on tensor cores. A lane has channels lane / 4 and 8 more, and of eight positions those at
 // lane % 4 * 2.
 template <class M>
@@ -166,70 +146,31 @@ __device__ __forceinline__ void multiply(const Params& p, uint32_t shared, const
   }
 }
 
-// 16 channels x 64 positions on multiply-add units. A lane has 8 channels of every 16th position from lane % 16 on. The
-// bias comes last, so that short sums are not rounded as it would be.
-template <>
-__device__ __forceinline__ void multiply<PlainF32>(const Params& p, uint32_t shared,
-                                                   const Work& work) {
-  const int lane = threadIdx.x % 32, first_channel = lane / 16 * kPlainChannels;
-  float sum[kPlainChannels][kPlainPositions];
-#pragma unroll
-  for (int c = 0; c < kPlainChannels; ++c)
-#pragma unroll
-    for (int i = 0; i < kPlainPositions; ++i) sum[c][i] = 0.f;
-  uint32_t weights = shared + p.weights_at + (work.first * kChannels + first_channel) * kUnit;
-  uint32_t table = shared + p.steps_at + work.first * 4;
-  const uint32_t pixels = work.pixels + lane % 16 * kUnit;
-#pragma unroll 2
-  for (int step = work.first; step < work.end; ++step) {
-    const uint32_t from = pixels + load_shared_4(table);
-    uint32_t x[kPlainPositions][4];
-#pragma unroll
-    for (int i = 0; i < kPlainPositions; ++i) load_shared_16(from + i * 16 * kUnit, x[i]);
-#pragma unroll
-    for (int c = 0; c < kPlainChannels; ++c) {
-      uint32_t w[4];
-      load_shared_16(weights + c * kUnit, w);
-#pragma unroll
-      for (int k = 0; k < 4; ++k)
-#pragma unroll
-        for (int i = 0; i < kPlainPositions; ++i)
-          sum[c][i] = fmaf(__uint_as_float(x[i][k]), __uint_as_float(w[k]), sum[c][i]);
-    }
-    weights += kChannels * kUnit;
-    table += 4;
-  }
-  float bias[kPlainChannels];
-#pragma unroll
-  for (int c = 0; c < kPlainChannels; ++c) bias[c] = bias_of(p, shared, first_channel + c);
-  const int output = work.output + lane % 16 * p.w.stride, stride = 16 * 4 * p.w.stride;
-#pragma unroll
-  for (int c = 0; c < kPlainChannels; ++c) {
-    const uint32_t to =
-        staged_row<float>(p, work.staging, work.element, first_channel + c) + output * 4;
-#pragma unroll
-    for (int i = 0; i < kPlainPositions; ++i)
-      store_shared_4(to + i * stride, __float_as_uint(sum[c][i] + bias[c]));
-  }
-}
-
-// All phases of w of a row of positions, to its buffer.
+// All phases of w of a row of positions, to its buffer. Strict fp32 takes some together.
 template <class M>
 __device__ __forceinline__ void compute_row(const Params& p, const Place& at, uint32_t shared,
                                             int r, int phase_h, uint32_t element,
                                             uint32_t staging) {
-  constexpr int kPositions = kPlain<M> ? kPlainChunk : kChunk;
+  const int parts = M::kSplit ? p.readings.parts_w : p.w.phases;
   const uint32_t patch = shared + p.patch_at + r * p.units * p.patch_width * kUnit;
-  int phase_w = 0;
-  for (int position = int(threadIdx.x) / 32 * kPositions;; position += kThreads / 32 * kPositions) {
-    for (; position >= p.tile_width; position -= p.tile_width) ++phase_w;
-    if (phase_w >= p.w.phases) break;
+  int part = 0;
+  for (int position = int(threadIdx.x) / 32 * kChunk;; position += kWarps * kChunk) {
+    for (; position >= p.tile_width; position -= p.tile_width) ++part;
+    if (part >= parts) break;
+    const int phase_w = M::kSplit ? part * kPhasesAtOnce : part;
     const int output = position * p.w.stride + phase_w;
     if (at.w * p.w.stride + output >= p.w.out) continue;
-    const int pair = phase_h * p.w.phases + phase_w;
-    multiply<M>(p, shared,
-                {p.first_step[pair], p.first_step[pair + 1], patch + position * kUnit, element,
-                 staging, output});
+    const int pair = phase_h * parts + part;
+    const uint32_t pixels = patch + position * kUnit;
+    if constexpr (M::kSplit) {
+      multiply_strict(
+          p, shared,
+          {p.readings.first[pair], p.readings.first[pair + 1], pixels, element, staging, output},
+          min(kPhasesAtOnce, p.w.phases - phase_w));
+    } else {
+      multiply<M>(p, shared,
+                  {p.first_step[pair], p.first_step[pair + 1], pixels, element, staging, output});
+    }
   }
 }
 
@@ -378,7 +319,12 @@ __global__ __launch_bounds__(kThreads,
   const uint32_t shared = shared_address(smem);
   const Place at = place_of(p);
   fill_bias<T>(p, at, shared);
-  const bool bad_weights = fill_steps<M>(p, at.group, at.column, {0, 0}, shared);
+  bool bad_weights;
+  if constexpr (M::kSplit) {
+    bad_weights = fill_blocks(p, at.group, at.column, shared);
+  } else {
+    bad_weights = fill_steps<M>(p, at.group, at.column, {0, 0}, shared);
+  }
   const bool bad_pixels = fill_patch<M>(p, at, shared);
   const bool repairs = __syncthreads_or(bad_weights || bad_pixels);
   uint32_t staging = shared + p.staging_at;

@@ -6,19 +6,10 @@
 #include "cuda/device/memory.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/numeric.cuh"
+#include "cuda/device/strict_product.cuh"
 #include "cuda/rows/rows_config.h"
 
 namespace convt2d::cuda::rows {
-
-// Strict fp32 on the ordinary units; the other ways to multiply are those of mma.cuh.
-struct PlainF32 {
-  using Element = float;
-  static __device__ __forceinline__ uint32_t round(uint32_t bits) { return bits; }
-};
-template <class M>
-constexpr bool kPlain = false;
-template <>
-constexpr bool kPlain<PlainF32> = true;
 
 template <class T>
 constexpr int kVector = kUnit / int(sizeof(T));
@@ -61,7 +52,9 @@ __device__ __forceinline__ void store_unit(const uint32_t* bits, uint32_t to, ui
     } else {
       word[i] = M::round(bits[i]);
     }
-    nan = watch<T>(word[i], nan);
+    uint32_t high = word[i], low;  // of a large number the higher part is infinite
+    if constexpr (M::kSplit) split_in_two(word[i], high, low);
+    nan = watch<T>(high, nan);
   }
   store_shared_16(to, word);
 }
@@ -107,17 +100,15 @@ __device__ __forceinline__ bool fill_steps(const Params& p, int first_group, int
           shared + p.steps_at + step * 4,
           ((p.h.offset[tap_h] * p.row_units + unit) * p.patch_width + p.w.offset[tap_w]) * kUnit);
   }
-  if constexpr (!kPlain<M>) {
-    // Tensor cores take steps two by two: where a pair of phases has fewer than that, zeros.
-    for (int pair = 0; pair < p.part_h * p.part_w; ++pair) {
-      const int taps_here = p.h.taps[part.h + pair / p.part_w] * p.w.taps[part.w + pair % p.part_w];
-      for (int step = p.first_step[pair] + taps_here * p.units; step < p.first_step[pair + 1];
-           ++step) {
+  // Tensor cores take steps two by two: where a pair of phases has fewer than that, zeros.
+  for (int pair = 0; pair < p.part_h * p.part_w; ++pair) {
+    const int taps_here = p.h.taps[part.h + pair / p.part_w] * p.w.taps[part.w + pair % p.part_w];
+    for (int step = p.first_step[pair] + taps_here * p.units; step < p.first_step[pair + 1];
+         ++step) {
 #pragma unroll 1
-        for (int row = threadIdx.x; row < rows; row += kThreads)
-          store_shared_16(shared + p.weights_at + (step * rows + row) * kUnit, {0, 0, 0, 0});
-        if (threadIdx.x == 0) store_shared_4(shared + p.steps_at + step * 4, 0);
-      }
+      for (int row = threadIdx.x; row < rows; row += kThreads)
+        store_shared_16(shared + p.weights_at + (step * rows + row) * kUnit, {0, 0, 0, 0});
+      if (threadIdx.x == 0) store_shared_4(shared + p.steps_at + step * 4, 0);
     }
   }
   return saw_nan<T>(nan);

@@ -14,11 +14,9 @@ namespace convt2d::cuda {
 namespace rows {
 namespace {
 
-// Products of a sum in strict fp32, one after the other: with 108 the error was more than twice torch's (tests/test_numeric.py).
-constexpr int64_t kMostPlainTerms = 64;
+// Products of the shortest sums that strict fp32 takes: with 24 the error is below torch's, with 12 it may be above (H200, 2026-11-27).
+constexpr int64_t kLeastTerms = 24;
 
-constexpr double kLaunch =
-    14;  // us; what comes before the first row is stored, and behind the last
 constexpr double kClock = 1700;  // cycles a microsecond
 
 // On tensor cores a block is a few warps that wait for one thing after the other: weights, pixels, then steps of rows. Cycles,
@@ -27,28 +25,15 @@ constexpr double kTensorLaunch = 9.5;  // us
 constexpr double kWeightLine = 1.34;   // a line of memory that a warp's load of weights meets,
 constexpr double kWeightPass = 932;    // or a unit of each thread on its way
 constexpr double kPixelPass = 1240;    // of pixels, as many of a warp as it loads at once
-constexpr double kStepWait = 91.5;     // from two steps to the next two, as two read their operands
-constexpr double kItemWait = 205;      // beside them
-constexpr double kRowWait = 936;       // of a row of y
-constexpr double kStoreWait = 184;     // and 16 bytes of each thread on their way
-constexpr double kTogether = 1.21;     // of two blocks beside each other
-constexpr double kLastRound = 0.288;   // of which few blocks are left
+constexpr double kStepWait = 91.5;  // from two steps to the next two, as two read their operands,
+constexpr double kStrictStepWait = 250;  // in strict fp32
+constexpr double kItemWait = 205;        // beside them
+constexpr double kRowWait = 936;         // of a row of y,
+constexpr double kMeeting = 200;         // and where its warps meet once more
+constexpr double kStoreWait = 184;       // and 16 bytes of each thread on their way
+constexpr double kTogether = 1.21;       // of two blocks beside each other
+constexpr double kLastRound = 0.288;     // of which few blocks are left
 constexpr double kTensorMemoryRate = 0.825, kTensorBeside = 0.259;  // as below
-
-// Of strict fp32, instructions of a warp, waiting included; from the code. With these the best plans of kernelbench_1_75 and 1_81
-// come out within 12 % of the H200's times (2026-11-23); long sums were not measured and are on the safe side.
-constexpr double kPlainStep = 146;
-constexpr double kPlainItem = 180;  // positions of a warp and a phase, beside steps
-constexpr double kPlainUsed = 0.7;  // of the instructions that a multiprocessor could start
-constexpr double kRow = 1200;       // of a block's row of y, meeting of its warps included
-constexpr double kMeeting = 200;    // another one
-constexpr double kPiece = 6;        // 16 bytes of each lane, to memory
-constexpr double kUnits = 30;       // of pixels, one a lane
-constexpr double kAlone = 0.6;      // how fast a block is that has its multiprocessor to itself
-// Of the copy rate: sectors in which a row ends are written in two pieces, which costs more than they are (a kernel that
-// only stores such rows took 1.4 times the floor, one of whole sectors 1.0).
-constexpr double kMemoryRate = 0.72;
-constexpr double kBeside = 0.15;  // of the lesser of work and bytes
 
 // The same of channels-last tensors: counted, and fitted to 1760 plans of 56 layers in fp16 on an H200 (2026-11-26): chosen ones are 1.08
 // times off (before: 1.47; a block alone was thought to be slower than it is).
@@ -71,14 +56,13 @@ constexpr double kFillBeside = 0.59;
 constexpr double kAgainRate = 2.36;  // of the copy rate: what is in L2
 // Of the copy rate: rows of whole sectors, others, and pixels that are parts of lines, one by one.
 constexpr double kSectorRate = 1.05, kOddRate = 0.555, kPartRate = 0.68;
-constexpr double kPixelBeside = 0.363;  // as kBeside
+constexpr double kPixelBeside = 0.363;  // as kTensorBeside
 
 // `buffers` of planes, those after it of pixels; see Params.
 struct Choice {
   int tile_rows, tile_width, buffers, row_tiles, run_phases, part_h, part_w;
 };
 
-int chunk_of(const Problem& problem) { return is_strict(problem) ? kPlainChunk : kChunk; }
 int64_t positions(const Axis& axis) { return ceil_div(axis.out, axis.stride); }
 
 // Returns why it cannot be done, or an empty string.
@@ -141,6 +125,43 @@ bool are_pieces(const Problem& problem, int64_t pixels) {
          problem.w.out * bytes % kUnit == 0;
 }
 
+// Where strict fp32 reads pixels, sorted by phases of h and groups of phases of w; see Reading. Returns the blocks of weights, or
+// -1 where places are too many.
+int64_t set_readings(const Params& p, Readings& all) {
+  all.parts_w = static_cast<int32_t>(ceil_div(p.w.phases, kPhasesAtOnce));
+  std::fill(std::begin(all.of_tap), std::end(all.of_tap), int16_t{-1});
+  int readings = 0;
+  int64_t blocks = 0;
+  for (int pair = 0; pair < p.h.phases * all.parts_w; ++pair) {
+    const int phase_h = pair / all.parts_w, first_w = pair % all.parts_w * kPhasesAtOnce;
+    all.first[pair] = static_cast<int16_t>(readings);
+    for (int tap_h = 0; tap_h < p.h.kernel; ++tap_h) {
+      if (p.h.phase[tap_h] != phase_h) continue;
+      const int first = readings;
+      for (int phase = first_w; phase < std::min(first_w + kPhasesAtOnce, p.w.phases); ++phase)
+        for (int tap_w = 0; tap_w < p.w.kernel; ++tap_w) {
+          if (p.w.phase[tap_w] != phase) continue;
+          int which = first;
+          while (which < readings && all.reading[which].column != p.w.offset[tap_w]) ++which;
+          if (which == kMostReadings) return -1;
+          if (which == readings)
+            all.reading[readings++] = {p.h.offset[tap_h], p.w.offset[tap_w], 0, 0, 0};
+          Reading& reading = all.reading[which];
+          const int tap = tap_h * p.w.kernel + tap_w;
+          all.of_tap[tap] = static_cast<int16_t>(which);
+          all.place[tap] = reading.count++;
+          reading.phases |= 1 << (phase - first_w);
+        }
+      for (int which = first; which < readings; ++which) {
+        all.reading[which].first_block = static_cast<int16_t>(blocks);
+        blocks += all.reading[which].count * p.units / 2;
+      }
+    }
+    all.first[pair + 1] = static_cast<int16_t>(readings);
+  }
+  return blocks <= INT16_MAX ? blocks : -1;
+}
+
 // What a block of channels-last tensors has beside planes.
 void set_pixels(const Problem& problem, const Choice& choice, Params& p) {
   const int64_t size = element_size(problem.dtype), pixel_bytes = problem.out_channels * size;
@@ -197,19 +218,22 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
     return std::to_string(p.part_h * p.part_w) + " phases, more than " + std::to_string(kMostPairs);
   const int64_t vector = kUnit / element_size(problem.dtype);
   p.units = static_cast<int32_t>(ceil_div(p.reduce, vector));
+  if (is_strict(problem)) p.units = static_cast<int32_t>(round_up(p.units, 2));
   int64_t steps = 0;
   for (int h = 0; h < p.part_h; ++h)
     for (int w = 0; w < p.part_w; ++w) {
       const int64_t taps = int64_t{p.h.taps[h]} * p.w.taps[w], here = taps * p.units;
-      if (is_strict(problem) && taps * p.reduce > kMostPlainTerms)
-        return "strict fp32 sums of " + std::to_string(taps * p.reduce) + " products, more than " +
-               std::to_string(kMostPlainTerms) + ", want more than one running sum";
-      steps += is_strict(problem) ? here : round_up(here, 2);
+      steps += round_up(here, 2);
       // Where pixels of y are written one after the other, sums have a step at least.
       if (pixels && here == 0 && p.h.taps[h] > 0) steps += 2;
       if (steps > INT16_MAX) return "too many products in a sum";
       p.first_step[h * p.part_w + w + 1] = static_cast<int16_t>(steps);
     }
+  if (is_strict(problem)) {
+    const int64_t blocks = set_readings(p, p.readings);
+    if (blocks < 0) return "too many places where pixels are read";
+    steps = 2 * blocks;
+  }
   p.column_tiles = static_cast<int32_t>(ceil_div(p.columns, kChannels));
   p.tile_rows = choice.tile_rows;
   p.tile_width = choice.tile_width;
@@ -261,10 +285,13 @@ int walkers_of(const Device& device, const Params& p) {
   return std::min(p.tiles, std::max(1, most / p.parts)) * p.parts;
 }
 
-double predict_tensor(const Problem& problem, const Device& device, const Params& p) {
+double predict_planes(const Problem& problem, const Device& device, const Params& p) {
   const double size = double(element_size(problem.dtype)), vector = kUnit / size;
+  const bool strict = is_strict(problem);
+  const double step_wait = strict ? kStrictStepWait : kStepWait,
+               parts = strict ? p.readings.parts_w : p.w.phases;  // of a row's phases, as items
   double taps = 0, rows = 0;
-  const double turns = std::ceil(double(p.tile_width / kChunk) * p.w.phases / kWarps),
+  const double turns = std::ceil(double(p.tile_width / kChunk) * parts / kWarps),
                stores = std::ceil(kChannels * double(p.tile_width) * p.w.stride * size / kUnit /
                                   kThreads);
   for (int h = 0; h < p.h.phases; ++h) {
@@ -272,8 +299,7 @@ double predict_tensor(const Problem& problem, const Device& device, const Params
     const double steps = p.first_step[(h + 1) * p.w.phases] - p.first_step[h * p.w.phases];
     rows += kRowWait + stores * kStoreWait;
     if (p.h.taps[h] > 0)
-      rows += turns * (kItemWait + steps / p.w.phases / 2 * kStepWait) +
-              (p.buffers == 1 ? kMeeting : 0);
+      rows += turns * (kItemWait + steps / parts / 2 * step_wait) + (p.buffers == 1 ? kMeeting : 0);
   }
   // A warp loads a number of the units of two taps or eights of channels, of sixteen channels each, which lie a kernel apart.
   const double kernels = kChannels * double(problem.h.kernel * problem.w.kernel) * size,
@@ -292,28 +318,6 @@ double predict_tensor(const Problem& problem, const Device& device, const Params
   const double memory_us = tensor_bytes(problem) / (kTensorMemoryRate * device.copy_bytes_per_us);
   return kTensorLaunch + std::max(busy_us, memory_us) +
          kTensorBeside * std::min(busy_us, memory_us);
-}
-
-double predict(const Problem& problem, const Device& device, const Params& p) {
-  if (!is_strict(problem)) return predict_tensor(problem, device, p);
-  const double steps = p.first_step[p.h.phases * p.w.phases];
-  const double full_rows = p.h.phases - std::count(p.h.taps, p.h.taps + p.h.phases, 0);
-  const double items = double(p.tile_width / kPlainChunk) * p.tile_rows;
-  const double pieces =
-      double(p.tile_width) * p.w.stride * double(element_size(problem.dtype)) / kUnit;
-  const double instructions =
-      items * (steps * kPlainStep + full_rows * p.w.phases * kPlainItem) +
-      double(p.tile_rows) * p.h.phases * (kRow + kChannels * pieces / 32 * kPiece) +
-      (p.buffers == 1 ? p.tile_rows * full_rows * kMeeting : 0) +
-      double(p.patch_rows) * p.units * p.patch_width / 32 * kUnits + steps * 20 + 4 * kRow;
-  const double resident = resident_blocks(device, p, kBlocks);
-  const double cycles = instructions / (4 * kPlainUsed * (resident < 2 ? kAlone : 1));
-  // A last round of few blocks takes as long as a block beside another.
-  const double blocks = double(blocks_of(p)) / device.sm_count;
-  const double turns = std::max(blocks, std::ceil(blocks / resident) * resident - resident / 2);
-  const double busy_us = turns * cycles / kClock;
-  const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
-  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
 }
 
 // The shape of a choice that leaves out what is stored at once and how phases are shared out: all, or if those are too many
@@ -397,7 +401,8 @@ std::string refuse(const Problem& problem, const Device& device) {
   if (!device.has_wgmma) return "was measured on sm_90a alone";
   if (problem.wide_index) return "offsets need 64 bits";
   Params params;
-  if (!is_pixels(problem)) return shape(problem, {1, chunk_of(problem), 1}, params);
+  if (std::string reason = sums_too_short(problem, kLeastTerms); !reason.empty()) return reason;
+  if (!is_pixels(problem)) return shape(problem, {1, kChunk, 1}, params);
   return pixel_shape(problem, {1, kPositions, 1, 1}, params);
 }
 
@@ -457,7 +462,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
   const int64_t most_rows = positions(problem.h), most_width = positions(problem.w);
   std::vector<int> widths;
   for (int64_t tiles = 1; tiles <= most_width; tiles *= 2)
-    add_once(widths, round_up(ceil_div(most_width, tiles), chunk_of(problem)));
+    add_once(widths, round_up(ceil_div(most_width, tiles), kChunk));
   for (const int width : widths)
     for (const int rows : {1, 2, 4, 8})
       for (const int buffers : {1, 2}) {
@@ -469,7 +474,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
           continue;
         }
         if (blocks_of(params) > INT32_MAX) continue;
-        found.push_back({{rows, width, buffers}, predict(problem, device, params)});
+        found.push_back({{rows, width, buffers}, predict_planes(problem, device, params)});
       }
   return found;
 }

@@ -1,0 +1,141 @@
+// rows in strict fp32: a product is three of the tensor core's. All phases of w among `kPhasesAtOnce` neighbours that read a pixel are
+// computed by one warp, which splits it once.
+#pragma once
+
+#include "cuda/device/strict_product.cuh"
+#include "cuda/rows/rows_operands.cuh"
+
+namespace convt2d::cuda::rows {
+
+constexpr int kTiles = kChunk / 8;                  // of positions
+constexpr int kBlockBytes = 2 * kChannels * kUnit;  // of weights
+
+__device__ __forceinline__ float bias_of(const Params& p, uint32_t shared, int channel) {
+  return load_shared<float>(shared + p.bias_at + channel * 4);
+}
+// Where a buffer has the first output of a channel: as far from a multiple of a line as in memory.
+template <class T>
+__device__ __forceinline__ uint32_t staged_row(const Params& p, uint32_t staging, uint32_t element,
+                                               int channel) {
+  const uint32_t lead = (element + channel * uint32_t(p.h.out * p.w.out)) % kLine<T>;
+  return staging + channel * p.staging_pitch + lead * sizeof(T);
+}
+
+// What a warp multiplies: steps of a pair of phases, for pixels from its first position's on. Where the row that it is
+// part of begins in memory, its buffer, and the place of the first position's output there.
+struct Work {
+  int first, end;
+  uint32_t pixels;
+  uint32_t element, staging;
+  int output;
+};
+
+// Weights in the order of readings. Tells whether one is not finite, or its higher part.
+__device__ __forceinline__ bool fill_blocks(const Params& p, int first_group, int first_column,
+                                            uint32_t shared) {
+  const float* const weight =
+      static_cast<const float*>(p.weight) + int64_t{first_group} * p.reduce * p.weight_stride[0];
+  uint32_t nan = 0;
+#pragma unroll 1
+  for (int i = threadIdx.x; i < p.h.kernel * p.w.kernel * p.units * kChannels; i += kThreads) {
+    const int of_tap = i / kChannels, row = i % kChannels;
+    const int tap = p.divide_units.quotient(of_tap), unit = of_tap - tap * p.units;
+    const int which = p.readings.of_tap[tap];
+    if (which < 0) continue;
+    const Reading& reading = p.readings.reading[which];
+    const int block = reading.first_block + unit / 2 * reading.count + p.readings.place[tap];
+    const int column = first_column + row, first = unit * 4;
+    const int left = column < p.columns ? p.reduce - first : 0, tap_h = tap / p.w.kernel;
+    const float* const from = weight + first * p.weight_stride[0] + column * p.weight_stride[1] +
+                              tap_h * p.weight_stride[2] +
+                              (tap - tap_h * p.w.kernel) * p.weight_stride[3];
+    uint32_t bits[4];
+#pragma unroll
+    for (int c = 0; c < 4; ++c) bits[c] = c < left ? bits_of(from + c * p.weight_stride[0]) : 0;
+    store_unit<MmaF32x3>(
+        bits, shared + p.weights_at + block * kBlockBytes + (unit % 2 * kChannels + row) * kUnit,
+        nan);
+  }
+  return saw_nan<float>(nan);
+}
+
+// sum += a * b of eight channels: the lesser products come first and an ordinary addition last, since the tensor core cuts digits
+// off where it adds.
+__device__ __forceinline__ void add_products(float (&sum)[kTiles][4], const uint32_t (&a)[4],
+                                             const uint32_t (&high)[kTiles][2],
+                                             const uint32_t (&low)[kTiles][2]) {
+  uint32_t high_a[4], low_a[4];
+  float part[kTiles][4] = {};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) split_in_two(a[i], high_a[i], low_a[i]);
+#pragma unroll
+  for (int i = 0; i < kTiles; ++i) MmaF32x3::mma(part[i], low_a, high[i][0], high[i][1]);
+#pragma unroll
+  for (int i = 0; i < kTiles; ++i) MmaF32x3::mma(part[i], high_a, low[i][0], low[i][1]);
+#pragma unroll
+  for (int i = 0; i < kTiles; ++i) MmaF32x3::mma(part[i], high_a, high[i][0], high[i][1]);
+#pragma unroll
+  for (int i = 0; i < kTiles; ++i)
+#pragma unroll
+    for (int k = 0; k < 4; ++k) sum[i][k] += part[i][k];
+}
+
+// 16 channels x 32 positions of up to `kPhasesAtOnce` phases, of which `phases` exist. A lane has channels lane / 4 and 8 more, and of
+// eight positions those at lane % 4 * 2. The bias comes last, so that short sums are not rounded as it would be.
+__device__ __forceinline__ void multiply_strict(const Params& p, uint32_t shared, const Work& work,
+                                                int phases) {
+  const int lane = threadIdx.x % 32, row_bytes = p.patch_width * kUnit;
+  const uint32_t weights = shared + p.weights_at + lane * kUnit;
+  // Matrices of weights: both halves of the channels of a unit, then of the next; of pixels: both units of eight positions,
+  // then of the next eight.
+  const uint32_t pixels =
+      work.pixels + lane / 8 % 2 * row_bytes + (lane / 16 * 8 + lane % 8) * kUnit;
+  float sum[kPhasesAtOnce][kTiles][4] = {};
+#pragma unroll 1
+  for (int which = work.first; which < work.end; ++which) {
+    const Reading& reading = p.readings.reading[which];
+    uint32_t from = pixels + reading.row * p.units * row_bytes + reading.column * kUnit;
+    uint32_t block = weights + reading.first_block * kBlockBytes;
+#pragma unroll 1
+    for (int unit = 0; unit < p.units; unit += 2) {
+      uint32_t high[kTiles][2], low[kTiles][2];
+#pragma unroll
+      for (int i = 0; i < kTiles; i += 2) {
+        uint32_t b[4];
+        ldmatrix_x4(b, from + i * 8 * kUnit);
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+          split_in_two(b[k], high[i + k / 2][k % 2], low[i + k / 2][k % 2]);
+      }
+#pragma unroll
+      for (int phase = 0; phase < kPhasesAtOnce; ++phase) {
+        if (!(reading.phases >> phase & 1)) continue;
+        uint32_t a[4];
+        ldmatrix_x4(a, block);
+        add_products(sum[phase], a, high, low);
+        block += kBlockBytes;
+      }
+      from += 2 * row_bytes;
+    }
+  }
+  const int stride = p.w.stride * 4;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int channel = lane / 4 + 8 * half;
+    const float bias = bias_of(p, shared, channel);
+    const uint32_t to = staged_row<float>(p, work.staging, work.element, channel) +
+                        (work.output + lane % 4 * 2 * p.w.stride) * 4;
+#pragma unroll
+    for (int phase = 0; phase < kPhasesAtOnce; ++phase) {
+      if (phase >= phases) break;
+#pragma unroll
+      for (int i = 0; i < kTiles; ++i)
+#pragma unroll
+        for (int k = 0; k < 2; ++k)
+          store_shared_4(to + (8 * i + k) * stride + phase * 4,
+                         __float_as_uint(sum[phase][i][2 * half + k] + bias));
+    }
+  }
+}
+
+}  // namespace convt2d::cuda::rows
