@@ -99,7 +99,7 @@ struct Params {
   int32_t column_tiles, tiles_h, tiles_w;
   int32_t tile_rows, tile_width;    // positions
   int32_t patch_rows, patch_width;  // pixels
-  FastDivide divide_units;
+  FastDivide divide_units, divide_patch_width;
   int32_t staging_pitch;  // bytes of a channel
   int32_t joined;         // 1: a block has whole rows of y, which follow each other in memory
   int32_t buffers;

@@ -8,27 +8,6 @@
 
 namespace convt2d::cuda::rows {
 
-struct Place {
-  int n, h, w;        // image, first position
-  int group, column;  // first channel within the group
-  int channels;       // that exist
-};
-
-__device__ __forceinline__ Place place_of(const Params& p) {
-  int rest = blockIdx.x;
-  Place at;
-  at.column = rest % p.column_tiles * kChannels;
-  rest /= p.column_tiles;
-  at.w = rest % p.tiles_w * p.tile_width;
-  rest /= p.tiles_w;
-  at.h = rest % p.tiles_h * p.tile_rows;
-  rest /= p.tiles_h;
-  at.group = rest % p.groups;
-  at.n = rest / p.groups;
-  at.channels = min(kChannels, p.columns - at.column);
-  return at;
-}
-
 // Of the first output of a block's row of y, first channel.
 __device__ __forceinline__ int64_t element_of(const Params& p, const Place& at, int row) {
   const int64_t plane = (int64_t{at.n} * p.groups + at.group) * p.columns + at.column;
@@ -319,13 +298,15 @@ __global__ __launch_bounds__(kThreads,
   const uint32_t shared = shared_address(smem);
   const Place at = place_of(p);
   fill_bias<T>(p, at, shared);
-  bool bad_weights;
+  bool bad_weights, bad_pixels;
   if constexpr (M::kSplit) {
+    start_patch(p, at, shared);
     bad_weights = fill_blocks(p, at.group, at.column, shared);
+    bad_pixels = finish_patch(p, shared);
   } else {
     bad_weights = fill_steps<M>(p, at.group, at.column, {0, 0}, shared);
+    bad_pixels = fill_patch<M>(p, at, shared);
   }
-  const bool bad_pixels = fill_patch<M>(p, at, shared);
   const bool repairs = __syncthreads_or(bad_weights || bad_pixels);
   uint32_t staging = shared + p.staging_at;
   uint32_t other = staging + (p.buffers - 1) * kChannels * p.staging_pitch;

@@ -40,22 +40,26 @@ __device__ __forceinline__ bool saw_nan(uint32_t nan) {
   return value != value;
 }
 
+// NaN from then on if a number of a unit is not finite, or its higher part, which of a large one is infinite.
+template <class M>
+__device__ __forceinline__ void watch_unit(const uint32_t (&word)[4], uint32_t& nan) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    uint32_t high = word[i], low;
+    if constexpr (M::kSplit) split_in_two(word[i], high, low);
+    nan = watch<typename M::Element>(high, nan);
+  }
+}
+
 // A unit of neighbouring channels to shared memory.
 template <class M>
 __device__ __forceinline__ void store_unit(const uint32_t* bits, uint32_t to, uint32_t& nan) {
   using T = typename M::Element;
   uint32_t word[4];
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    if constexpr (sizeof(T) == 2) {
-      word[i] = bits[2 * i] | bits[2 * i + 1] << 16;
-    } else {
-      word[i] = M::round(bits[i]);
-    }
-    uint32_t high = word[i], low;  // of a large number the higher part is infinite
-    if constexpr (M::kSplit) split_in_two(word[i], high, low);
-    nan = watch<T>(high, nan);
-  }
+  for (int i = 0; i < 4; ++i)
+    word[i] = sizeof(T) == 2 ? bits[2 * i] | bits[2 * i + 1] << 16 : M::round(bits[i]);
+  watch_unit<M>(word, nan);
   store_shared_16(to, word);
 }
 

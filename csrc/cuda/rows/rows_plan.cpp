@@ -243,6 +243,7 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
   p.patch_rows = p.tile_rows + p.h.reach;
   p.patch_width = p.tile_width + p.w.reach;
   p.divide_units = FastDivide(p.units);
+  p.divide_patch_width = FastDivide(p.patch_width);
   if (pixels) {
     set_pixels(problem, choice, p);
   } else {

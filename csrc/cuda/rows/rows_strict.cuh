@@ -3,32 +3,47 @@
 #pragma once
 
 #include "cuda/device/strict_product.cuh"
-#include "cuda/rows/rows_operands.cuh"
+#include "cuda/rows/rows_planes.cuh"
 
 namespace convt2d::cuda::rows {
 
 constexpr int kTiles = kChunk / 8;                  // of positions
 constexpr int kBlockBytes = 2 * kChannels * kUnit;  // of weights
 
-__device__ __forceinline__ float bias_of(const Params& p, uint32_t shared, int channel) {
-  return load_shared<float>(shared + p.bias_at + channel * 4);
+// Pixels, asked for all at once and looked at when they are there, by the same threads: rows of [unit][pixel], those beside x zeros.
+__device__ __forceinline__ void start_patch(const Params& p, const Place& at, uint32_t shared) {
+  const int plane = p.h.in * p.w.in, first_pixel = at.w + p.w.first_offset;
+  const float* const source = static_cast<const float*>(p.source) +
+                              (int64_t{at.n} * p.groups + at.group) * p.reduce * plane;
+  const int count = p.patch_rows * p.units * p.patch_width;
+#pragma unroll 1
+  for (int i = threadIdx.x; i < count; i += kThreads) {
+    const int line = p.divide_patch_width.quotient(i);
+    const int row = p.divide_units.quotient(line), channel = (line - row * p.units) * 4;
+    const int y = at.h + p.h.first_offset + row, x = first_pixel + i - line * p.patch_width;
+    const bool there = unsigned(y) < unsigned(p.h.in) && unsigned(x) < unsigned(p.w.in);
+    const int left = there ? p.reduce - channel : 0;
+    const float* const from = source + (left > 0 ? channel * plane + y * p.w.in + x : 0);
+#pragma unroll
+    for (int c = 0; c < 4; ++c)
+      copy_async<4>(shared + p.patch_at + i * kUnit + c * 4, c < left ? from + c * plane : source,
+                    c < left);
+  }
+  copy_async_commit();
 }
-// Where a buffer has the first output of a channel: as far from a multiple of a line as in memory.
-template <class T>
-__device__ __forceinline__ uint32_t staged_row(const Params& p, uint32_t staging, uint32_t element,
-                                               int channel) {
-  const uint32_t lead = (element + channel * uint32_t(p.h.out * p.w.out)) % kLine<T>;
-  return staging + channel * p.staging_pitch + lead * sizeof(T);
+// Tells whether one is not finite.
+__device__ __forceinline__ bool finish_patch(const Params& p, uint32_t shared) {
+  copy_async_wait_for<0>();
+  const int count = p.patch_rows * p.units * p.patch_width;
+  uint32_t nan = 0;
+#pragma unroll 4
+  for (int i = threadIdx.x; i < count; i += kThreads) {
+    uint32_t word[4];
+    load_shared_16(shared + p.patch_at + i * kUnit, word);
+    watch_unit<MmaF32x3>(word, nan);
+  }
+  return saw_nan<float>(nan);
 }
-
-// What a warp multiplies: steps of a pair of phases, for pixels from its first position's on. Where the row that it is
-// part of begins in memory, its buffer, and the place of the first position's output there.
-struct Work {
-  int first, end;
-  uint32_t pixels;
-  uint32_t element, staging;
-  int output;
-};
 
 // Weights in the order of readings. Tells whether one is not finite, or its higher part.
 __device__ __forceinline__ bool fill_blocks(const Params& p, int first_group, int first_column,
