@@ -124,7 +124,9 @@ int memory_of(const Device& device, TileRow tile) {
 }
 
 // Whether a shape fits with the smallest buffers there are, and all weights where those of teams stay.
-bool fits_somehow(GatherChoice choice, GatherParams params, TileRow tile, const Device& device) {
+// It leaves the buffers changed.
+bool fits_somehow(GatherChoice choice, GatherParams& params, TileRow tile, const Device& device) {
+  const int32_t chunks = params.chunks;
   choice.slice_shift = 0;
   choice.source_stages = 2;
   choice.weight_stages = choice.teams > 1 ? 0 : 2;
@@ -132,7 +134,9 @@ bool fits_somehow(GatherChoice choice, GatherParams params, TileRow tile, const 
       (std::max(1, params.planes_apart > 1 ? params.plane_products : params.max_products) + 7) / 8;
   if (choice.teams == 1) params.chunks = 1;
   set_buffers(choice, params);
-  return shared_map(params, tile).total <= memory_of(device, tile);
+  const bool fits = shared_map(params, tile).total <= memory_of(device, tile);
+  params.chunks = chunks;
+  return fits;
 }
 
 // The few shapes whose tiles promise most with buffers of any size, so that the search stays short.
@@ -143,6 +147,12 @@ std::vector<GatherChoice> best_shapes(const Problem& problem, const Device& devi
   std::vector<std::pair<double, GatherChoice>> ranked;
   ranked.reserve(128);
   GatherParams params;
+  GatherChoice common{};
+  common.row = row, common.teams = teams, common.stack_h = stack_h, common.stack_w = stack_w;
+  if (std::string why = tile_shape(problem, common, params); !why.empty()) {
+    reason = why;
+    return {};
+  }
   for (GatherChoice choice : tile_shapes(problem, row, teams)) {
     choice.stack_h = stack_h;
     choice.stack_w = stack_w;
@@ -156,7 +166,7 @@ std::vector<GatherChoice> best_shapes(const Problem& problem, const Device& devi
       ranked.push_back(again);
       continue;
     }
-    if (std::string why = gather_shape(problem, choice, params); !why.empty()) {
+    if (std::string why = positions_shape(problem, choice, params); !why.empty()) {
       reason = why;
       continue;
     }
@@ -168,8 +178,8 @@ std::vector<GatherChoice> best_shapes(const Problem& problem, const Device& devi
       choice.slice_shift = 2;
       choice.source_stages = 4;
       params.chunks = static_cast<int32_t>(ceil_div(int64_t{params.chunks}, int64_t{4}));
-      set_buffers(choice, params);
     }
+    set_buffers(choice, params);
     ranked.push_back({predict(problem, device, params, tile), choice});
   }
   const size_t count = std::min(kShapes, ranked.size());

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "core/phases.h"
 #include "cuda/gather_params.h"
@@ -544,13 +543,13 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
 
 // Blocks for each combination of a group of channels and phases, so that the grid fills its places on the device once: phases get them
 // by their cost, where they are few, and have the same number otherwise.
-void share_blocks(int places, const std::vector<TileCost>& costs, GatherParams& p) {
-  const int64_t tiles = tiles_of(p), shares = static_cast<int64_t>(costs.size());
+void share_blocks(int places, const TileCost* costs, int64_t shares, GatherParams& p) {
+  const int64_t tiles = tiles_of(p);
   p.shares = static_cast<int32_t>(shares);
   const int64_t others = combinations(p) / (shares > 1 ? shares : 1);
   int64_t blocks = std::max<int64_t>(1, places / others);
   double all = 0;
-  for (const TileCost& cost : costs) all += cost.cycles;
+  for (int64_t s = 0; s < shares; ++s) all += costs[s].cycles;
   for (int64_t s = 0; s < shares; ++s) {
     const auto fair = static_cast<int64_t>(blocks * costs[s].cycles / all);
     p.walkers[s] = static_cast<int32_t>(std::clamp<int64_t>(fair, 1, tiles));
@@ -618,28 +617,29 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
   const bool half = size == 2;
   const int places = device.sm_count * blocks_together(tile);
   if (counted_words(problem, tile)) {
-    share_blocks(places, {TileCost{1, 0, 0}}, p);
+    const TileCost one = {1, 0, 0};
+    share_blocks(places, &one, 1, p);
     return predict_words(problem, device, p, tile);
   }
   const double phase_groups = static_cast<double>(p.h.groups) * p.w.groups;
   const AxisTotals h = totals(p.h), w = totals(p.w);
   const double products =
       tile.fetched ? 1 : (tile.channel_rows ? h.taps * w.taps : h.steps * w.steps) / phase_groups;
-  std::vector<TileCost> costs;
-  costs.reserve(kMaxShares);
+  TileCost costs[kMaxShares] = {};
+  int shares = 0;
   if (phase_groups > kMaxShares) {
-    costs.push_back(tile_cost(problem, p, tile, products));
+    costs[shares++] = tile_cost(problem, p, tile, products);
   } else {  // many have the same
     double counts[kMaxShares];
     for (int i = 0; i < p.h.groups; ++i)
       for (int j = 0; j < p.w.groups; ++j) {
-        const size_t known = costs.size();
-        counts[known] = products_of(tile, p.h.group[i], p.w.group[j]);
-        const size_t same = std::find(counts, counts + known, counts[known]) - counts;
-        costs.push_back(same < known ? costs[same] : tile_cost(problem, p, tile, counts[known]));
+        counts[shares] = products_of(tile, p.h.group[i], p.w.group[j]);
+        const int same = int(std::find(counts, counts + shares, counts[shares]) - counts);
+        costs[shares] = same < shares ? costs[same] : tile_cost(problem, p, tile, counts[shares]);
+        ++shares;
       }
   }
-  share_blocks(places, costs, p);
+  share_blocks(places, costs, shares, p);
 
   const double combos = static_cast<double>(combinations(p));
   const double tiles = static_cast<double>(tiles_of(p));
@@ -647,7 +647,7 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
   const bool of_forward = counted_forward(problem, p, tile), planes = of_planes(problem, tile),
              apart = of_forward || planes || tile.flat || counted(problem, p, tile);
   double cycles = 0, sectors = 0, prologue = 0;
-  for (size_t s = 0; s < costs.size(); ++s) {
+  for (int s = 0; s < shares; ++s) {
     // Of the last round, what is left may have the multiprocessors for itself.
     const double whole =
         p.teams == 1 && blocks_of(p) <= device.sm_count ? costs[s].alone : costs[s].cycles;
@@ -658,7 +658,7 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
                             ? costs[s].alone  // of teams, the other one has nothing
                             : whole;
     cycles = std::max(cycles, rounds * whole + last + (apart ? 0 : (rounds + (rest > 0)) * kTile));
-    sectors += costs[s].sectors / costs.size();
+    sectors += costs[s].sectors / shares;
     prologue = std::max(prologue, costs[s].prologue);
   }
   const bool by_pixels = !tile.copied && p.source_mode != kVectors;
