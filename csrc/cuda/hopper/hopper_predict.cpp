@@ -407,7 +407,9 @@ TileCost forward_cost(const Problem& problem, const GatherParams& p, TileRow til
   return {cycles, read_sectors, all, alone};
 }
 
-TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, double products) {
+// At least: what any tile of this row takes, whatever its positions and buffers, since neither filling these nor handing them over counts.
+TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, double products,
+                   bool at_least) {
   const bool forward = problem.direction == Direction::fwd;
   const double size = element_size(problem.dtype);
   const bool half = size == 2;
@@ -420,8 +422,9 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
 
   // Buffers of the source and of the weights that a chunk fills.
   const double pieces = std::min(products, double(p.planes_apart));
-  const double parts =
-      p.weight_stages ? pieces * std::ceil(products / pieces / p.part_products) : 0;
+  const double parts = p.weight_stages && !at_least
+                           ? pieces * std::ceil(products / pieces / p.part_products)
+                           : 0;
   // A wgmma takes as long as its multiplications, or as reading both operands, 128 bytes a cycle.
   const double multiply = shared_cycles(tile) * (tile.bordered  ? fetched_multiply(p, tile, half)
                                                  : tile.fetched ? kFetchedWord
@@ -433,7 +436,8 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
 
   const double units = source_units(p);
   const double source_fill =
-      tile.turned ? p.tile_n * p.load_h * std::ceil(p.load_w / 32.0) * 2 * slices * kTurnedRow
+      at_least      ? 0
+      : tile.turned ? p.tile_n * p.load_h * std::ceil(p.load_w / 32.0) * 2 * slices * kTurnedRow
       : p.brought_pieces ? brought_fill(p)
       : tile.bordered    ? copied_fill(p.patch_bytes / 128.0, 128, p.source_stages)
       : tile.fetched
@@ -441,7 +445,8 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
       : tile.copied ? copied_fill(p.patch_pixels, chunk_bytes(p), p.source_stages)
                     : fill_cycles(source_load(p, half)) * (tile.strict ? kStrictFill : 1);
   const double weight_fill =
-      copied(p.weight_mode)
+      at_least ? 0
+      : copied(p.weight_mode)
           ? copied_fill(p.part_products * p.product_bytes / chunk_bytes(p), chunk_bytes(p),
                         p.weight_stages)
           : fill_cycles(weight_load(p, tile, half)) * (tile.copied ? kOneGroup : 1) *
@@ -457,14 +462,14 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
   const double tap_sectors = problem.w_layout == Layout::nhwc || tile.fetched
                                  ? products
                                  : double(problem.h.kernel) * problem.w.kernel;
-  const double weight_sectors = p.weight_stages ? tap_sectors * weight_rows(tile) * k_slices : 0;
+  const double weight_sectors = p.weight_stages && !at_least ? tap_sectors * weight_rows(tile) * k_slices : 0;
   const double produce =
       std::max(p.chunks * (pieces * source_fill + parts * weight_fill), weight_sectors);
 
   // Outputs that are neighbours in memory: a row of channel rows goes as pieces of 128 bytes; otherwise what
   // the lanes of a row or column hold: channels in NHWC, unless phases stand between them, or positions.
   const double sums = tile.width / 2.0 * tile.operands * tile.slots * groups / 2;  // of 256 threads
-  const double staged_bytes = (p.operand_columns ? 8 : p.tile_w) * tile.slots * size;
+  const double staged_bytes = at_least ? 128 : (p.operand_columns ? 8 : p.tile_w) * tile.slots * size;
   // A stride of 5 or more that blocks cannot cut evenly: the phases of others lie between, nothing is aligned, and words
   // are often in two sectors.
   const bool broken =
@@ -487,7 +492,8 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
     const bool upright = problem.w.out == 1 && !tile.channel_rows;
     return planes_cost(
         problem, p, tile,
-        {products, pieces, parts, source_load(p, half), weight_load(p, tile, half),
+        {products, pieces, parts, at_least ? Load{0, 1, 0} : source_load(p, half),
+         weight_load(p, tile, half),
          upright ? 8 * size * p.h.slots : run_bytes,
          upright ? std::min(4.0, double(problem.h.stride) / p.h.slots) : scatter_of(problem, p),
          read});
@@ -610,57 +616,51 @@ double over_of(const Problem& problem, TileRow tile, const GatherParams& p) {
   return brought ? kBroughtRows256 : kFetchedRows256;
 }
 
-// Of the best shares, which it leaves in the parameters.
-double predict(const Problem& problem, const Device& device, GatherParams& p, TileRow tile) {
+namespace {
+
+// What the tiles of each share of the blocks take.
+struct Shares {
+  TileCost cost[kMaxShares];
+  int count;
+  double products;  // of a combination, in the mean
+};
+Shares shares_of(const Problem& problem, const GatherParams& p, TileRow tile, bool at_least) {
+  Shares all{};
+  const double phase_groups = static_cast<double>(p.h.groups) * p.w.groups;
+  const AxisTotals h = totals(p.h), w = totals(p.w);
+  all.products =
+      tile.fetched ? 1 : (tile.channel_rows ? h.taps * w.taps : h.steps * w.steps) / phase_groups;
+  if (phase_groups > kMaxShares) {
+    all.cost[all.count++] = tile_cost(problem, p, tile, all.products, at_least);
+    return all;
+  }
+  double products[kMaxShares];
+  for (int i = 0; i < p.h.groups; ++i)
+    for (int j = 0; j < p.w.groups; ++j) {
+      const int s = all.count++;
+      products[s] = products_of(tile, p.h.group[i], p.w.group[j]);
+      const auto same = std::find(products, products + s, products[s]) - products;  // many are
+      all.cost[s] =
+          same < s ? all.cost[same] : tile_cost(problem, p, tile, products[s], at_least);
+    }
+  return all;
+}
+
+// Whether a tile's cost has everything in it.
+bool counted_apart(const Problem& problem, const GatherParams& p, TileRow tile) {
+  return counted_forward(problem, p, tile) || of_planes(problem, tile) || tile.flat ||
+         counted(problem, p, tile);
+}
+
+// Microseconds, of so many waves of blocks of so many cycles, whose tiles read so many sectors.
+double time_of(const Problem& problem, const Device& device, const GatherParams& p, TileRow tile,
+               double products, double waves, double cycles, double read_sectors) {
   const bool forward = problem.direction == Direction::fwd;
   const double size = element_size(problem.dtype);
   const bool half = size == 2;
-  const int places = device.sm_count * blocks_together(tile);
-  if (counted_words(problem, tile)) {
-    const TileCost one = {1, 0, 0};
-    share_blocks(places, &one, 1, p);
-    return predict_words(problem, device, p, tile);
-  }
   const double phase_groups = static_cast<double>(p.h.groups) * p.w.groups;
-  const AxisTotals h = totals(p.h), w = totals(p.w);
-  const double products =
-      tile.fetched ? 1 : (tile.channel_rows ? h.taps * w.taps : h.steps * w.steps) / phase_groups;
-  TileCost costs[kMaxShares] = {};
-  int shares = 0;
-  if (phase_groups > kMaxShares) {
-    costs[shares++] = tile_cost(problem, p, tile, products);
-  } else {  // many have the same
-    double counts[kMaxShares];
-    for (int i = 0; i < p.h.groups; ++i)
-      for (int j = 0; j < p.w.groups; ++j) {
-        counts[shares] = products_of(tile, p.h.group[i], p.w.group[j]);
-        const int same = int(std::find(counts, counts + shares, counts[shares]) - counts);
-        costs[shares] = same < shares ? costs[same] : tile_cost(problem, p, tile, counts[shares]);
-        ++shares;
-      }
-  }
-  share_blocks(places, costs, shares, p);
-
-  const double combos = static_cast<double>(combinations(p));
-  const double tiles = static_cast<double>(tiles_of(p));
-  const double waves = std::ceil(blocks_of(p) / double(places));
   const bool of_forward = counted_forward(problem, p, tile), planes = of_planes(problem, tile),
-             apart = of_forward || planes || tile.flat || counted(problem, p, tile);
-  double cycles = 0, sectors = 0, prologue = 0;
-  for (int s = 0; s < shares; ++s) {
-    // Of the last round, what is left may have the multiprocessors for itself.
-    const double whole =
-        p.teams == 1 && blocks_of(p) <= device.sm_count ? costs[s].alone : costs[s].cycles;
-    const double walkers = double(p.walkers[s]) * p.teams, rounds = std::floor(tiles / walkers),
-                 rest = tiles - rounds * walkers,
-                 last = rest == 0 ? 0
-                        : rest * 2 <= walkers
-                            ? costs[s].alone  // of teams, the other one has nothing
-                            : whole;
-    cycles = std::max(cycles, rounds * whole + last + (apart ? 0 : (rounds + (rest > 0)) * kTile));
-    sectors += costs[s].sectors / shares;
-    prologue = std::max(prologue, costs[s].prologue);
-  }
+             apart = counted_apart(problem, p, tile);
   const bool by_pixels = !tile.copied && p.source_mode != kVectors;
   // An odd number of phases side by side in NCHW goes to memory one number at a time.
   const bool odd =
@@ -673,7 +673,7 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
                           : tile.strict        ? kStrictStalls
                           : tile.copied        ? kEngineStalls
                                                : kStalls) *
-                         slow * waves * (cycles + prologue) / kClock;
+                         slow * waves * cycles / kClock;
 
   // Pixels of a plane that no tap reads stay where they are.
   const double y_bytes =
@@ -705,7 +705,7 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
                     : tile.bordered && !tile.strict ? kWordsL2
                                                     : kL2,
                l2_us = (scattered / (steps && !forward ? kStepsL2 : kL2) +
-                        combos * tiles * sectors * 32 / l2) /
+                        read_sectors * 32 / l2) /
                        device.copy_bytes_per_us;
   // Neither hides behind the other altogether; and of plans that move the same bytes the less busy one is better.
   const bool shallow = tile.bordered && size == 4 && p.source_stages == 2,
@@ -723,6 +723,102 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
                            (forward && tile.width == 8 ? kEight : 0);
   const double few = tile.fetched && p.one_chunk ? kFetchedFew : 1;
   return launch_us + few * (std::max(busy_us, bytes_us) + kBeside * std::min(busy_us, bytes_us));
+}
+
+
+}  // namespace
+
+// Of the best shares, which it leaves in the parameters.
+double predict(const Problem& problem, const Device& device, GatherParams& p, TileRow tile) {
+  const int places = device.sm_count * blocks_together(tile);
+  if (counted_words(problem, tile)) {
+    const TileCost one = {1, 0, 0};
+    share_blocks(places, &one, 1, p);
+    return predict_words(problem, device, p, tile);
+  }
+  const Shares shares = shares_of(problem, p, tile, false);
+  share_blocks(places, shares.cost, shares.count, p);
+
+  const double combos = static_cast<double>(combinations(p));
+  const double tiles = static_cast<double>(tiles_of(p));
+  const double waves = std::ceil(blocks_of(p) / double(places));
+  const bool apart = counted_apart(problem, p, tile);
+  double cycles = 0, sectors = 0, prologue = 0;
+  for (int s = 0; s < shares.count; ++s) {
+    const TileCost& cost = shares.cost[s];
+    // Of the last round, what is left may have the multiprocessors for itself.
+    const double whole =
+        p.teams == 1 && blocks_of(p) <= device.sm_count ? cost.alone : cost.cycles;
+    const double walkers = double(p.walkers[s]) * p.teams, rounds = std::floor(tiles / walkers),
+                 rest = tiles - rounds * walkers,
+                 last = rest == 0 ? 0
+                        : rest * 2 <= walkers
+                            ? cost.alone  // of teams, the other one has nothing
+                            : whole;
+    cycles = std::max(cycles, rounds * whole + last + (apart ? 0 : (rounds + (rest > 0)) * kTile));
+    sectors += cost.sectors / shares.count;
+    prologue = std::max(prologue, cost.prologue);
+  }
+  return time_of(problem, device, p, tile, shares.products, waves, cycles + prologue,
+                 combos * tiles * sectors);
+}
+
+namespace {
+
+// The same at least, whatever the positions of a tile and its buffers, but for how deep a chunk is.
+double least_of_depth(const Problem& problem, const Device& device, GatherParams& p, TileRow tile) {
+  const double positions =
+      double(problem.batch) * double(position_extent(p.h)) * double(position_extent(p.w));
+  const int places = device.sm_count * blocks_together(tile);
+  const double of_tile = block_positions(tile) / p.teams, tiles = std::ceil(positions / of_tile),
+               combos = static_cast<double>(combinations(p));
+  // As many blocks as there are places, each with as few tiles as they can have, of as few positions; were there more rounds of
+  // smaller tiles, these would be as much work and more beside it.
+  const double walkers = std::max(1.0, std::floor(places / combos)),
+               rounds = std::ceil(tiles / walkers), waves = std::ceil(combos * walkers / places);
+  const bool one = (p.h.groups * p.w.groups == 1 || p.h.groups * p.w.groups > kMaxShares) &&
+                   p.teams == 1 && !tile.twin;
+  const int group = tile.operands * operand_positions(tile);
+  p.tile_n = p.tile_h = 1;
+  p.tile_w = !may_rest(tile)
+                 ? block_positions(tile)
+                 : std::max(1, int(positions / (one ? rounds * walkers : tiles) / group)) * group;
+  p.tiles_n = p.tiles_h = 1;
+  p.tiles_w = static_cast<int32_t>(std::min<double>(one ? rounds * walkers : tiles, INT32_MAX));
+  if (counted_words(problem, tile)) {
+    p.shares = 1;
+    p.walkers[0] = static_cast<int32_t>(walkers);
+    return predict_words(problem, device, p, tile, true);
+  }
+  const Shares shares = shares_of(problem, p, tile, true);
+  const double beside = counted_apart(problem, p, tile) ? 0 : kTile;
+  double cycles = 0;
+  if (one) {
+    cycles = rounds * (shares.cost[0].alone + beside);
+  } else {
+    // All that there is to do, shared out evenly; two tiles at a time take less than twice what one takes alone.
+    const double together = std::max(p.teams, blocks_together(tile));
+    for (int s = 0; s < shares.count; ++s)
+      cycles += combos / shares.count * tiles / device.sm_count *
+                (std::min(shares.cost[s].alone, shares.cost[s].cycles / together) + beside);
+    for (int s = 0; s < shares.count && !may_rest(tile); ++s)
+      cycles = std::max(cycles, shares.cost[s].alone + beside);
+  }
+  return time_of(problem, device, p, tile, shares.products, one ? waves : 1, cycles, 0);
+}
+
+}  // namespace
+
+double least(const Problem& problem, const Device& device, GatherParams& p, TileRow tile) {
+  double us = INFINITY;
+  // Where threads may bring weights all the time, it is counted otherwise than where all stay.
+  const bool streamed = by_steps(tile) && !copied(p.whole_weight_mode);
+  for (int shift = tile.weights_fetched; shift <= (p.one_chunk ? 0 : 2); ++shift)
+    for (int weight_stages = 0; weight_stages <= (streamed ? 2 : 0); weight_stages += 2) {
+      set_least_buffers(shift, weight_stages, tile, p);
+      us = std::min(us, least_of_depth(problem, device, p, tile));
+    }
+  return us * over_of(problem, tile, p);
 }
 
 // How many products the first groups may lead by, by a simulation: each takes a buffer from those that are on their way,

@@ -219,7 +219,6 @@ WeightMode whole_weight_mode(const Problem& problem, TileRow tile, const GatherP
 
 void set_pixels(GatherParams& p) {
   const int planes = p.planes_h * p.planes_w;
-  p.planes_apart = p.source_mode == kCopied ? planes : 1;
   p.plane_pixels =
       round_up(p.tile_n * p.plane_h * p.plane_w, p.source_mode == kCopied ? kSwizzleRows
                                                  : p.source_mode == kFlat ? kFlatPixels
@@ -487,6 +486,31 @@ void set_buffers(const GatherChoice& choice, GatherParams& params) {
   params.blocks_at_once = at_once ? params.tile_channels / block : 0;
 }
 
+void set_least_buffers(int slice_shift, int weight_stages, TileRow tile, GatherParams& params) {
+  const int32_t slice = kSliceBytes / params.element_bytes;
+  params.slice_shift = slice_shift;
+  params.slices = params.one_chunk ? slices_of_all(params, tile) : 1 << slice_shift;
+  params.chunks =
+      params.one_chunk
+          ? 1
+          : static_cast<int32_t>(ceil_div(int64_t{params.depth}, int64_t{slice} << slice_shift));
+  params.source_stages = kMaxStages;
+  params.weight_stages = weight_stages;
+  params.weight_mode = params.whole_weight_mode;
+  params.part_products = std::max(1, params.max_products);
+  params.parts = 1;
+  params.plane_pixels = params.patch_pixels = params.patch_bytes = 0;
+  params.product_bytes = params.part_bytes = 0;
+  params.operand_columns = 0;
+  params.lead = tile.weights_fetched ? INT16_MAX : by_steps(tile) ? 2 : 0;
+  // What is fetched: no two lanes meet, no table is read; and what threads bring lies in the source altogether.
+  params.turns = 1;
+  params.even_step = 1;
+  params.brought_pieces = tile.bordered && params.row_elements * params.element_bytes % 16 != 0;
+  params.load_h = params.load_w = -(1 << 30);
+  if (tile.fetched && params.store_mode == kSingles) params.store_mode = kFours;
+}
+
 bool chunks_in_groups(const GatherParams& params, int depth_of_chunk) {
   return params.groups == 1 || params.depth % depth_of_chunk == 0;
 }
@@ -671,6 +695,7 @@ std::string tile_shape(const Problem& problem, const GatherChoice& choice, Gathe
                        : !turned                              ? kPixels
                        : params.w.source_extent % vector == 0 ? kTurned
                                                               : kTurnedWords;
+  params.planes_apart = params.source_mode == kCopied ? params.planes_h * params.planes_w : 1;
   if (tile.weights_fetched &&
       !(!half && forward && destination == Layout::nhwc && params.columns % vector == 0))
     return "weights are fetched in TF32 NHWC forward, whole vectors of channels";
