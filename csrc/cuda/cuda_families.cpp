@@ -1,5 +1,8 @@
 #include "cuda/cuda_families.h"
 
+#include <array>
+#include <utility>
+
 #include "cuda/comb/comb.h"
 #include "cuda/depthwise/depthwise.h"
 #include "cuda/direct/direct.h"
@@ -7,8 +10,11 @@
 #include "cuda/fold/fold.h"
 #include "cuda/heddle/heddle.h"
 #include "cuda/hopper/hopper.h"
+#include "cuda/hopper/hopper_plan.h"
 #include "cuda/igemm/igemm.h"
+#include "cuda/igemm/igemm_plan.h"
 #include "cuda/loom/loom.h"
+#include "cuda/loom/loom_plan.h"
 #include "cuda/mite/mite.h"
 #include "cuda/narrow/narrow.h"
 #include "cuda/plain/plain.h"
@@ -49,7 +55,18 @@ FamilyList families() {
       mite_family,  // few channels and taps, small: a patch of the source, no tensor cores, little code
       direct_family,  // any dtype, strides, geometry and size; declines nothing, so it stays last
   };
-  return {list, int(sizeof list / sizeof *list)};
+  constexpr int kCount = sizeof list / sizeof *list;
+  static const std::array<Search, kCount> searches = [] {
+    const std::pair<const Family&, Search> have_many[] = {{loom_family, loom::search},
+                                                          {hopper_family, hopper::search},
+                                                          {igemm_family, igemm::search}};
+    std::array<Search, kCount> found{};
+    for (int i = 0; i < kCount; ++i)
+      for (const auto& [family, search] : have_many)
+        if (list[i].plan == family.plan) found[i] = search;
+    return found;
+  }();
+  return {list, kCount, searches.data()};
 }
 
 }  // namespace convt2d::cuda

@@ -462,6 +462,11 @@ void set_walkers(const Plan& plan, GatherParams& params) {
 }
 
 Decision plan(const Problem& problem, const Device& device) {
+  Best best;
+  return search(problem, device, best);
+}
+
+Decision search(const Problem& problem, const Device& device, Best& best) {
   if (!device.has_wgmma) return Decision::decline("no wgmma (sm_90a)");
   if (problem.dtype == DType::f64) return Decision::decline("fp64 is left to direct");
   const bool of_input = problem.direction == Direction::grad_input;
@@ -470,18 +475,17 @@ Decision plan(const Problem& problem, const Device& device) {
     return Decision::decline(reason);
   if (problem.direction == Direction::grad_weight) {
     if (is_fetched_weight(problem)) return fetched_weight_plan(problem, device);
-    Decision best = weight_plan(problem, device);
-    if (!may_be_turned(problem)) return best;
+    Decision least = weight_plan(problem, device);
+    if (!may_be_turned(problem)) return least;
     for (const auto other : {fetched_weight_plan, packed_weight_plan}) {
       const Decision found = other(problem, device);
-      if (found.accepted && (!best.accepted || found.plan.predicted_us < best.plan.predicted_us))
-        best = found;
+      if (found.accepted && (!least.accepted || found.plan.predicted_us < least.plan.predicted_us))
+        least = found;
     }
-    return best;
+    return least;
   }
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
   std::string reason = "no tile fits";
-  Best best;
   const std::vector<GatherCandidate> found = gather_candidates(problem, device, reason, &best);
   if (found.empty()) return Decision::decline(reason);
   return Decision::accept(plan_of(*std::min_element(

@@ -185,7 +185,7 @@ Decision weight_plan(const Problem& problem, const Device& device) {
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
   std::string reason = "no tile fits";
   const std::vector<WeightCandidate> found =
-      weight_candidates(problem, invented_device(kReferenceGpu), reason);
+      weight_candidates(problem, reference_gpu(), reason);
   if (found.empty()) return Decision::decline(reason);
   WeightCandidate best = cheapest(found);
   best.predicted_us = weight_time(problem, device, best.choice);

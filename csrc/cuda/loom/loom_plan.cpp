@@ -94,7 +94,7 @@ void add_tiles(const Problem& problem, const Device& device, Tile tile, Choice c
 }
 
 std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
-                                          std::string& reason) {
+                                          std::string& reason, Best* best) {
   std::vector<Candidate<Choice>> found;
   const int64_t phases_w = phases_of(problem, problem.w);
   const int slice = slice_of(element_size(problem.dtype));
@@ -107,7 +107,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
     if (tile.phases != phases_w || tile.strict != is_strict(problem)) continue;
     if (tile.laid ? problem.direction != Direction::fwd : fetched) continue;
     const bool one_way = tile.laid && element_size(problem.dtype) == 2;  // of storing
-    const size_t before = found.size();
+    bool served = false;
     std::vector<Choice> tiles;
     for (const auto& [sets, row_phases] : {std::pair{1, 1}, {2, 1}, {1, 2}, {0, 2}})
       for (const int layout : {kRuns, kStacked, kBeside})
@@ -139,6 +139,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
           }
     for (Choice choice : tiles)
       for (const int slices : {1, 2, kMostSlices}) {
+        double at_least = 0;  // what all of these take, once it is known
         if (!chunks_in_groups(problem, slices)) continue;
         if (slices > 1 &&
             slices * slice / 2 >=
@@ -173,6 +174,9 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                       "a tile needs " + std::to_string(p.shared_bytes) + " bytes of shared memory";
                 continue;
               }
+              served = true;
+              if (best && at_least == 0) at_least = least(problem, device, tile, p);
+              if (best && best->beats(at_least)) goto next;
               if (!p.brought)
                 choice.x_stages =
                     std::min(kMostRing, 1 + (device.smem_optin - p.shared_bytes) / p.x_bytes);
@@ -187,12 +191,21 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
               std::copy(std::begin(p.walkers), std::end(p.walkers), choice.walkers);
               choice.walkers_first = p.walkers_first;
               found.push_back({choice, predicted});
+              if (best) best->found(predicted, at_least);
             }
           }
+      next:;
       }
-    fetched |= !tile.laid && found.size() > before;
+    fetched |= !tile.laid && served;
   }
   return found;
+}
+
+// For all_plans() and best_plan().
+auto candidates_of(Best* best) {
+  return [best](const Problem& problem, const Device& device, std::string& reason) {
+    return candidates(problem, device, reason, best);
+  };
 }
 
 Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
@@ -305,11 +318,16 @@ std::string refusal(const Problem& problem, const Device& device) {
 }  // namespace
 
 std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
-  return all_plans(problem, device, reason, refusal, candidates, plan_of);
+  return all_plans(problem, device, reason, refusal, candidates_of(nullptr), plan_of);
 }
 
 Decision plan(const Problem& problem, const Device& device) {
-  return best_plan(problem, device, refusal, candidates, plan_of);
+  Best best;
+  return search(problem, device, best);
+}
+
+Decision search(const Problem& problem, const Device& device, Best& best) {
+  return best_plan(problem, device, refusal, candidates_of(&best), plan_of);
 }
 
 GatherParams params_of(const Problem& problem, const Plan& plan, const Args& args) {
