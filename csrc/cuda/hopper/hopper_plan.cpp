@@ -270,10 +270,12 @@ void order_by_promise(const Problem& problem, const Device& device, std::vector<
   });
 }
 
-// `columns_copied`: whether the copy engine can bring columns of weights by another tile.
+// `columns_copied`: whether the copy engine can bring columns of weights by another tile. `told`: whether nobody wants to know if there
+// is a candidate at all.
 void add_candidates(const Problem& problem, const Device& device, const Group& group,
-                    bool columns_copied, std::vector<GatherCandidate>& found,
-                    std::string& reason) {
+                    bool columns_copied, bool told, Best* best,
+                    std::vector<GatherCandidate>& found, std::string& reason) {
+  const size_t before = found.size();
   const bool forward = problem.direction == Direction::fwd, strict = is_strict(problem);
   const TileRow tile = kTiles[group.row];
   const int slice = element_size(problem.dtype) == 2 ? 16 : 8, memory = memory_of(device, tile);
@@ -305,6 +307,10 @@ void add_candidates(const Problem& problem, const Device& device, const Group& g
       if (!params.one_chunk)
         params.chunks =
             static_cast<int32_t>(ceil_div(params.depth, static_cast<int64_t>(slice) << shift));
+      choice.weight_stages = choice.part_products = 0;
+      set_buffers(choice, params);
+      const double at_least = best ? least_of_depth(problem, device, params, tile) : 0;
+      if (best && best->beats(at_least) && (told || found.size() > before)) continue;
       // All weights, or parts of a chunk's; then as many patches as there is room for.
       const int products =
           std::max(1, params.planes_apart > 1 ? params.plane_products : params.max_products);
@@ -350,6 +356,7 @@ void add_candidates(const Problem& problem, const Device& device, const Group& g
                 group.order};
             std::copy(std::begin(params.walkers), std::end(params.walkers), candidate.walkers);
             found.push_back(candidate);
+            if (best) best->found(candidate.predicted_us, std::max(at_least, group.least));
           }
           choice.lead = params.lead = 0;
         }
@@ -378,12 +385,10 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
                       (by_engine || !by_steps(tile) || !forward);  // what others want to know
     if (best && told && best->beats(group.least)) continue;
     const size_t before = found.size();
-    add_candidates(problem, device, group, columns_copied, found, reason);
+    add_candidates(problem, device, group, columns_copied, told, best, found, reason);
     if (found.size() == before) continue;
     columns_copied |= tile.columns_copied;
     by_engine |= by_steps(tile);
-    for (size_t i = before; best && i < found.size(); ++i)
-      best->found(found[i].predicted_us, group.least);
   }
   return found;
 }

@@ -407,9 +407,11 @@ TileCost forward_cost(const Problem& problem, const GatherParams& p, TileRow til
   return {cycles, read_sectors, all, alone};
 }
 
-// At least: what any tile of this row takes, whatever its positions and buffers, since neither filling these nor handing them over counts.
+// Which buffers are filled: for bounds not those of weights, of which candidates have any number, or none, whatever a tile's positions.
+enum class Filled { all, source, none };
+
 TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, double products,
-                   bool at_least) {
+                   Filled filled) {
   const bool forward = problem.direction == Direction::fwd;
   const double size = element_size(problem.dtype);
   const bool half = size == 2;
@@ -422,7 +424,8 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
 
   // Buffers of the source and of the weights that a chunk fills.
   const double pieces = std::min(products, double(p.planes_apart));
-  const double parts = p.weight_stages && !at_least
+  const bool weights = filled == Filled::all, none = filled == Filled::none;
+  const double parts = p.weight_stages && weights
                            ? pieces * std::ceil(products / pieces / p.part_products)
                            : 0;
   // A wgmma takes as long as its multiplications, or as reading both operands, 128 bytes a cycle.
@@ -436,7 +439,7 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
 
   const double units = source_units(p);
   const double source_fill =
-      at_least      ? 0
+      none          ? 0
       : tile.turned ? p.tile_n * p.load_h * std::ceil(p.load_w / 32.0) * 2 * slices * kTurnedRow
       : p.brought_pieces ? brought_fill(p)
       : tile.bordered    ? copied_fill(p.patch_bytes / 128.0, 128, p.source_stages)
@@ -445,7 +448,7 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
       : tile.copied ? copied_fill(p.patch_pixels, chunk_bytes(p), p.source_stages)
                     : fill_cycles(source_load(p, half)) * (tile.strict ? kStrictFill : 1);
   const double weight_fill =
-      at_least ? 0
+      !weights ? 0
       : copied(p.weight_mode)
           ? copied_fill(p.part_products * p.product_bytes / chunk_bytes(p), chunk_bytes(p),
                         p.weight_stages)
@@ -462,14 +465,14 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
   const double tap_sectors = problem.w_layout == Layout::nhwc || tile.fetched
                                  ? products
                                  : double(problem.h.kernel) * problem.w.kernel;
-  const double weight_sectors = p.weight_stages && !at_least ? tap_sectors * weight_rows(tile) * k_slices : 0;
+  const double weight_sectors = p.weight_stages && weights ? tap_sectors * weight_rows(tile) * k_slices : 0;
   const double produce =
       std::max(p.chunks * (pieces * source_fill + parts * weight_fill), weight_sectors);
 
   // Outputs that are neighbours in memory: a row of channel rows goes as pieces of 128 bytes; otherwise what
   // the lanes of a row or column hold: channels in NHWC, unless phases stand between them, or positions.
   const double sums = tile.width / 2.0 * tile.operands * tile.slots * groups / 2;  // of 256 threads
-  const double staged_bytes = at_least ? 128 : (p.operand_columns ? 8 : p.tile_w) * tile.slots * size;
+  const double staged_bytes = none ? 128 : (p.operand_columns ? 8 : p.tile_w) * tile.slots * size;
   // A stride of 5 or more that blocks cannot cut evenly: the phases of others lie between, nothing is aligned, and words
   // are often in two sectors.
   const bool broken =
@@ -492,7 +495,7 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
     const bool upright = problem.w.out == 1 && !tile.channel_rows;
     return planes_cost(
         problem, p, tile,
-        {products, pieces, parts, at_least ? Load{0, 1, 0} : source_load(p, half),
+        {products, pieces, parts, none ? Load{0, 1, 0} : source_load(p, half),
          weight_load(p, tile, half),
          upright ? 8 * size * p.h.slots : run_bytes,
          upright ? std::min(4.0, double(problem.h.stride) / p.h.slots) : scatter_of(problem, p),
@@ -624,14 +627,14 @@ struct Shares {
   int count;
   double products;  // of a combination, in the mean
 };
-Shares shares_of(const Problem& problem, const GatherParams& p, TileRow tile, bool at_least) {
+Shares shares_of(const Problem& problem, const GatherParams& p, TileRow tile, Filled filled) {
   Shares all{};
   const double phase_groups = static_cast<double>(p.h.groups) * p.w.groups;
   const AxisTotals h = totals(p.h), w = totals(p.w);
   all.products =
       tile.fetched ? 1 : (tile.channel_rows ? h.taps * w.taps : h.steps * w.steps) / phase_groups;
   if (phase_groups > kMaxShares) {
-    all.cost[all.count++] = tile_cost(problem, p, tile, all.products, at_least);
+    all.cost[all.count++] = tile_cost(problem, p, tile, all.products, filled);
     return all;
   }
   double products[kMaxShares];
@@ -641,7 +644,7 @@ Shares shares_of(const Problem& problem, const GatherParams& p, TileRow tile, bo
       products[s] = products_of(tile, p.h.group[i], p.w.group[j]);
       const auto same = std::find(products, products + s, products[s]) - products;  // many are
       all.cost[s] =
-          same < s ? all.cost[same] : tile_cost(problem, p, tile, products[s], at_least);
+          same < s ? all.cost[same] : tile_cost(problem, p, tile, products[s], filled);
     }
   return all;
 }
@@ -736,7 +739,7 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
     share_blocks(places, &one, 1, p);
     return predict_words(problem, device, p, tile);
   }
-  const Shares shares = shares_of(problem, p, tile, false);
+  const Shares shares = shares_of(problem, p, tile, Filled::all);
   share_blocks(places, shares.cost, shares.count, p);
 
   const double combos = static_cast<double>(combinations(p));
@@ -765,60 +768,97 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
 
 namespace {
 
-// The same at least, whatever the positions of a tile and its buffers, but for how deep a chunk is.
-double least_of_depth(const Problem& problem, const Device& device, GatherParams& p, TileRow tile) {
-  const double positions =
-      double(problem.batch) * double(position_extent(p.h)) * double(position_extent(p.w));
-  const int places = device.sm_count * blocks_together(tile);
-  const double of_tile = block_positions(tile) / p.teams, tiles = std::ceil(positions / of_tile),
-               combos = static_cast<double>(combinations(p));
-  // As many blocks as there are places, each with as few tiles as they can have, of as few positions; were there more rounds of
-  // smaller tiles, these would be as much work and more beside it.
-  const double walkers = std::max(1.0, std::floor(places / combos)),
-               rounds = std::ceil(tiles / walkers), waves = std::ceil(combos * walkers / places);
-  const bool one = (p.h.groups * p.w.groups == 1 || p.h.groups * p.w.groups > kMaxShares) &&
-                   p.teams == 1 && !tile.twin;
-  const int group = tile.operands * operand_positions(tile);
-  p.tile_n = p.tile_h = 1;
-  p.tile_w = !may_rest(tile)
-                 ? block_positions(tile)
-                 : std::max(1, int(positions / (one ? rounds * walkers : tiles) / group)) * group;
-  p.tiles_n = p.tiles_h = 1;
-  p.tiles_w = static_cast<int32_t>(std::min<double>(one ? rounds * walkers : tiles, INT32_MAX));
+// Whether all blocks do the same, and one tile at a time.
+bool alike(const GatherParams& p, TileRow tile) {
+  const int phases = p.h.groups * p.w.groups;
+  return (phases == 1 || phases > kMaxShares) && p.teams == 1 && !tile.twin;
+}
+// Blocks for each combination where all are.
+double walkers_of(const Device& device, const GatherParams& p, TileRow tile) {
+  return std::max(1.0, std::floor(device.sm_count * blocks_together(tile) /
+                                  static_cast<double>(combinations(p))));
+}
+
+// Of predict(), what is there whatever the buffers of weights.
+double bound(const Problem& problem, const Device& device, GatherParams& p, TileRow tile,
+             Filled filled) {
+  const double combos = static_cast<double>(combinations(p)),
+               tiles = static_cast<double>(tiles_of(p)), walkers = walkers_of(device, p, tile),
+               waves = std::ceil(combos * walkers / (device.sm_count * blocks_together(tile)));
   if (counted_words(problem, tile)) {
     p.shares = 1;
     p.walkers[0] = static_cast<int32_t>(walkers);
     return predict_words(problem, device, p, tile, true);
   }
-  const Shares shares = shares_of(problem, p, tile, true);
+  const Shares shares = shares_of(problem, p, tile, filled);
   const double beside = counted_apart(problem, p, tile) ? 0 : kTile;
-  double cycles = 0;
-  if (one) {
-    cycles = rounds * (shares.cost[0].alone + beside);
-  } else {
-    // All that there is to do, shared out evenly; two tiles at a time take less than twice what one takes alone.
-    const double together = std::max(p.teams, blocks_together(tile));
-    for (int s = 0; s < shares.count; ++s)
-      cycles += combos / shares.count * tiles / device.sm_count *
-                (std::min(shares.cost[s].alone, shares.cost[s].cycles / together) + beside);
-    for (int s = 0; s < shares.count && !may_rest(tile); ++s)
-      cycles = std::max(cycles, shares.cost[s].alone + beside);
+  double cycles = 0, sectors = 0;
+  for (int s = 0; s < shares.count; ++s) sectors += shares.cost[s].sectors / shares.count;
+  if (filled == Filled::none) sectors = 0;
+  if (alike(p, tile))
+    return time_of(problem, device, p, tile, shares.products, waves,
+                   std::ceil(tiles / walkers) * (shares.cost[0].alone + beside),
+                   combos * tiles * sectors);
+  // All that there is to do, shared out evenly; two tiles at a time take less than twice what one takes alone.
+  const double together = std::max(p.teams, blocks_together(tile));
+  for (int s = 0; s < shares.count; ++s)
+    cycles += combos / shares.count * tiles / device.sm_count *
+              (std::min(shares.cost[s].alone, shares.cost[s].cycles / together) + beside);
+  // And no less than a tile.
+  for (int s = 0; s < shares.count && !may_rest(tile); ++s)
+    cycles = std::max(cycles, shares.cost[s].alone + beside);
+  return time_of(problem, device, p, tile, shares.products, 1, cycles, combos * tiles * sectors);
+}
+
+// Where threads may bring weights all the time, it is counted otherwise than where all stay: the lesser of both.
+double bound_of_weights(const Problem& problem, const Device& device, GatherParams& p,
+                        TileRow tile, Filled filled) {
+  p.weight_stages = 0;
+  double us = bound(problem, device, p, tile, filled);
+  if (by_steps(tile) && !copied(p.whole_weight_mode)) {
+    p.weight_stages = 2;
+    us = std::min(us, bound(problem, device, p, tile, filled));
   }
-  return time_of(problem, device, p, tile, shares.products, one ? waves : 1, cycles, 0);
+  return us * over_of(problem, tile, p);
+}
+
+// Positions of a tile that take no longer than any others.
+void set_least_positions(const Problem& problem, const Device& device, TileRow tile,
+                         GatherParams& p) {
+  const double positions =
+      double(problem.batch) * double(position_extent(p.h)) * double(position_extent(p.w));
+  double tiles = std::ceil(positions / (block_positions(tile) / p.teams));
+  // As many as there are places, so that each is small; were there more rounds, these would be as much work and more beside it.
+  const double walkers = walkers_of(device, p, tile);
+  if (alike(p, tile)) tiles = std::ceil(tiles / walkers) * walkers;
+  const int group = tile.operands * operand_positions(tile);
+  p.tile_n = p.tile_h = 1;
+  p.tile_w = may_rest(tile) ? std::max(1, int(positions / tiles / group)) * group
+                            : block_positions(tile);
+  p.tiles_n = p.tiles_h = 1;
+  p.tiles_w = static_cast<int32_t>(std::min<double>(tiles, INT32_MAX));
 }
 
 }  // namespace
 
 double least(const Problem& problem, const Device& device, GatherParams& p, TileRow tile) {
   double us = INFINITY;
-  // Where threads may bring weights all the time, it is counted otherwise than where all stay.
-  const bool streamed = by_steps(tile) && !copied(p.whole_weight_mode);
-  for (int shift = tile.weights_fetched; shift <= (p.one_chunk ? 0 : 2); ++shift)
-    for (int weight_stages = 0; weight_stages <= (streamed ? 2 : 0); weight_stages += 2) {
-      set_least_buffers(shift, weight_stages, tile, p);
-      us = std::min(us, least_of_depth(problem, device, p, tile));
-    }
-  return us * over_of(problem, tile, p);
+  set_least_positions(problem, device, tile, p);
+  for (int shift = tile.weights_fetched; shift <= (p.one_chunk ? 0 : 2); ++shift) {
+    set_least_buffers(shift, tile, p);
+    us = std::min(us, bound_of_weights(problem, device, p, tile, Filled::none));
+  }
+  return us;
+}
+
+double least_of_depth(const Problem& problem, const Device& device, GatherParams& p,
+                      TileRow tile) {
+  const int32_t lead = p.lead;
+  p.source_stages = kMaxStages;
+  p.lead = most_lead(tile);
+  const double us = bound_of_weights(problem, device, p, tile, Filled::source);
+  p.lead = lead;
+  return us;
 }
 
 // How many products the first groups may lead by, by a simulation: each takes a buffer from those that are on their way,

@@ -486,7 +486,9 @@ void set_buffers(const GatherChoice& choice, GatherParams& params) {
   params.blocks_at_once = at_once ? params.tile_channels / block : 0;
 }
 
-void set_least_buffers(int slice_shift, int weight_stages, TileRow tile, GatherParams& params) {
+int32_t most_lead(TileRow tile) { return tile.weights_fetched ? INT16_MAX : by_steps(tile) ? 2 : 0; }
+
+void set_least_buffers(int slice_shift, TileRow tile, GatherParams& params) {
   const int32_t slice = kSliceBytes / params.element_bytes;
   params.slice_shift = slice_shift;
   params.slices = params.one_chunk ? slices_of_all(params, tile) : 1 << slice_shift;
@@ -495,14 +497,13 @@ void set_least_buffers(int slice_shift, int weight_stages, TileRow tile, GatherP
           ? 1
           : static_cast<int32_t>(ceil_div(int64_t{params.depth}, int64_t{slice} << slice_shift));
   params.source_stages = kMaxStages;
-  params.weight_stages = weight_stages;
   params.weight_mode = params.whole_weight_mode;
   params.part_products = std::max(1, params.max_products);
   params.parts = 1;
   params.plane_pixels = params.patch_pixels = params.patch_bytes = 0;
   params.product_bytes = params.part_bytes = 0;
   params.operand_columns = 0;
-  params.lead = tile.weights_fetched ? INT16_MAX : by_steps(tile) ? 2 : 0;
+  params.lead = most_lead(tile);
   // What is fetched: no two lanes meet, no table is read; and what threads bring lies in the source altogether.
   params.turns = 1;
   params.even_step = 1;

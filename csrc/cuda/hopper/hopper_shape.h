@@ -47,9 +47,10 @@ std::string tile_shape(const Problem& walked, const GatherChoice& choice, Gather
 std::string positions_shape(const Problem& walked, const GatherChoice& choice,
                             GatherParams& params);
 
-// After the first step: positions and buffers that nothing is to be filled in, of chunks of so many slices. For bounds, not for
-// kernels.
-void set_least_buffers(int slice_shift, int weight_stages, TileRow tile, GatherParams& params);
+// After the first step: buffers that nothing is to be filled in, of chunks of so many slices; and more of a lead than there is. For
+// bounds, not for kernels.
+void set_least_buffers(int slice_shift, TileRow tile, GatherParams& params);
+int32_t most_lead(TileRow tile);
 
 // Whether chunks of so many numbers of K end where their group ends, or find nothing there.
 bool chunks_in_groups(const GatherParams& params, int depth_of_chunk);
