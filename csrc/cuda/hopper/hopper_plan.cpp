@@ -480,7 +480,7 @@ Decision search(const Problem& problem, const Device& device, Best& best) {
     return Decision::decline(reason);
   if (problem.direction == Direction::grad_weight) {
     if (is_fetched_weight(problem)) return fetched_weight_plan(problem, device);
-    Decision least = weight_plan(problem, device);
+    Decision least = weight_plan(problem, device, best);
     if (!may_be_turned(problem)) return least;
     for (const auto other : {fetched_weight_plan, packed_weight_plan}) {
       const Decision found = other(problem, device);

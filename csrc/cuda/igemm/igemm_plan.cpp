@@ -362,7 +362,7 @@ Decision search(const Problem& problem, const Device& device, Best& best) {
   if (!device.has_mma_f16)
     return Decision::decline("no tensor cores with fp32 accumulation of bf16/tf32 (sm_80 and up)");
   if (problem.dtype == DType::f64) return Decision::decline("fp64 is left to direct");
-  if (problem.direction == Direction::grad_weight) return weight_search(problem, device, best);
+  if (problem.direction == Direction::grad_weight) return weight_plan(problem, device, best);
   if (std::string reason = sums_too_short(problem, kLeastSplitTerms); !reason.empty())
     return Decision::decline(reason);
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");

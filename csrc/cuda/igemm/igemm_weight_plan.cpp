@@ -383,13 +383,13 @@ WeightChoice weight_choice_of(const Plan& plan) {
   return {plan.row, d[0], d[1] >> 8, d[1] & 255, d[2], d[3], d[4], d[5], d[6], d[7], plan.split};
 }
 
-Decision weight_search(const Problem& problem, const Device& device, Best& best_of_all) {
+Decision weight_plan(const Problem& problem, const Device& device, const Best& best_of_all) {
   if (is_strict(problem)) return Decision::decline("grad_weight in strict fp32 is left to direct");
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
   std::string reason = "no tile fits";
-  Best there;
-  const std::vector<WeightCandidate> found = weight_candidates(
-      problem, reference_gpu(), reason, &best_on_reference(device, best_of_all, there));
+  Best there = best_on_reference(device, best_of_all);
+  const std::vector<WeightCandidate> found =
+      weight_candidates(problem, reference_gpu(), reason, &there);
   if (found.empty()) return Decision::decline(reason);
   WeightCandidate best = cheapest(found);
   WeightParams params;

@@ -22,6 +22,7 @@ std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Dev
 Plan weight_plan_of(const Problem& problem, const Device& device, const WeightCandidate& candidate);
 WeightChoice weight_choice_of(const Plan& plan);
 
-Decision weight_search(const Problem& problem, const Device& device, Best& best);
+// `best`: of others, see Search.
+Decision weight_plan(const Problem& problem, const Device& device, const Best& best = {});
 
 }  // namespace convt2d::cuda::igemm
