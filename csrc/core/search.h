@@ -23,6 +23,12 @@ class Best {
   // Whether what takes at least so long is of no use.
   bool beats(double least_us) const { return !kCheckBounds && least_us > us_; }
   void found(double us) { us_ = std::min(us_, us); }
+  // The same of a part of what is searched, which has so much beside it, and counts so much.
+  Best of_part(double beside_us, double factor) const {
+    Best part;
+    part.us_ = (us_ - beside_us) / factor;
+    return part;
+  }
   // And what it might have been left out for.
   void found(double us, double least_us) {
     if (kCheckBounds && least_us > us * (1 + 1e-12))

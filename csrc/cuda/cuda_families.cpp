@@ -24,6 +24,7 @@
 #include "cuda/rows/rows.h"
 #include "cuda/slide/slide.h"
 #include "cuda/spool/spool.h"
+#include "cuda/spool/spool_plan.h"
 #include "cuda/spread/spread.h"
 #include "cuda/strand/strand.h"
 #include "cuda/treadle/treadle.h"
@@ -59,6 +60,7 @@ FamilyList families() {
   static const std::array<Search, kCount> searches = [] {
     const std::pair<const Family&, Search> have_many[] = {{loom_family, loom::search},
                                                           {hopper_family, hopper::search},
+                                                          {spool_family, spool::search},
                                                           {igemm_family, igemm::search}};
     std::array<Search, kCount> found{};
     for (int i = 0; i < kCount; ++i)
