@@ -106,6 +106,11 @@ bool each_choice(const Problem& problem, const Device& device, Choice choice, st
                  Offer&& offer) {
   const Tile tile = kTiles[choice.row];
   const bool one_way = tile.laid && element_size(problem.dtype) == 2;  // of storing
+  struct Known {
+    int weight_stages = -1;
+    std::string reason;
+    GatherParams p;
+  } known[2];  // of weights of own rows or not, by the last number of stages
   bool any = false;
   for (const auto& [weights, turned] : {std::pair{0, 2}, {0, 3}, {0, 5}, {2, 2}, {3, 2}, {3, 3}})
     for (const int own_rows : {0, 1}) {
@@ -114,6 +119,14 @@ bool each_choice(const Problem& problem, const Device& device, Choice choice, st
       choice.own_rows = own_rows;
       choice.weight_stages = weights;
       choice.turned_stages = turned;
+      Known& here = known[own_rows];
+      GatherParams& p = here.p;
+      if (here.weight_stages != weights)
+        here.weight_stages = weights, here.reason = shape_but_stages(problem, choice, p);
+      if (!here.reason.empty()) {
+        reason = here.reason;
+        continue;
+      }
       // Lines, and what lanes have, where both are possible: lines of grad_input were not measured.
       for (const Store way : {kLines, kLanes, kBoxes}) {
         const int lined = way == kLines;
@@ -122,8 +135,7 @@ bool each_choice(const Problem& problem, const Device& device, Choice choice, st
         choice.lined = lined;
         choice.boxed = way == kBoxes;
         choice.x_stages = choice.rounds = 1;
-        GatherParams p;
-        if (std::string why = shape(problem, choice, p); !why.empty()) {
+        if (std::string why = set_stages(choice, p); !why.empty()) {
           reason = why;
           break;
         }
