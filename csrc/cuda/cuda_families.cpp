@@ -7,6 +7,7 @@
 #include "cuda/depthwise/depthwise.h"
 #include "cuda/direct/direct.h"
 #include "cuda/fan/fan.h"
+#include "cuda/fan/fan_plan.h"
 #include "cuda/fold/fold.h"
 #include "cuda/heddle/heddle.h"
 #include "cuda/hopper/hopper.h"
@@ -58,7 +59,8 @@ FamilyList families() {
   };
   constexpr int kCount = sizeof list / sizeof *list;
   static const std::array<Search, kCount> searches = [] {
-    const std::pair<const Family&, Search> have_many[] = {{loom_family, loom::search},
+    const std::pair<const Family&, Search> have_many[] = {{fan_family, fan::search},
+                                                          {loom_family, loom::search},
                                                           {hopper_family, hopper::search},
                                                           {spool_family, spool::search},
                                                           {igemm_family, igemm::search}};

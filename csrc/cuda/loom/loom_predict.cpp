@@ -363,10 +363,14 @@ void share_weights(const Device& device, double cycles, GatherParams& p) {
   if (p.resident || p.h.groups > 1 || bytes * std::min<double>(combos, device.sm_count) <= kHeld)
     return;
   double best = 0;
-  for (int64_t walkers = 1; walkers <= tiles; ++walkers) {
+  int64_t next = 1;
+  for (int64_t walkers = 1; walkers <= tiles; walkers = next) {
+    next = walkers + 1;
     if (bytes * ceil_div(device.sm_count, walkers) > kHeldShared && walkers < tiles) continue;
-    const double took = ceil_div(combos * walkers, device.sm_count) *
-                        (kBlockOfMany + ceil_div(tiles, walkers) * cycles);
+    const int64_t rounds = ceil_div(tiles, walkers);
+    const double took =
+        ceil_div(combos * walkers, device.sm_count) * (kBlockOfMany + rounds * cycles);
+    if (rounds > 1) next = ceil_div(tiles, rounds - 1);  // more with as many rounds take no less
     if (best > 0 && took >= best) continue;
     best = took;
     p.walkers[0] = static_cast<int32_t>(walkers);
