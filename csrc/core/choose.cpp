@@ -32,6 +32,27 @@ const Family& family_at(FamilyList families, int algorithm) {
   throw std::invalid_argument(out.str());
 }
 
+// The cheapest candidate of all families, where those that have many need not look at what others beat. Equal ones of families
+// that are asked later are taken where these are earlier in the list.
+Choice cheapest_of_all(FamilyList families, const Problem& problem, const Device& device) {
+  Best best;
+  Choice chosen;
+  const auto consider = [&](int i, const Decision& decision) {
+    if (!decision.accepted) return;
+    const Family* family = families.first + i;
+    const double us = decision.plan.predicted_us, least = chosen.plan.predicted_us;
+    if (chosen.family && (us > least || (us == least && family > chosen.family))) return;
+    chosen = {family, decision.plan};
+    best.found(us);
+  };
+  const auto has_many = [&](int i) { return families.search && families.search[i]; };
+  for (int i = 0; i < families.count; ++i)
+    if (!has_many(i)) consider(i, families.first[i].plan(problem, device));
+  for (int i = 0; i < families.count; ++i)
+    if (has_many(i)) consider(i, families.search[i](problem, device, best));
+  return chosen;
+}
+
 // Every family's answer, or the forced family's alone.
 std::vector<Candidate> ask(FamilyList families, const Problem& problem, const Device& device,
                            int algorithm) {
@@ -63,6 +84,8 @@ std::vector<Candidate> candidates(FamilyList families, const Problem& problem,
 Choice choose(FamilyList families, const Problem& problem, const Device& device, int algorithm) {
   const std::string invalid = invalid_reason(problem);
   if (!invalid.empty()) throw std::invalid_argument("not a legal problem: " + invalid);
+  if (algorithm < 0)
+    if (Choice chosen = cheapest_of_all(families, problem, device); chosen.family) return chosen;
   const std::vector<Candidate> answers = ask(families, problem, device, algorithm);
   const int best = cheapest(answers);
   if (best >= 0) return {answers[best].family, answers[best].decision.plan};
@@ -75,6 +98,9 @@ Choice choose(FamilyList families, const Problem& problem, const Device& device,
 
 double least_predicted(FamilyList families, const Problem& problem, const Device& device,
                        int algorithm) {
+  if (algorithm < 0)
+    if (const Choice chosen = cheapest_of_all(families, problem, device); chosen.family)
+      return chosen.plan.predicted_us;
   const std::vector<Candidate> answers = ask(families, problem, device, algorithm);
   const int best = cheapest(answers);
   return best >= 0 ? answers[best].decision.plan.predicted_us

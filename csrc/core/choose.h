@@ -5,12 +5,15 @@
 #include <vector>
 
 #include "core/plan.h"
+#include "core/search.h"
 
 namespace convt2d {
 
 struct FamilyList {
   const Family* first;
   int count;
+  // One for each family: null, or how those with many candidates are asked, after the others.
+  const Search* search = nullptr;
 };
 
 struct Candidate {

@@ -1,14 +1,21 @@
 #include "cuda/cuda_families.h"
 
+#include <array>
+#include <utility>
+
 #include "cuda/comb/comb.h"
 #include "cuda/depthwise/depthwise.h"
 #include "cuda/direct/direct.h"
 #include "cuda/fan/fan.h"
+#include "cuda/fan/fan_plan.h"
 #include "cuda/fold/fold.h"
 #include "cuda/heddle/heddle.h"
 #include "cuda/hopper/hopper.h"
+#include "cuda/hopper/hopper_plan.h"
 #include "cuda/igemm/igemm.h"
+#include "cuda/igemm/igemm_plan.h"
 #include "cuda/loom/loom.h"
+#include "cuda/loom/loom_plan.h"
 #include "cuda/mite/mite.h"
 #include "cuda/narrow/narrow.h"
 #include "cuda/plain/plain.h"
@@ -18,6 +25,7 @@
 #include "cuda/rows/rows.h"
 #include "cuda/slide/slide.h"
 #include "cuda/spool/spool.h"
+#include "cuda/spool/spool_plan.h"
 #include "cuda/spread/spread.h"
 #include "cuda/strand/strand.h"
 #include "cuda/treadle/treadle.h"
@@ -49,7 +57,20 @@ FamilyList families() {
       mite_family,  // few channels and taps, small: a patch of the source, no tensor cores, little code
       direct_family,  // any dtype, strides, geometry and size; declines nothing, so it stays last
   };
-  return {list, int(sizeof list / sizeof *list)};
+  constexpr int kCount = sizeof list / sizeof *list;
+  static const std::array<Search, kCount> searches = [] {
+    const std::pair<const Family&, Search> have_many[] = {{fan_family, fan::search},
+                                                          {loom_family, loom::search},
+                                                          {hopper_family, hopper::search},
+                                                          {spool_family, spool::search},
+                                                          {igemm_family, igemm::search}};
+    std::array<Search, kCount> found{};
+    for (int i = 0; i < kCount; ++i)
+      for (const auto& [family, search] : have_many)
+        if (list[i].plan == family.plan) found[i] = search;
+    return found;
+  }();
+  return {list, kCount, searches.data()};
 }
 
 }  // namespace convt2d::cuda

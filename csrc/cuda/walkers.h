@@ -15,13 +15,16 @@ void set_walkers(const Device& device, const std::vector<double>& cycles, Params
   const int64_t tiles = tiles_of(p);
   int64_t blocks = device.sm_count / (combinations(p) / p.h.groups) - p.h.groups;
   std::fill_n(p.walkers, p.h.groups, 1);
+  if (p.h.groups == 1) {
+    p.walkers[0] += static_cast<int32_t>(std::clamp<int64_t>(blocks, 0, tiles - 1));
+    return;
+  }
+  std::vector<double> time;  // of each group
+  for (int g = 0; g < p.h.groups; ++g) time.push_back(tiles * cycles[g]);
   for (; blocks > 0; --blocks) {
-    const auto time = [&](int g) { return ceil_div(tiles, p.walkers[g]) * cycles[g]; };
-    int busiest = 0;
-    for (int g = 1; g < p.h.groups; ++g)
-      if (time(g) > time(busiest)) busiest = g;
+    const auto busiest = std::max_element(time.begin(), time.end()) - time.begin();
     if (p.walkers[busiest] == tiles) break;
-    ++p.walkers[busiest];
+    time[busiest] = ceil_div(tiles, ++p.walkers[busiest]) * cycles[busiest];
   }
 }
 

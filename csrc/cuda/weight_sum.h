@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "core/phases.h"
 #include "core/plan.h"
 #include "core/problem.h"
+#include "core/search.h"
 #include "cuda/cuda_families.h"
 #include "cuda/direct/direct.h"
 #include "cuda/gather_params.h"
@@ -18,6 +20,21 @@ namespace convt2d::cuda {
 // How the reduction is cut follows from the shape alone, so the tile may not depend on the GPU either: it is the best
 // one on this.
 constexpr char kReferenceGpu[] = "h200";
+inline const Device& reference_gpu() {
+  static const Device reference = invented_device(kReferenceGpu);
+  return reference;
+}
+
+// What a search on the reference starts with: the best that others take on the GPU at hand, if that is one. A copy, since a search's
+// own times are without a bias.
+inline Best best_on_reference(const Device& device, Best best) {
+  const auto rates = [](const Device& d) {
+    return std::array{double(d.sm_count),   double(d.smem_optin), double(d.smem_per_sm),
+                      d.copy_bytes_per_us,  d.fma_f32_per_us,     d.mma_f16_per_us,
+                      d.mma_tf32_per_us,    d.matmul_f16_per_us,  d.matmul_tf32_per_us};
+  };
+  return rates(device) == rates(reference_gpu()) ? best : Best{};
+}
 
 // Bytes of all pieces together, at most.
 constexpr int64_t kWorkspaceLimit = int64_t{32} << 20;
@@ -53,7 +70,7 @@ inline std::vector<int> splits_worth_trying(const Problem& problem, int64_t comb
 template <class Find>
 auto on_reference(Find& find) {
   return [&find](const Problem& problem, const Device&, std::string& reason) {
-    return find(problem, invented_device(kReferenceGpu), reason);
+    return find(problem, reference_gpu(), reason);
   };
 }
 template <class Describe>

@@ -139,9 +139,10 @@ double turned_pieces(const GatherParams& p) { return 2.0 * p.tile_channels * p.t
 double turning(const GatherParams& p) { return turned_pieces(p) / 32 * kTurnedAlone / kTurners; }
 
 // A tile whose phases are those of a group.
-double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int group) {
+double tile_cycles(const Problem& problem, const GatherParams& p, Tile tile, int group,
+                   bool streams) {
   const double steps = p.first_step[group + 1] - p.first_step[group], taps = p.group_taps[group];
-  const double stream = p.resident ? 0 : 1, groups = kGroups * tile.operands;
+  const double stream = streams ? 1 : 0, groups = kGroups * tile.operands;
   const double raw_bytes = stream * p.tile_channels * p.taps * kSlice * 4;
   const double x_bytes = double(p.x_bytes) / p.slices;
   // Of a slice, all warpgroups.
@@ -175,10 +176,20 @@ double over_counted(const Problem& problem, const GatherParams& p, Tile tile) {
   return channels(tile) == 32 ? 0.95 : channels(tile) == 64 && !p.resident ? 1.2 : 1.45;
 }
 
+double time_of(const Problem& problem, const Device& device, const GatherParams& p,
+               double busy_us) {
+  const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
+  const double rows = double(problem.batch) * problem.out_channels * problem.h.out;
+  const double torn_us =
+      problem.w.out % 8 == 0 ? 0 : kTorn * rows * p.tiles_w / device.copy_bytes_per_us;
+  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us) + torn_us;
+}
+
 // With the best numbers of blocks, which it leaves in the parameters.
 double predict(const Problem& problem, const Device& device, Tile tile, GatherParams& p) {
   std::vector<double> cycles;
-  for (int g = 0; g < p.h.groups; ++g) cycles.push_back(tile_cycles(problem, p, tile, g));
+  for (int g = 0; g < p.h.groups; ++g)
+    cycles.push_back(tile_cycles(problem, p, tile, g, !p.resident));
   set_walkers(device, cycles, p);
   const double combos = double(combinations(p)) / p.h.groups;
   const double bring = p.raw_stages > 1 ? 0 : kUnderWay;  // where nothing is brought meanwhile
@@ -189,13 +200,25 @@ double predict(const Problem& problem, const Device& device, Tile tile, GatherPa
     longest = std::max(longest, block);
     all += block * p.walkers[g] * combos;
   }
-  const double busy_us =
-      over_counted(problem, p, tile) * std::max(longest, all / device.sm_count) / kClock;
-  const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
-  const double rows = double(problem.batch) * problem.out_channels * problem.h.out;
-  const double torn_us =
-      problem.w.out % 8 == 0 ? 0 : kTorn * rows * p.tiles_w / device.copy_bytes_per_us;
-  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us) + torn_us;
+  return time_of(
+      problem, device, p,
+      over_counted(problem, p, tile) * std::max(longest, all / device.sm_count) / kClock);
+}
+
+// Whatever the stages and whether weights stay.
+double least(const Problem& problem, const Device& device, Tile tile, const GatherParams& p) {
+  double longest = 0, all = 0;
+  for (int g = 0; g < p.h.groups; ++g) {
+    const double cycles = tile_cycles(problem, p, tile, g, false);
+    longest = std::max(longest, cycles);
+    all += cycles;
+  }
+  all *= double(combinations(p)) / p.h.groups * double(tiles_of(p)) / device.sm_count;
+  const double over = problem.h.stride * problem.w.stride > 1 ? 1.5
+                      : channels(tile) == 32                  ? 0.95
+                      : channels(tile) == 64                  ? 1.2
+                                                              : 1.45;
+  return time_of(problem, device, p, over * std::max(longest, all) / kClock);
 }
 
 bool chunks_in_groups(const Problem& problem, int slices) {
@@ -203,7 +226,7 @@ bool chunks_in_groups(const Problem& problem, int slices) {
 }
 
 std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
-                                          std::string& reason) {
+                                          std::string& reason, Best* best) {
   std::vector<Candidate<Choice>> found;
   const int64_t phases_h = phases_of(problem, problem.h), phases_w = phases_of(problem, problem.w);
   for (int row = 0; row < kTileCount; ++row) {
@@ -241,6 +264,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
         if (!chunks_in_groups(problem, slices)) continue;
         if (slices > 1 && slices * kSlice / 2 >= problem.group_in()) continue;
         choice.slices = slices;
+        double at_least = 0;  // with any stages, once it is known
         for (const auto& [turned, raw] :
              {std::pair{0, 1}, {0, 2}, {2, 1}, {2, 2}, {3, 2}, {3, 3}}) {
           choice.turned_stages = turned;
@@ -255,17 +279,26 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
               reason = "a tile needs " + std::to_string(p.shared_bytes) + " bytes of shared memory";
             continue;
           }
-          choice.x_stages =
+          if (best && at_least == 0) at_least = least(problem, device, tile, p);
+          if (best && best->beats(at_least)) break;
+          p.x_stages = choice.x_stages =
               std::min(kMostRing, 2 + (device.smem_optin - p.shared_bytes) / p.x_bytes);
-          shape(problem, choice, p);
           const double predicted = predict(problem, device, tile, p);
           std::copy(std::begin(p.walkers), std::end(p.walkers), choice.walkers);
           found.push_back({choice, predicted});
+          if (best) best->found(predicted, at_least);
         }
       }
     }
   }
   return found;
+}
+
+// For all_plans() and best_plan().
+auto candidates_of(Best* best) {
+  return [best](const Problem& problem, const Device& device, std::string& reason) {
+    return candidates(problem, device, reason, best);
+  };
 }
 
 Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
@@ -321,11 +354,16 @@ std::string refusal(const Problem& problem, const Device& device) {
 }  // namespace
 
 std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
-  return all_plans(problem, device, reason, refusal, candidates, plan_of);
+  return all_plans(problem, device, reason, refusal, candidates_of(nullptr), plan_of);
 }
 
 Decision plan(const Problem& problem, const Device& device) {
-  return best_plan(problem, device, refusal, candidates, plan_of);
+  Best best;
+  return search(problem, device, best);
+}
+
+Decision search(const Problem& problem, const Device& device, Best& best) {
+  return best_plan(problem, device, refusal, candidates_of(&best), plan_of);
 }
 
 GatherParams params_of(const Problem& problem, const Plan& plan, const Args& args) {

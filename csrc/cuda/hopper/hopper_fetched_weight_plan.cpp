@@ -345,8 +345,8 @@ double mean_slices(const FetchedWeightParams& p, FetchedWeightTile tile) {
   return double(of_plane) / p.image_tiles;
 }
 
-double predict(const Problem& problem, const Device& device, const FetchedWeightParams& p,
-               FetchedWeightTile tile) {
+// Of a K tile.
+double tile_cycles(const Problem& problem, const FetchedWeightParams& p, FetchedWeightTile tile) {
   const bool half = p.element_bytes == 2;
   const double products = tile.strict ? 3 : 1;
   // Of a K tile; some tiles leave out those beyond a plane.
@@ -396,13 +396,16 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
   }
   const double busiest = std::max({mma, shared, fetch, l2, ask, help});
   const double all = mma + shared + fetch + l2 + ask + help;
-  const double cycles =
-      (busiest + kRest * (all - busiest)) *
-      (tile.strict ? kStrict
-       : p.apart   ? kApart
-                   : 1) *
-      (half && p.odd_rows && !by_planes(tile) && p.patch_lines > 1 ? kOddLines : 1) *
-      (tile.instructions == 5 ? kFiveTaps : 1);
+  return (busiest + kRest * (all - busiest)) *
+         (tile.strict ? kStrict
+          : p.apart   ? kApart
+                      : 1) *
+         (half && p.odd_rows && !by_planes(tile) && p.patch_lines > 1 ? kOddLines : 1) *
+         (tile.instructions == 5 ? kFiveTaps : 1);
+}
+
+double predict(const Problem& problem, const Device& device, const FetchedWeightParams& p,
+               FetchedWeightTile tile, double cycles) {
   const double blocks = double(combinations(p)) * p.split;
   const double tiles = std::ceil(double(k_tiles(p)) / p.split);
   const bool laid = !tile.channels_last && p.split > 1;
@@ -513,9 +516,10 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
           reason = "dW or x has too many tiles";
           continue;
         }
+        const double cycles = tile_cycles(problem, p, tile);
         for (int split : splits_worth_trying(problem, combos, tiles, tile_pixels(p))) {
           p.split = choice.split = split;
-          found.push_back({choice, predict(problem, device, p, tile)});
+          found.push_back({choice, predict(problem, device, p, tile, cycles)});
         }
       }
   }
@@ -527,8 +531,9 @@ Plan plan_of(const Problem& problem, const Device& device, const Choice& c) {
   const FetchedWeightTile tile = kFetchedWeightTiles[c.row];
   FetchedWeightParams p;
   shape(problem, c, p);
-  Plan plan =
-      weight_sum_plan(problem, device, c.row, c.split, predict(problem, device, p, tile), kLaunch);
+  Plan plan = weight_sum_plan(
+      problem, device, c.row, c.split,
+      predict(problem, device, p, tile, tile_cycles(problem, p, tile)), kLaunch);
   const int detail[] = {c.stages,  c.y_blocks, c.unit_h,      c.unit_w,    c.runs,
                         c.brought, c.apart,    p.taps_inside, c.whole_rows};
   std::copy(std::begin(detail), std::end(detail), plan.detail);

@@ -1,6 +1,7 @@
 #include "cuda/hopper/hopper_plan.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/phases.h"
 #include "cuda/gather_params.h"
@@ -124,7 +125,9 @@ int memory_of(const Device& device, TileRow tile) {
 }
 
 // Whether a shape fits with the smallest buffers there are, and all weights where those of teams stay.
-bool fits_somehow(GatherChoice choice, GatherParams params, TileRow tile, const Device& device) {
+// It leaves the buffers changed.
+bool fits_somehow(GatherChoice choice, GatherParams& params, TileRow tile, const Device& device) {
+  const int32_t chunks = params.chunks;
   choice.slice_shift = 0;
   choice.source_stages = 2;
   choice.weight_stages = choice.teams > 1 ? 0 : 2;
@@ -132,7 +135,9 @@ bool fits_somehow(GatherChoice choice, GatherParams params, TileRow tile, const 
       (std::max(1, params.planes_apart > 1 ? params.plane_products : params.max_products) + 7) / 8;
   if (choice.teams == 1) params.chunks = 1;
   set_buffers(choice, params);
-  return shared_map(params, tile).total <= memory_of(device, tile);
+  const bool fits = shared_map(params, tile).total <= memory_of(device, tile);
+  params.chunks = chunks;
+  return fits;
 }
 
 // The few shapes whose tiles promise most with buffers of any size, so that the search stays short.
@@ -143,6 +148,12 @@ std::vector<GatherChoice> best_shapes(const Problem& problem, const Device& devi
   std::vector<std::pair<double, GatherChoice>> ranked;
   ranked.reserve(128);
   GatherParams params;
+  GatherChoice common{};
+  common.row = row, common.teams = teams, common.stack_h = stack_h, common.stack_w = stack_w;
+  if (std::string why = tile_shape(problem, common, params); !why.empty()) {
+    reason = why;
+    return {};
+  }
   for (GatherChoice choice : tile_shapes(problem, row, teams)) {
     choice.stack_h = stack_h;
     choice.stack_w = stack_w;
@@ -156,7 +167,7 @@ std::vector<GatherChoice> best_shapes(const Problem& problem, const Device& devi
       ranked.push_back(again);
       continue;
     }
-    if (std::string why = gather_shape(problem, choice, params); !why.empty()) {
+    if (std::string why = positions_shape(problem, choice, params); !why.empty()) {
       reason = why;
       continue;
     }
@@ -168,8 +179,8 @@ std::vector<GatherChoice> best_shapes(const Problem& problem, const Device& devi
       choice.slice_shift = 2;
       choice.source_stages = 4;
       params.chunks = static_cast<int32_t>(ceil_div(int64_t{params.chunks}, int64_t{4}));
-      set_buffers(choice, params);
     }
+    set_buffers(choice, params);
     ranked.push_back({predict(problem, device, params, tile), choice});
   }
   const size_t count = std::min(kShapes, ranked.size());
@@ -187,29 +198,28 @@ std::vector<GatherChoice> best_shapes(const Problem& problem, const Device& devi
 
 }  // namespace
 
-std::vector<GatherCandidate> gather_candidates(const Problem& given, const Device& device,
-                                               std::string& reason, bool all) {
-  const Problem problem = as_walked(given);
+namespace {
+
+// The candidates of a tile with some phases side by side.
+struct Group {
+  int row, stack_h, stack_w;
+  int order;     // among all, by which the first of equals is known
+  double least;  // us, that any of them takes
+};
+
+std::vector<Group> groups_of(const Problem& problem, std::string& reason) {
   const bool forward = problem.direction == Direction::fwd;
   const Layout destination = forward ? problem.y_layout : problem.x_layout;
-  const int64_t columns = forward ? problem.group_out() : problem.group_in();
-  const int slice = element_size(problem.dtype) == 2 ? 16 : 8;
-  const bool strict = is_strict(problem);
-  std::vector<GatherCandidate> found;
-  found.reserve(1024);
-  bool columns_copied = false, by_engine = false;
+  const int64_t columns = forward ? problem.group_out() : problem.group_in(),
+                phases_w = phases_of(problem, problem.w);
+  std::vector<Group> groups;
   for (int row = kTileCount - 1; row >= 0; --row) {
     const TileRow tile = kTiles[row];
-    const int64_t phases_w = phases_of(problem, problem.w);
-    const int memory = memory_of(device, tile);
     const bool few = tile.bordered && !forward && problem.group_out() <= kFewChannels;
     // What is fetched in words takes a pixel to 16 columns in the time that memory takes, however few of 64 are used.
     const bool words_fetched = tile.bordered && !tile.strict && problem.dtype == DType::f32;
-    if (tile.strict != strict) continue;
+    if (tile.strict != is_strict(problem)) continue;
     if (tile.channel_rows && columns <= 32) continue;
-    // In forward threads never promised more than the copy engine, where that brings channels (20000 problems; in
-    // grad_input they did in 10).
-    if (!all && forward && by_engine && !tile.copied) continue;
     if (std::string why = refused_tile(problem, tile); !why.empty()) {
       reason = why;
       continue;
@@ -226,87 +236,159 @@ std::vector<GatherCandidate> gather_candidates(const Problem& given, const Devic
         continue;
       if (!tile.channel_rows && tile.width / (stack_h * stack_w) < std::min<int64_t>(columns, 8))
         continue;
-      std::vector<GatherChoice> shapes;
-      for (int teams = 1; teams <= 1 + may_be_teams(tile); ++teams)
-        for (const GatherChoice& shape :
-             best_shapes(problem, device, row, stack_h, stack_w, teams, reason))
-          shapes.push_back(shape);
-      for (GatherChoice choice : shapes) {
-        const int teams = choice.teams;
-        GatherParams params;
-        gather_shape(problem, choice, params);
-        if (strict && !forward) {
-          if (std::string why = sums_too_short(problem, least_terms(tile, params.one_chunk));
-              !why.empty()) {
-            reason = why;
+      groups.push_back({row, stack_h, stack_w, static_cast<int>(groups.size()), 0});
+    }
+  }
+  return groups;
+}
+
+double least_of(const Problem& problem, const Device& device, const Group& group) {
+  const TileRow tile = kTiles[group.row];
+  double us = INFINITY;
+  for (int teams = 1; teams <= 1 + may_be_teams(tile); ++teams) {
+    GatherChoice choice{};
+    choice.row = group.row, choice.teams = teams;
+    choice.stack_h = group.stack_h, choice.stack_w = group.stack_w;
+    GatherParams params;
+    if (!tile_shape(problem, choice, params).empty()) continue;
+    us = std::min(us, least(problem, device, params, tile));
+  }
+  return us;
+}
+
+// Those that say what need not be looked at in others come before these; of the same kind, those that promise most.
+int kind_of(TileRow tile) {
+  return by_steps(tile)        ? (tile.columns_copied ? 0 : 1)
+         : tile.columns_copied ? 2
+         : tile.copied         ? 3
+                               : 4;
+}
+void order_by_promise(const Problem& problem, const Device& device, std::vector<Group>& groups) {
+  for (Group& group : groups) group.least = least_of(problem, device, group);
+  std::stable_sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
+    return std::pair{kind_of(kTiles[a.row]), a.least} < std::pair{kind_of(kTiles[b.row]), b.least};
+  });
+}
+
+// `columns_copied`: whether the copy engine can bring columns of weights by another tile. `told`: whether nobody wants to know if there
+// is a candidate at all.
+void add_candidates(const Problem& problem, const Device& device, const Group& group,
+                    bool columns_copied, bool told, Best* best,
+                    std::vector<GatherCandidate>& found, std::string& reason) {
+  const size_t before = found.size();
+  const bool forward = problem.direction == Direction::fwd, strict = is_strict(problem);
+  const TileRow tile = kTiles[group.row];
+  const int slice = element_size(problem.dtype) == 2 ? 16 : 8, memory = memory_of(device, tile);
+  std::vector<GatherChoice> shapes;
+  for (int teams = 1; teams <= 1 + may_be_teams(tile); ++teams)
+    for (const GatherChoice& shape :
+         best_shapes(problem, device, group.row, group.stack_h, group.stack_w, teams, reason))
+      shapes.push_back(shape);
+  for (GatherChoice choice : shapes) {
+    const int teams = choice.teams;
+    GatherParams params;
+    gather_shape(problem, choice, params);
+    if (strict && !forward) {
+      if (std::string why = sums_too_short(problem, least_terms(tile, params.one_chunk));
+          !why.empty()) {
+        reason = why;
+        continue;
+      }
+    }
+    const int least_shift = tile.weights_fetched;  // consumers that fetch them take two slices
+    for (int shift = 0; shift <= 2; ++shift) {
+      if (shift < least_shift) continue;
+      if (shift > least_shift && (params.one_chunk || params.depth <= slice << (shift - 1)))
+        break;
+      if (tile.fetched && !params.one_chunk &&
+          (1 << shift < slices_fetched(tile) || !chunks_in_groups(params, slice << shift)))
+        continue;
+      choice.slice_shift = shift;
+      if (!params.one_chunk)
+        params.chunks =
+            static_cast<int32_t>(ceil_div(params.depth, static_cast<int64_t>(slice) << shift));
+      choice.weight_stages = choice.part_products = 0;
+      set_buffers(choice, params);
+      const double at_least = best ? least_of_depth(problem, device, params, tile) : 0;
+      if (best && best->beats(at_least) && (told || found.size() > before)) continue;
+      // All weights, or parts of a chunk's; then as many patches as there is room for.
+      const int products =
+          std::max(1, params.planes_apart > 1 ? params.plane_products : params.max_products);
+      for (int part :
+           {0, products, (products + 1) / 2, (products + 3) / 4, (products + 7) / 8}) {
+        if (part > 0 && (params.one_chunk || teams > 1)) break;
+        // Where the copy engine can bring them, threads bring none but those that stay.
+        if (part > 0 && tile.copied && !tile.columns_copied && columns_copied) break;
+        for (int weight_stages : {2, 3, 4}) {
+          if (part == 0 && weight_stages > 2) break;
+          if (weight_stages == 3 && !tile.twin) continue;
+          choice.weight_stages = part ? weight_stages : 0;
+          choice.part_products = part;
+          choice.source_stages = 1;
+          set_buffers(choice, params);
+          if ((params.part_products * weight_rows(tile) << (shift + 1)) > 60000) continue;
+          const int one = shared_map(params, tile).total;
+          const int patch = params.patch_bytes;
+          // An even number, so that each producer group owns half of them; twins have one, and little room.
+          const int most = std::min({teams > 1 ? kTeamStages : kMaxStages,
+                                     1 + (memory - 128 - one) / patch / teams,
+                                     std::max(2, 4 * params.chunks * params.planes_apart)}),
+                    stages = tile.twin || teams > 1 ? most : most / 2 * 2;
+          if (one > memory || stages < 2) {
+            if (found.empty())
+              reason =
+                  "a tile needs " + std::to_string(one + patch) + " bytes of shared memory";
             continue;
           }
-        }
-        const int least_shift = tile.weights_fetched;  // consumers that fetch them take two slices
-        for (int shift = 0; shift <= 2; ++shift) {
-          if (shift < least_shift) continue;
-          if (shift > least_shift && (params.one_chunk || params.depth <= slice << (shift - 1)))
-            break;
-          if (tile.fetched && !params.one_chunk &&
-              (1 << shift < slices_fetched(tile) || !chunks_in_groups(params, slice << shift)))
-            continue;
-          choice.slice_shift = shift;
-          if (!params.one_chunk)
-            params.chunks =
-                static_cast<int32_t>(ceil_div(params.depth, static_cast<int64_t>(slice) << shift));
-          // All weights, or parts of a chunk's; then as many patches as there is room for.
-          const int products =
-              std::max(1, params.planes_apart > 1 ? params.plane_products : params.max_products);
-          for (int part :
-               {0, products, (products + 1) / 2, (products + 3) / 4, (products + 7) / 8}) {
-            if (part > 0 && (params.one_chunk || teams > 1)) break;
-            // Where the copy engine can bring them, threads bring none but those that stay.
-            if (part > 0 && tile.copied && !tile.columns_copied && columns_copied) break;
-            for (int weight_stages : {2, 3, 4}) {
-              if (part == 0 && weight_stages > 2) break;
-              if (weight_stages == 3 && !tile.twin) continue;
-              choice.weight_stages = part ? weight_stages : 0;
-              choice.part_products = part;
-              choice.source_stages = 1;
-              set_buffers(choice, params);
-              if ((params.part_products * weight_rows(tile) << (shift + 1)) > 60000) continue;
-              const int one = shared_map(params, tile).total;
-              const int patch = params.patch_bytes;
-              // An even number, so that each producer group owns half of them; twins have one, and little room.
-              const int most = std::min({teams > 1 ? kTeamStages : kMaxStages,
-                                         1 + (memory - 128 - one) / patch / teams,
-                                         std::max(2, 4 * params.chunks * params.planes_apart)}),
-                        stages = tile.twin || teams > 1 ? most : most / 2 * 2;
-              if (one > memory || stages < 2) {
-                if (found.empty())
-                  reason =
-                      "a tile needs " + std::to_string(one + patch) + " bytes of shared memory";
-                continue;
-              }
-              choice.source_stages = params.source_stages = stages;
-              if (shared_map(params, tile).total > memory) continue;
-              columns_copied |= tile.columns_copied;
-              by_engine |= by_steps(tile);
-              const int furthest = lead_of(problem, params, tile);
-              for (int lead = 0; lead <= furthest;
-                   lead += tile.weights_fetched && furthest > 0 ? furthest : 1) {
-                choice.lead = params.lead = lead;
-                GatherCandidate candidate{
-                    choice,
-                    {},
-                    predict(problem, device, params, tile) * over_of(problem, tile, params),
-                    params.slices,
-                    params.brought_pieces > 0,
-                    over_for_others(problem, tile)};
-                std::copy(std::begin(params.walkers), std::end(params.walkers), candidate.walkers);
-                found.push_back(candidate);
-              }
-              choice.lead = params.lead = 0;
-            }
+          choice.source_stages = params.source_stages = stages;
+          if (shared_map(params, tile).total > memory) continue;
+          const int furthest = lead_of(problem, params, tile);
+          for (int lead = 0; lead <= furthest;
+               lead += tile.weights_fetched && furthest > 0 ? furthest : 1) {
+            choice.lead = params.lead = lead;
+            GatherCandidate candidate{
+                choice,
+                {},
+                predict(problem, device, params, tile) * over_of(problem, tile, params),
+                params.slices,
+                params.brought_pieces > 0,
+                over_for_others(problem, tile),
+                group.order};
+            std::copy(std::begin(params.walkers), std::end(params.walkers), candidate.walkers);
+            found.push_back(candidate);
+            if (best) best->found(candidate.predicted_us, std::max(at_least, group.least));
           }
+          choice.lead = params.lead = 0;
         }
       }
     }
+  }
+}
+
+}  // namespace
+
+std::vector<GatherCandidate> gather_candidates(const Problem& given, const Device& device,
+                                               std::string& reason, Best* best) {
+  const Problem problem = as_walked(given);
+  const bool forward = problem.direction == Direction::fwd;
+  std::vector<Group> groups = groups_of(problem, reason);
+  if (best) order_by_promise(problem, device, groups);
+  std::vector<GatherCandidate> found;
+  found.reserve(1024);
+  bool columns_copied = false, by_engine = false;
+  for (const Group& group : groups) {
+    const TileRow tile = kTiles[group.row];
+    // In forward threads never promised more than the copy engine, where that brings channels (20000 problems; in
+    // grad_input they did in 10).
+    if (best && forward && by_engine && !tile.copied) continue;
+    const bool told = (columns_copied || !tile.columns_copied) &&
+                      (by_engine || !by_steps(tile) || !forward);  // what others want to know
+    if (best && told && best->beats(group.least)) continue;
+    const size_t before = found.size();
+    add_candidates(problem, device, group, columns_copied, told, best, found, reason);
+    if (found.size() == before) continue;
+    columns_copied |= tile.columns_copied;
+    by_engine |= by_steps(tile);
   }
   return found;
 }
@@ -385,6 +467,11 @@ void set_walkers(const Plan& plan, GatherParams& params) {
 }
 
 Decision plan(const Problem& problem, const Device& device) {
+  Best best;
+  return search(problem, device, best);
+}
+
+Decision search(const Problem& problem, const Device& device, Best& best) {
   if (!device.has_wgmma) return Decision::decline("no wgmma (sm_90a)");
   if (problem.dtype == DType::f64) return Decision::decline("fp64 is left to direct");
   const bool of_input = problem.direction == Direction::grad_input;
@@ -393,20 +480,23 @@ Decision plan(const Problem& problem, const Device& device) {
     return Decision::decline(reason);
   if (problem.direction == Direction::grad_weight) {
     if (is_fetched_weight(problem)) return fetched_weight_plan(problem, device);
-    Decision best = weight_plan(problem, device);
-    if (!may_be_turned(problem)) return best;
+    Decision least = weight_plan(problem, device, best);
+    if (!may_be_turned(problem)) return least;
     for (const auto other : {fetched_weight_plan, packed_weight_plan}) {
       const Decision found = other(problem, device);
-      if (found.accepted && (!best.accepted || found.plan.predicted_us < best.plan.predicted_us))
-        best = found;
+      if (found.accepted && (!least.accepted || found.plan.predicted_us < least.plan.predicted_us))
+        least = found;
     }
-    return best;
+    return least;
   }
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
   std::string reason = "no tile fits";
-  const std::vector<GatherCandidate> found = gather_candidates(problem, device, reason, false);
+  const std::vector<GatherCandidate> found = gather_candidates(problem, device, reason, &best);
   if (found.empty()) return Decision::decline(reason);
-  return Decision::accept(plan_of(cheapest(found)));
+  return Decision::accept(plan_of(*std::min_element(
+      found.begin(), found.end(), [](const GatherCandidate& a, const GatherCandidate& b) {
+        return std::pair{a.predicted_us, a.order} < std::pair{b.predicted_us, b.order};
+      })));
 }
 
 }  // namespace convt2d::cuda::hopper

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/plan.h"
+#include "core/search.h"
 #include "cuda/hopper/hopper_shape.h"
 
 namespace convt2d::cuda::hopper {
@@ -15,11 +16,13 @@ struct GatherCandidate {
   int32_t slices;  // of a chunk
   bool brought;    // its rows, by threads
   double over;     // what a tile takes, over what is predicted: for other families
+  int order;       // of equals, the first is taken
 };
 
-// Every tile that fits, in no order; or those that may be the cheapest. `reason` says why there is none.
+// Every tile that fits, in no order; or those that may be better than the best that is known, and no worse than each other.
+// `reason` says why there is none.
 std::vector<GatherCandidate> gather_candidates(const Problem& problem, const Device& device,
-                                               std::string& reason, bool all = true);
+                                               std::string& reason, Best* best = nullptr);
 
 // A candidate as a Plan, and back.
 Plan plan_of(const GatherCandidate& candidate);
@@ -27,5 +30,6 @@ GatherChoice choice_of(const Plan& plan);
 void set_walkers(const Plan& plan, GatherParams& params);
 
 Decision plan(const Problem& problem, const Device& device);
+Decision search(const Problem& problem, const Device& device, Best& best);
 
 }  // namespace convt2d::cuda::hopper

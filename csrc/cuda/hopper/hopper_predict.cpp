@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "core/phases.h"
 #include "cuda/gather_params.h"
@@ -408,7 +407,11 @@ TileCost forward_cost(const Problem& problem, const GatherParams& p, TileRow til
   return {cycles, read_sectors, all, alone};
 }
 
-TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, double products) {
+// Which buffers are filled: for bounds not those of weights, of which candidates have any number, or none, whatever a tile's positions.
+enum class Filled { all, source, none };
+
+TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, double products,
+                   Filled filled) {
   const bool forward = problem.direction == Direction::fwd;
   const double size = element_size(problem.dtype);
   const bool half = size == 2;
@@ -421,8 +424,10 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
 
   // Buffers of the source and of the weights that a chunk fills.
   const double pieces = std::min(products, double(p.planes_apart));
-  const double parts =
-      p.weight_stages ? pieces * std::ceil(products / pieces / p.part_products) : 0;
+  const bool weights = filled == Filled::all, none = filled == Filled::none;
+  const double parts = p.weight_stages && weights
+                           ? pieces * std::ceil(products / pieces / p.part_products)
+                           : 0;
   // A wgmma takes as long as its multiplications, or as reading both operands, 128 bytes a cycle.
   const double multiply = shared_cycles(tile) * (tile.bordered  ? fetched_multiply(p, tile, half)
                                                  : tile.fetched ? kFetchedWord
@@ -434,7 +439,8 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
 
   const double units = source_units(p);
   const double source_fill =
-      tile.turned ? p.tile_n * p.load_h * std::ceil(p.load_w / 32.0) * 2 * slices * kTurnedRow
+      none          ? 0
+      : tile.turned ? p.tile_n * p.load_h * std::ceil(p.load_w / 32.0) * 2 * slices * kTurnedRow
       : p.brought_pieces ? brought_fill(p)
       : tile.bordered    ? copied_fill(p.patch_bytes / 128.0, 128, p.source_stages)
       : tile.fetched
@@ -442,7 +448,8 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
       : tile.copied ? copied_fill(p.patch_pixels, chunk_bytes(p), p.source_stages)
                     : fill_cycles(source_load(p, half)) * (tile.strict ? kStrictFill : 1);
   const double weight_fill =
-      copied(p.weight_mode)
+      !weights ? 0
+      : copied(p.weight_mode)
           ? copied_fill(p.part_products * p.product_bytes / chunk_bytes(p), chunk_bytes(p),
                         p.weight_stages)
           : fill_cycles(weight_load(p, tile, half)) * (tile.copied ? kOneGroup : 1) *
@@ -458,14 +465,14 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
   const double tap_sectors = problem.w_layout == Layout::nhwc || tile.fetched
                                  ? products
                                  : double(problem.h.kernel) * problem.w.kernel;
-  const double weight_sectors = p.weight_stages ? tap_sectors * weight_rows(tile) * k_slices : 0;
+  const double weight_sectors = p.weight_stages && weights ? tap_sectors * weight_rows(tile) * k_slices : 0;
   const double produce =
       std::max(p.chunks * (pieces * source_fill + parts * weight_fill), weight_sectors);
 
   // Outputs that are neighbours in memory: a row of channel rows goes as pieces of 128 bytes; otherwise what
   // the lanes of a row or column hold: channels in NHWC, unless phases stand between them, or positions.
   const double sums = tile.width / 2.0 * tile.operands * tile.slots * groups / 2;  // of 256 threads
-  const double staged_bytes = (p.operand_columns ? 8 : p.tile_w) * tile.slots * size;
+  const double staged_bytes = none ? 128 : (p.operand_columns ? 8 : p.tile_w) * tile.slots * size;
   // A stride of 5 or more that blocks cannot cut evenly: the phases of others lie between, nothing is aligned, and words
   // are often in two sectors.
   const bool broken =
@@ -488,7 +495,8 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
     const bool upright = problem.w.out == 1 && !tile.channel_rows;
     return planes_cost(
         problem, p, tile,
-        {products, pieces, parts, source_load(p, half), weight_load(p, tile, half),
+        {products, pieces, parts, none ? Load{0, 1, 0} : source_load(p, half),
+         weight_load(p, tile, half),
          upright ? 8 * size * p.h.slots : run_bytes,
          upright ? std::min(4.0, double(problem.h.stride) / p.h.slots) : scatter_of(problem, p),
          read});
@@ -544,13 +552,13 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
 
 // Blocks for each combination of a group of channels and phases, so that the grid fills its places on the device once: phases get them
 // by their cost, where they are few, and have the same number otherwise.
-void share_blocks(int places, const std::vector<TileCost>& costs, GatherParams& p) {
-  const int64_t tiles = tiles_of(p), shares = static_cast<int64_t>(costs.size());
+void share_blocks(int places, const TileCost* costs, int64_t shares, GatherParams& p) {
+  const int64_t tiles = tiles_of(p);
   p.shares = static_cast<int32_t>(shares);
   const int64_t others = combinations(p) / (shares > 1 ? shares : 1);
   int64_t blocks = std::max<int64_t>(1, places / others);
   double all = 0;
-  for (const TileCost& cost : costs) all += cost.cycles;
+  for (int64_t s = 0; s < shares; ++s) all += costs[s].cycles;
   for (int64_t s = 0; s < shares; ++s) {
     const auto fair = static_cast<int64_t>(blocks * costs[s].cycles / all);
     p.walkers[s] = static_cast<int32_t>(std::clamp<int64_t>(fair, 1, tiles));
@@ -611,56 +619,51 @@ double over_of(const Problem& problem, TileRow tile, const GatherParams& p) {
   return brought ? kBroughtRows256 : kFetchedRows256;
 }
 
-// Of the best shares, which it leaves in the parameters.
-double predict(const Problem& problem, const Device& device, GatherParams& p, TileRow tile) {
+namespace {
+
+// What the tiles of each share of the blocks take.
+struct Shares {
+  TileCost cost[kMaxShares];
+  int count;
+  double products;  // of a combination, in the mean
+};
+Shares shares_of(const Problem& problem, const GatherParams& p, TileRow tile, Filled filled) {
+  Shares all{};
+  const double phase_groups = static_cast<double>(p.h.groups) * p.w.groups;
+  const AxisTotals h = totals(p.h), w = totals(p.w);
+  all.products =
+      tile.fetched ? 1 : (tile.channel_rows ? h.taps * w.taps : h.steps * w.steps) / phase_groups;
+  if (phase_groups > kMaxShares) {
+    all.cost[all.count++] = tile_cost(problem, p, tile, all.products, filled);
+    return all;
+  }
+  double products[kMaxShares];
+  for (int i = 0; i < p.h.groups; ++i)
+    for (int j = 0; j < p.w.groups; ++j) {
+      const int s = all.count++;
+      products[s] = products_of(tile, p.h.group[i], p.w.group[j]);
+      const auto same = std::find(products, products + s, products[s]) - products;  // many are
+      all.cost[s] =
+          same < s ? all.cost[same] : tile_cost(problem, p, tile, products[s], filled);
+    }
+  return all;
+}
+
+// Whether a tile's cost has everything in it.
+bool counted_apart(const Problem& problem, const GatherParams& p, TileRow tile) {
+  return counted_forward(problem, p, tile) || of_planes(problem, tile) || tile.flat ||
+         counted(problem, p, tile);
+}
+
+// Microseconds, of so many waves of blocks of so many cycles, whose tiles read so many sectors.
+double time_of(const Problem& problem, const Device& device, const GatherParams& p, TileRow tile,
+               double products, double waves, double cycles, double read_sectors) {
   const bool forward = problem.direction == Direction::fwd;
   const double size = element_size(problem.dtype);
   const bool half = size == 2;
-  const int places = device.sm_count * blocks_together(tile);
-  if (counted_words(problem, tile)) {
-    share_blocks(places, {TileCost{1, 0, 0}}, p);
-    return predict_words(problem, device, p, tile);
-  }
   const double phase_groups = static_cast<double>(p.h.groups) * p.w.groups;
-  const AxisTotals h = totals(p.h), w = totals(p.w);
-  const double products =
-      tile.fetched ? 1 : (tile.channel_rows ? h.taps * w.taps : h.steps * w.steps) / phase_groups;
-  std::vector<TileCost> costs;
-  costs.reserve(kMaxShares);
-  if (phase_groups > kMaxShares) {
-    costs.push_back(tile_cost(problem, p, tile, products));
-  } else {  // many have the same
-    double counts[kMaxShares];
-    for (int i = 0; i < p.h.groups; ++i)
-      for (int j = 0; j < p.w.groups; ++j) {
-        const size_t known = costs.size();
-        counts[known] = products_of(tile, p.h.group[i], p.w.group[j]);
-        const size_t same = std::find(counts, counts + known, counts[known]) - counts;
-        costs.push_back(same < known ? costs[same] : tile_cost(problem, p, tile, counts[known]));
-      }
-  }
-  share_blocks(places, costs, p);
-
-  const double combos = static_cast<double>(combinations(p));
-  const double tiles = static_cast<double>(tiles_of(p));
-  const double waves = std::ceil(blocks_of(p) / double(places));
   const bool of_forward = counted_forward(problem, p, tile), planes = of_planes(problem, tile),
-             apart = of_forward || planes || tile.flat || counted(problem, p, tile);
-  double cycles = 0, sectors = 0, prologue = 0;
-  for (size_t s = 0; s < costs.size(); ++s) {
-    // Of the last round, what is left may have the multiprocessors for itself.
-    const double whole =
-        p.teams == 1 && blocks_of(p) <= device.sm_count ? costs[s].alone : costs[s].cycles;
-    const double walkers = double(p.walkers[s]) * p.teams, rounds = std::floor(tiles / walkers),
-                 rest = tiles - rounds * walkers,
-                 last = rest == 0 ? 0
-                        : rest * 2 <= walkers
-                            ? costs[s].alone  // of teams, the other one has nothing
-                            : whole;
-    cycles = std::max(cycles, rounds * whole + last + (apart ? 0 : (rounds + (rest > 0)) * kTile));
-    sectors += costs[s].sectors / costs.size();
-    prologue = std::max(prologue, costs[s].prologue);
-  }
+             apart = counted_apart(problem, p, tile);
   const bool by_pixels = !tile.copied && p.source_mode != kVectors;
   // An odd number of phases side by side in NCHW goes to memory one number at a time.
   const bool odd =
@@ -673,7 +676,7 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
                           : tile.strict        ? kStrictStalls
                           : tile.copied        ? kEngineStalls
                                                : kStalls) *
-                         slow * waves * (cycles + prologue) / kClock;
+                         slow * waves * cycles / kClock;
 
   // Pixels of a plane that no tap reads stay where they are.
   const double y_bytes =
@@ -705,7 +708,7 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
                     : tile.bordered && !tile.strict ? kWordsL2
                                                     : kL2,
                l2_us = (scattered / (steps && !forward ? kStepsL2 : kL2) +
-                        combos * tiles * sectors * 32 / l2) /
+                        read_sectors * 32 / l2) /
                        device.copy_bytes_per_us;
   // Neither hides behind the other altogether; and of plans that move the same bytes the less busy one is better.
   const bool shallow = tile.bordered && size == 4 && p.source_stages == 2,
@@ -723,6 +726,139 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
                            (forward && tile.width == 8 ? kEight : 0);
   const double few = tile.fetched && p.one_chunk ? kFetchedFew : 1;
   return launch_us + few * (std::max(busy_us, bytes_us) + kBeside * std::min(busy_us, bytes_us));
+}
+
+
+}  // namespace
+
+// Of the best shares, which it leaves in the parameters.
+double predict(const Problem& problem, const Device& device, GatherParams& p, TileRow tile) {
+  const int places = device.sm_count * blocks_together(tile);
+  if (counted_words(problem, tile)) {
+    const TileCost one = {1, 0, 0};
+    share_blocks(places, &one, 1, p);
+    return predict_words(problem, device, p, tile);
+  }
+  const Shares shares = shares_of(problem, p, tile, Filled::all);
+  share_blocks(places, shares.cost, shares.count, p);
+
+  const double combos = static_cast<double>(combinations(p));
+  const double tiles = static_cast<double>(tiles_of(p));
+  const double waves = std::ceil(blocks_of(p) / double(places));
+  const bool apart = counted_apart(problem, p, tile);
+  double cycles = 0, sectors = 0, prologue = 0;
+  for (int s = 0; s < shares.count; ++s) {
+    const TileCost& cost = shares.cost[s];
+    // Of the last round, what is left may have the multiprocessors for itself.
+    const double whole =
+        p.teams == 1 && blocks_of(p) <= device.sm_count ? cost.alone : cost.cycles;
+    const double walkers = double(p.walkers[s]) * p.teams, rounds = std::floor(tiles / walkers),
+                 rest = tiles - rounds * walkers,
+                 last = rest == 0 ? 0
+                        : rest * 2 <= walkers
+                            ? cost.alone  // of teams, the other one has nothing
+                            : whole;
+    cycles = std::max(cycles, rounds * whole + last + (apart ? 0 : (rounds + (rest > 0)) * kTile));
+    sectors += cost.sectors / shares.count;
+    prologue = std::max(prologue, cost.prologue);
+  }
+  return time_of(problem, device, p, tile, shares.products, waves, cycles + prologue,
+                 combos * tiles * sectors);
+}
+
+namespace {
+
+// Whether all blocks do the same, and one tile at a time.
+bool alike(const GatherParams& p, TileRow tile) {
+  const int phases = p.h.groups * p.w.groups;
+  return (phases == 1 || phases > kMaxShares) && p.teams == 1 && !tile.twin;
+}
+// Blocks for each combination where all are.
+double walkers_of(const Device& device, const GatherParams& p, TileRow tile) {
+  return std::max(1.0, std::floor(device.sm_count * blocks_together(tile) /
+                                  static_cast<double>(combinations(p))));
+}
+
+// Of predict(), what is there whatever the buffers of weights.
+double bound(const Problem& problem, const Device& device, GatherParams& p, TileRow tile,
+             Filled filled) {
+  const double combos = static_cast<double>(combinations(p)),
+               tiles = static_cast<double>(tiles_of(p)), walkers = walkers_of(device, p, tile),
+               waves = std::ceil(combos * walkers / (device.sm_count * blocks_together(tile)));
+  if (counted_words(problem, tile)) {
+    p.shares = 1;
+    p.walkers[0] = static_cast<int32_t>(walkers);
+    return predict_words(problem, device, p, tile, true);
+  }
+  const Shares shares = shares_of(problem, p, tile, filled);
+  const double beside = counted_apart(problem, p, tile) ? 0 : kTile;
+  double cycles = 0, sectors = 0;
+  for (int s = 0; s < shares.count; ++s) sectors += shares.cost[s].sectors / shares.count;
+  if (filled == Filled::none) sectors = 0;
+  if (alike(p, tile))
+    return time_of(problem, device, p, tile, shares.products, waves,
+                   std::ceil(tiles / walkers) * (shares.cost[0].alone + beside),
+                   combos * tiles * sectors);
+  // All that there is to do, shared out evenly; two tiles at a time take less than twice what one takes alone.
+  const double together = std::max(p.teams, blocks_together(tile));
+  for (int s = 0; s < shares.count; ++s)
+    cycles += combos / shares.count * tiles / device.sm_count *
+              (std::min(shares.cost[s].alone, shares.cost[s].cycles / together) + beside);
+  // And no less than a tile.
+  for (int s = 0; s < shares.count && !may_rest(tile); ++s)
+    cycles = std::max(cycles, shares.cost[s].alone + beside);
+  return time_of(problem, device, p, tile, shares.products, 1, cycles, combos * tiles * sectors);
+}
+
+// Where threads may bring weights all the time, it is counted otherwise than where all stay: the lesser of both.
+double bound_of_weights(const Problem& problem, const Device& device, GatherParams& p,
+                        TileRow tile, Filled filled) {
+  p.weight_stages = 0;
+  double us = bound(problem, device, p, tile, filled);
+  if (by_steps(tile) && !copied(p.whole_weight_mode)) {
+    p.weight_stages = 2;
+    us = std::min(us, bound(problem, device, p, tile, filled));
+  }
+  return us * over_of(problem, tile, p);
+}
+
+// Positions of a tile that take no longer than any others.
+void set_least_positions(const Problem& problem, const Device& device, TileRow tile,
+                         GatherParams& p) {
+  const double positions =
+      double(problem.batch) * double(position_extent(p.h)) * double(position_extent(p.w));
+  double tiles = std::ceil(positions / (block_positions(tile) / p.teams));
+  // As many as there are places, so that each is small; were there more rounds, these would be as much work and more beside it.
+  const double walkers = walkers_of(device, p, tile);
+  if (alike(p, tile)) tiles = std::ceil(tiles / walkers) * walkers;
+  const int group = tile.operands * operand_positions(tile);
+  p.tile_n = p.tile_h = 1;
+  p.tile_w = may_rest(tile) ? std::max(1, int(positions / tiles / group)) * group
+                            : block_positions(tile);
+  p.tiles_n = p.tiles_h = 1;
+  p.tiles_w = static_cast<int32_t>(std::min<double>(tiles, INT32_MAX));
+}
+
+}  // namespace
+
+double least(const Problem& problem, const Device& device, GatherParams& p, TileRow tile) {
+  double us = INFINITY;
+  set_least_positions(problem, device, tile, p);
+  for (int shift = tile.weights_fetched; shift <= (p.one_chunk ? 0 : 2); ++shift) {
+    set_least_buffers(shift, tile, p);
+    us = std::min(us, bound_of_weights(problem, device, p, tile, Filled::none));
+  }
+  return us;
+}
+
+double least_of_depth(const Problem& problem, const Device& device, GatherParams& p,
+                      TileRow tile) {
+  const int32_t lead = p.lead;
+  p.source_stages = kMaxStages;
+  p.lead = most_lead(tile);
+  const double us = bound_of_weights(problem, device, p, tile, Filled::source);
+  p.lead = lead;
+  return us;
 }
 
 // How many products the first groups may lead by, by a simulation: each takes a buffer from those that are on their way,

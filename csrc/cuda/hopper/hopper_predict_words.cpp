@@ -119,10 +119,10 @@ double chunk(const GatherParams& p, TileRow tile) {
 }  // namespace
 
 double predict_words(const Problem& problem, const Device& device, const GatherParams& p,
-                     TileRow tile) {
+                     TileRow tile, bool at_least) {
   const double combos = static_cast<double>(combinations(p)),
                tiles = static_cast<double>(tiles_of(p)),
-               torn = torn_of(p, problem.h.in, problem.w.in);
+               torn = at_least ? 0 : torn_of(p, problem.h.in, problem.w.in);
   const double sums = tile.width / 2.0 * tile.operands * busy_groups(p, tile) * 128,
                store = kTurn + sums * p.element_bytes / 32 * kSector * (1 + kTornStores * torn);
   const double step = p.brought_pieces ? (p.w.source_step > 2 ? kWideStep : 1)

@@ -219,7 +219,6 @@ WeightMode whole_weight_mode(const Problem& problem, TileRow tile, const GatherP
 
 void set_pixels(GatherParams& p) {
   const int planes = p.planes_h * p.planes_w;
-  p.planes_apart = p.source_mode == kCopied ? planes : 1;
   p.plane_pixels =
       round_up(p.tile_n * p.plane_h * p.plane_w, p.source_mode == kCopied ? kSwizzleRows
                                                  : p.source_mode == kFlat ? kFlatPixels
@@ -487,6 +486,32 @@ void set_buffers(const GatherChoice& choice, GatherParams& params) {
   params.blocks_at_once = at_once ? params.tile_channels / block : 0;
 }
 
+int32_t most_lead(TileRow tile) { return tile.weights_fetched ? INT16_MAX : by_steps(tile) ? 2 : 0; }
+
+void set_least_buffers(int slice_shift, TileRow tile, GatherParams& params) {
+  const int32_t slice = kSliceBytes / params.element_bytes;
+  params.slice_shift = slice_shift;
+  params.slices = params.one_chunk ? slices_of_all(params, tile) : 1 << slice_shift;
+  params.chunks =
+      params.one_chunk
+          ? 1
+          : static_cast<int32_t>(ceil_div(int64_t{params.depth}, int64_t{slice} << slice_shift));
+  params.source_stages = kMaxStages;
+  params.weight_mode = params.whole_weight_mode;
+  params.part_products = std::max(1, params.max_products);
+  params.parts = 1;
+  params.plane_pixels = params.patch_pixels = params.patch_bytes = 0;
+  params.product_bytes = params.part_bytes = 0;
+  params.operand_columns = 0;
+  params.lead = most_lead(tile);
+  // What is fetched: no two lanes meet, no table is read; and what threads bring lies in the source altogether.
+  params.turns = 1;
+  params.even_step = 1;
+  params.brought_pieces = tile.bordered && params.row_elements * params.element_bytes % 16 != 0;
+  params.load_h = params.load_w = -(1 << 30);
+  if (tile.fetched && params.store_mode == kSingles) params.store_mode = kFours;
+}
+
 bool chunks_in_groups(const GatherParams& params, int depth_of_chunk) {
   return params.groups == 1 || params.depth % depth_of_chunk == 0;
 }
@@ -570,19 +595,50 @@ std::string refused_tile(const Problem& problem, TileRow tile) {
   return {};
 }
 
-std::string gather_shape(const Problem& given, const GatherChoice& choice, GatherParams& params) {
-  const Problem problem = as_walked(given);
+namespace {
+
+// Planes of an axis and the extent of one. What consumers fetch has an address for each position.
+Planes planes_of(const AxisTable& axis, int tile, TileRow row) {
+  return row.fetched ? Planes{1, tile} : planes_of(axis, tile, span_of(axis));
+}
+
+// Numbers for divisions, which the kernel alone wants.
+void set_magics(GatherParams& p) {
+  p.taps_magic = magic_of(p.taps);
+  p.tiles_h_magic = magic_of(p.tiles_h);
+  p.tiles_w_magic = magic_of(p.tiles_w);
+  p.plane_h_magic = magic_of(p.plane_h);
+  p.plane_w_magic = magic_of(p.plane_w);
+  p.load_h_magic = magic_of(p.load_h);
+  p.load_w_magic = magic_of(p.load_w);
+  p.planes_h_magic = magic_of(p.planes_h);
+  p.planes_w_magic = magic_of(p.planes_w);
+  p.operand_columns_magic = magic_of(std::max(p.operand_columns, 1));
+  p.kernel_taps_magic = magic_of(std::max(p.kernel_taps, 1));
+}
+
+// How what is fetched in NCHW goes to memory.
+StoreMode store_of_fetched(const Problem& problem, const GatherChoice& choice) {
+  const int64_t whole = std::gcd(problem.w.in, int64_t{choice.tile_w});  // positions of a row
+  return whole % 4 == 0 ? kFours : whole % 2 == 0 ? kTwos : kSingles;
+}
+bool fetched_planes(const Problem& problem, TileRow tile) {
+  return tile.fetched && (problem.direction == Direction::fwd ? problem.y_layout
+                                                               : problem.x_layout) == Layout::nchw;
+}
+
+}  // namespace
+
+std::string tile_shape(const Problem& problem, const GatherChoice& choice, GatherParams& params) {
   const TileRow tile = kTiles[choice.row];
   const bool forward = problem.direction == Direction::fwd;
   const bool half = element_size(problem.dtype) == 2;
-  const int slice = half ? 16 : 8;  // channels
   const int vector = half ? 8 : 4;  // elements of 16 bytes
   params = {};
   params.element_bytes = static_cast<int32_t>(element_size(problem.dtype));
   set_extents(problem, params);
   params.teams = choice.teams;
   params.taps = static_cast<int32_t>(problem.h.kernel * problem.w.kernel);
-  params.taps_magic = magic_of(params.taps);
 
   const auto slots = [&](const Axis& axis, int most) {
     return static_cast<int>(std::min<int64_t>(most, phases_of(problem, axis)));
@@ -594,10 +650,6 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
   set_numbers(problem, tile, params);
   if (!tile.fetched) params.depth = params.reduce;
 
-  set_tiles(problem, choice, params);
-  params.tiles_h_magic = magic_of(params.tiles_h);
-  params.tiles_w_magic = magic_of(params.tiles_w);
-
   const int room = tile.width / (slots_h * slots_w);
   const Layout destination = forward ? problem.y_layout : problem.x_layout;
   // Of a phase, what four lanes deal to each other. Where columns have the channels' order and those are half of that, half: the least
@@ -608,15 +660,11 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
                              : dealt;
   const bool runs = !tile.channel_rows && destination == Layout::nhwc &&
                     params.columns % vector == 0 && room % whole_runs == 0;
-  const bool fetched_rows = tile.fetched && destination == Layout::nchw;
-  const int64_t whole = std::gcd(problem.w.in, int64_t{choice.tile_w});  // positions of a row
   const bool lines = has_lines(tile) && !forward && destination == Layout::nhwc &&
                      params.columns * params.element_bytes % 4 == 0;
-  params.store_mode = fetched_rows && whole % 4 == 0   ? kFours
-                      : fetched_rows && whole % 2 == 0 ? kTwos
-                      : !runs                          ? (lines ? kLines : kSingles)
-                      : tile.columns_copied            ? kTraded
-                                                       : kDealt;
+  params.store_mode = !runs                 ? (lines ? kLines : kSingles)
+                      : tile.columns_copied ? kTraded
+                                            : kDealt;
   if (choice.teams > 1 && !may_be_teams(tile)) return "consumers of this tile are one team";
   params.tile_channels = tile.channel_rows ? kChannelRows
                          : runs            ? room
@@ -628,24 +676,14 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
 
   const Layout source = forward ? problem.x_layout : problem.y_layout;
   const int step = params.w.source_step;
-  // What consumers fetch has an address for each position.
-  const Planes h = tile.fetched ? Planes{1, choice.tile_h}
-                                : planes_of(params.h, choice.tile_h, span_of(params.h));
-  const Planes w = tile.fetched ? Planes{1, choice.tile_w}
-                                : planes_of(params.w, choice.tile_w, span_of(params.w));
+  params.planes_h = planes_of(params.h, 1, tile).count;
+  params.planes_w = planes_of(params.w, 1, tile).count;
   const bool turned = half && source == Layout::nchw && params.w.source_extent % 2 == 0 &&
-                      w.count == step && vector % step == 0;
+                      params.planes_w == step && vector % step == 0;
   const bool channels_last = source == Layout::nhwc && params.reduce % vector == 0;
-  if (tile.flat)
-    if (std::string reason = flat_shape(problem, choice, params, vector); !reason.empty())
-      return reason;
-  if (tile.fetched)
-    if (std::string reason = fetched_shape(problem, choice, params, tile, slice, vector);
-        !reason.empty())
-      return reason;
   if (by_channel(tile) && !channels_last) return "the source's channels are not whole vectors";
   // Boxes are whole rows of neighbouring pixels, so every residue is there.
-  if (tile.turned && (h.count != params.h.source_step || w.count != step))
+  if (tile.turned && (params.planes_h != params.h.source_step || params.planes_w != step))
     return "the copied rows have pixels that no tap reads";
   if (tile.turned && !(half && source == Layout::nchw && params.w.source_extent % vector == 0))
     return "the source's rows are not whole vectors of 16-bit numbers";
@@ -658,6 +696,7 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
                        : !turned                              ? kPixels
                        : params.w.source_extent % vector == 0 ? kTurned
                                                               : kTurnedWords;
+  params.planes_apart = params.source_mode == kCopied ? params.planes_h * params.planes_w : 1;
   if (tile.weights_fetched &&
       !(!half && forward && destination == Layout::nhwc && params.columns % vector == 0))
     return "weights are fetched in TF32 NHWC forward, whole vectors of channels";
@@ -665,10 +704,49 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
       !((tile.weights_fetched || (half && runs)) && forward && problem.w_layout == Layout::nhwc &&
         chunks_in_groups(params, kLongestChunk * vector)))
     return "the copy engine cannot bring these weights";
+  if (by_channel(tile) && std::max(params.h.source_step, step) > kMostStep)
+    return "the copy engine steps over 7 pixels at most";
+
+  for (int i = 0; i < params.h.groups; ++i)
+    for (int j = 0; j < params.w.groups; ++j) {
+      const AxisGroup &gh = params.h.group[i], &gw = params.w.group[j];
+      int products = 0;
+      params.plane_products = std::max(
+          params.plane_products, most_of_a_residue(params.h, gh) * most_of_a_residue(params.w, gw));
+      for (int a = 0; a < gh.phases; ++a)
+        for (int b = 0; b < gw.phases; ++b) products += gh.taps[a] * gw.taps[b];
+      if (!tile.channel_rows) products = gh.count * gw.count;
+      if (tile.fetched) products = params.plane_products = 1;
+      params.max_products = std::max(params.max_products, products);
+    }
+  params.whole_weight_mode = whole_weight_mode(problem, tile, params, vector);
+  if (lean(tile) && !copied(params.whole_weight_mode))
+    return "the copy engine cannot bring these weights";
+  const bool kernels = params.whole_weight_mode == kTurnedKernels;
+  params.kernel_taps = kernels || params.whole_weight_mode == kTurnedRuns ? params.taps : 0;
+  return {};
+}
+
+std::string positions_shape(const Problem& problem, const GatherChoice& choice,
+                            GatherParams& params) {
+  const TileRow tile = kTiles[choice.row];
+  const bool half = element_size(problem.dtype) == 2;
+  const int slice = half ? 16 : 8;  // channels
+  const int vector = half ? 8 : 4;  // elements of 16 bytes
+  set_tiles(problem, choice, params);
+  if (fetched_planes(problem, tile)) params.store_mode = store_of_fetched(problem, choice);
+  const int step = params.w.source_step;
+  const Planes h = planes_of(params.h, choice.tile_h, tile),
+               w = planes_of(params.w, choice.tile_w, tile);
+  if (tile.flat)
+    if (std::string reason = flat_shape(problem, choice, params, vector); !reason.empty())
+      return reason;
+  if (tile.fetched)
+    if (std::string reason = fetched_shape(problem, choice, params, tile, slice, vector);
+        !reason.empty())
+      return reason;
   params.plane_h = h.extent;
   params.plane_w = w.extent;
-  params.planes_h = h.count;
-  params.planes_w = w.count;
   params.load_h = h.extent * h.count;
   params.load_w = w.extent * w.count;
   set_pixels(params);
@@ -683,12 +761,6 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
     const int lead = lead_of(params, params.source_mode == kTurned ? vector : 2);
     params.load_w = static_cast<int32_t>(ceil_div(lead + w.extent * w.count, vector));
   }
-  params.plane_h_magic = magic_of(params.plane_h);
-  params.plane_w_magic = magic_of(params.plane_w);
-  params.load_h_magic = magic_of(params.load_h);
-  params.load_w_magic = magic_of(params.load_w);
-  params.planes_h_magic = magic_of(params.planes_h);
-  params.planes_w_magic = magic_of(params.planes_w);
 
   params.copied_w =
       static_cast<int32_t>(ceil_div(params.load_w + lead_of(params, vector), vector) | 1) * vector;
@@ -696,14 +768,11 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
   if ((tile.turned || tile.bordered) &&
       std::max({params.copied_w, params.load_h, choice.tile_n}) > kMostSpan)
     return "a tile is too long for the copy engine";
-  if (by_channel(tile) && std::max(params.h.source_step, step) > kMostStep)
-    return "the copy engine steps over 7 pixels at most";
   if (by_channel(tile) && std::max({(h.extent - 1) * params.h.source_step + 1,
                                     (w.extent - 1) * step + 1, choice.tile_n}) > kMostSpan)
     return "a tile is too long for the copy engine";
 
   params.operand_columns = choice.operand_columns;
-  params.operand_columns_magic = magic_of(std::max(choice.operand_columns, 1));
   params.lead = choice.lead;
   const int positions = operand_positions(tile);
   const int operands = block_positions(tile) / positions / params.teams;
@@ -725,35 +794,18 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
                        span_of(params.w) / step;
   params.overrun = tile.fetched ? 0 : std::max(0, farthest - params.patch_pixels);
 
-  for (int i = 0; i < params.h.groups; ++i)
-    for (int j = 0; j < params.w.groups; ++j) {
-      const AxisGroup &gh = params.h.group[i], &gw = params.w.group[j];
-      int products = 0;
-      params.plane_products = std::max(
-          params.plane_products, most_of_a_residue(params.h, gh) * most_of_a_residue(params.w, gw));
-      for (int a = 0; a < gh.phases; ++a)
-        for (int b = 0; b < gw.phases; ++b) products += gh.taps[a] * gw.taps[b];
-      if (!tile.channel_rows) products = gh.count * gw.count;
-      if (tile.fetched) products = params.plane_products = 1;
-      params.max_products = std::max(params.max_products, products);
-    }
   params.chunks = params.one_chunk
                       ? 1
                       : static_cast<int32_t>(ceil_div(params.depth, static_cast<int64_t>(slice)
                                                                         << choice.slice_shift));
-  params.whole_weight_mode = whole_weight_mode(problem, tile, params, vector);
-  if (lean(tile) && !copied(params.whole_weight_mode))
-    return "the copy engine cannot bring these weights";
-  const bool kernels = params.whole_weight_mode == kTurnedKernels;
-  params.kernel_taps = kernels || params.whole_weight_mode == kTurnedRuns ? params.taps : 0;
-  params.kernel_taps_magic = magic_of(std::max(params.kernel_taps, 1));
   set_buffers(choice, params);
   if (std::max({params.tile_n, params.tile_h, params.tile_w}) > 1023) return "a tile is too long";
   if (params.brought_pieces > kMostParcels)
     return "a patch has too many pieces (" + std::to_string(params.brought_pieces) + ")";
   const int64_t units = static_cast<int64_t>(params.tile_n) * params.load_h * params.load_w;
-  const int64_t neighbours =
-      kernels ? static_cast<int64_t>(params.tile_channels) * params.kernel_taps : 0;
+  const int64_t neighbours = params.whole_weight_mode == kTurnedKernels
+                                 ? static_cast<int64_t>(params.tile_channels) * params.kernel_taps
+                                 : 0;
   const int64_t parcels =
       std::max<int64_t>(
           {tile.copied ? 0 : 8 * units, params.part_products * weight_rows(tile), neighbours + 32})
@@ -763,6 +815,14 @@ std::string gather_shape(const Problem& given, const GatherChoice& choice, Gathe
   if (params.source_half >= 1 << 18 || params.patch_pixels > kMostParcels)
     return "the source patch is too large";
   return {};
+}
+
+std::string gather_shape(const Problem& given, const GatherChoice& choice, GatherParams& params) {
+  const Problem problem = as_walked(given);
+  std::string reason = tile_shape(problem, choice, params);
+  if (reason.empty()) reason = positions_shape(problem, choice, params);
+  if (reason.empty()) set_magics(params);
+  return reason;
 }
 
 }  // namespace convt2d::cuda::hopper

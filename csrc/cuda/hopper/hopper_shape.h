@@ -41,6 +41,17 @@ std::string refused_tile(const Problem& walked, TileRow tile);
 // Returns why it cannot be done, or an empty string.
 std::string gather_shape(const Problem& problem, const GatherChoice& choice, GatherParams& params);
 
+// The same of a problem as walked in two steps, without what the kernel divides by: what all shapes of a tile have in common, and
+// what one has of its own, which a planner asks for again and again.
+std::string tile_shape(const Problem& walked, const GatherChoice& choice, GatherParams& params);
+std::string positions_shape(const Problem& walked, const GatherChoice& choice,
+                            GatherParams& params);
+
+// After the first step: buffers that nothing is to be filled in, of chunks of so many slices; and more of a lead than there is. For
+// bounds, not for kernels.
+void set_least_buffers(int slice_shift, TileRow tile, GatherParams& params);
+int32_t most_lead(TileRow tile);
+
 // Whether chunks of so many numbers of K end where their group ends, or find nothing there.
 bool chunks_in_groups(const GatherParams& params, int depth_of_chunk);
 

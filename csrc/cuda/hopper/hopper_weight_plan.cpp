@@ -24,8 +24,8 @@ constexpr double kBeside = 0.23;       // of the lesser of work and bytes
 constexpr double kPartialRate = 1.28;  // times the copy rate's time, to write and to add up
 constexpr double kBringRow = 20;       // 32 pieces that threads bring
 
-double predict(const Problem& problem, const Device& device, const WeightParams& p,
-               WeightTile tile) {
+// Of a K tile.
+double tile_cycles(const WeightParams& p, WeightTile tile) {
   const double instructions = kTileSteps * tile.instructions * tile.groups;
   const double x_rows = double(p.x_blocks) * tile_pixels(p);
   const double y_rows = double(std::min(p.planes, p.taps)) * p.y_blocks * patch_pixels(p);
@@ -37,7 +37,11 @@ double predict(const Problem& problem, const Device& device, const WeightParams&
       kL2Bytes;
   const double bring = p.x_piece > 0 ? kBringRow * x_rows * 4 / p.x_piece : 0;
   const double busiest = std::max({mma, shared, l2, bring});
-  const double cycles = busiest + kRest * (mma + shared + l2 + bring - busiest);  // of a K tile
+  return busiest + kRest * (mma + shared + l2 + bring - busiest);
+}
+
+double predict(const Problem& problem, const Device& device, const WeightParams& p,
+               double cycles) {
   const double blocks = double(weight_combinations(p)) * p.split;
   const double tiles = std::ceil(double(tiles_of(p)) / p.split);
   const double busy_us = std::ceil(blocks / device.sm_count) * (kBlock + tiles * cycles) / kClock;
@@ -55,27 +59,38 @@ struct PixelTile {
 
 // K tiles worth looking at: the few that waste least.
 std::vector<PixelTile> pixel_tiles(const Problem& problem) {
-  const auto count = [&](const PixelTile& t) {
-    return ceil_div(problem.batch, t.n) * ceil_div(problem.h.in, t.h) * ceil_div(problem.w.in, t.w);
-  };
   const auto most_n = [&](int64_t pixels) {
     return static_cast<int>(std::max<int64_t>(1, std::min(problem.batch, kTilePixels / pixels)));
   };
-  std::vector<PixelTile> own, shared;
+  // As few tiles as can be, then as wide ones; the first of equals.
+  constexpr size_t kMost = 3;
+  struct Ranked {
+    PixelTile tile;
+    std::pair<int64_t, int> rank;
+  };
+  std::vector<PixelTile> found;
+  std::vector<Ranked> best;
+  const auto offer = [&](const PixelTile& t) {
+    const std::pair rank = {
+        ceil_div(problem.batch, t.n) * ceil_div(problem.h.in, t.h) * ceil_div(problem.w.in, t.w),
+        -t.w};
+    if (best.size() == kMost && rank >= best.back().rank) return;
+    if (best.size() == kMost) best.pop_back();
+    const auto place = std::upper_bound(best.begin(), best.end(), rank,
+                                        [](const auto& a, const Ranked& b) { return a < b.rank; });
+    best.insert(place, {t, rank});
+  };
+  const auto take = [&] {
+    for (const Ranked& ranked : best) found.push_back(ranked.tile);
+    best.clear();
+  };
   for (int w = 1; w <= std::min<int64_t>(kTilePixels, problem.w.in); ++w)
     for (int h = 1; h <= std::min<int64_t>(kTilePixels / w, problem.h.in); ++h)
-      own.push_back({most_n(w * h), h, w, false});
+      offer({most_n(w * h), h, w, false});
+  take();
   for (int w = kStepPixels; w <= kTilePixels; w *= 2)
-    for (int h = 1; h <= kTilePixels / w; h *= 2)
-      shared.push_back({kTilePixels / (w * h), h, w, true});
-  std::vector<PixelTile> found;
-  for (std::vector<PixelTile>* list : {&own, &shared}) {
-    std::stable_sort(list->begin(), list->end(), [&](const PixelTile& a, const PixelTile& b) {
-      return std::pair{count(a), -a.w} < std::pair{count(b), -b.w};
-    });
-    constexpr size_t kMost = 3;
-    found.insert(found.end(), list->begin(), list->begin() + std::min(kMost, list->size()));
-  }
+    for (int h = 1; h <= kTilePixels / w; h *= 2) offer({kTilePixels / (w * h), h, w, true});
+  take();
   return found;
 }
 
@@ -98,10 +113,31 @@ std::vector<WeightChoice> block_shapes(const Problem& problem) {
   return shapes;
 }
 
+// What no split of a tile can take less than.
+double least_time(const Problem& problem, const Device& device, const WeightChoice& c) {
+  const WeightTile tile = kWeightTiles[c.row];
+  const double instructions = kTileSteps * tile.instructions * tile.groups,
+               x_rows = double(c.x_blocks) * c.tile_n * c.tile_h * c.tile_w;
+  const double cycles = std::max(
+      {instructions * tile.width / 2, instructions * (kCellChannels + tile.width) / 4 + x_rows,
+       x_rows * (1 + kShortRun / c.x_blocks) * kRowBytes / kL2Bytes});
+  const double tiles = double(ceil_div(problem.batch, c.tile_n)) *
+                       double(ceil_div(problem.h.in, c.tile_h)) *
+                       double(ceil_div(problem.w.in, c.tile_w)),
+               combos = double(problem.groups) *
+                        double(ceil_div(problem.group_in(), c.x_blocks * kCellChannels)) *
+                        double(ceil_div(problem.group_out(), c.y_blocks * kCellChannels)) *
+                        double(ceil_div(problem.h.kernel * problem.w.kernel, c.unit_taps));
+  const double busy_us = (kBlock + combos * tiles / device.sm_count * cycles) / kClock,
+               memory_us = read_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
+  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
+}
+
 }  // namespace
 
 std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Device& device,
-                                               std::string& reason, bool spooled, int beside) {
+                                               std::string& reason, bool spooled, int beside,
+                                               Best* best) {
   std::vector<WeightCandidate> found;
   const std::vector<PixelTile> tiles = pixel_tiles(problem);
   for (WeightChoice choice : block_shapes(problem))
@@ -109,6 +145,8 @@ std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Dev
       choice.tile_n = tile.n, choice.tile_h = tile.h, choice.tile_w = tile.w;
       choice.shared = tile.shared;
       if (choice.shared && choice.unit_taps == 1) continue;
+      const double least = least_time(problem, device, choice);
+      if (best && best->beats(least)) continue;
       WeightParams params;
       if (std::string why = weight_shape(problem, choice, params, spooled); !why.empty()) {
         reason = why;
@@ -127,9 +165,11 @@ std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Dev
         reason = "dW has " + std::to_string(combos) + " tiles";
         continue;
       }
+      const double cycles = tile_cycles(params, kWeightTiles[choice.row]);
       for (int split : splits_worth_trying(problem, combos, tiles_of(params), kTilePixels)) {
         params.split = choice.split = split;
-        found.push_back({choice, predict(problem, device, params, kWeightTiles[choice.row])});
+        found.push_back({choice, predict(problem, device, params, cycles)});
+        if (best && !spooled) best->found(found.back().predicted_us, least);
       }
     }
   return found;
@@ -139,7 +179,7 @@ double weight_time(const Problem& problem, const Device& device, const WeightCho
                    bool spooled) {
   WeightParams params;
   weight_shape(problem, choice, params, spooled);
-  return predict(problem, device, params, kWeightTiles[choice.row]);
+  return predict(problem, device, params, tile_cycles(params, kWeightTiles[choice.row]));
 }
 
 Plan weight_plan_of(const Problem& problem, const Device& device, const WeightCandidate& candidate,
@@ -171,7 +211,7 @@ WeightChoice weight_choice_of(const Plan& plan) {
   return {plan.row, d[0], d[1], d[2], d[3] != 0, d[4], d[5], d[6], d[7], plan.split};
 }
 
-Decision weight_plan(const Problem& problem, const Device& device) {
+Decision weight_plan(const Problem& problem, const Device& device, const Best& best_of_all) {
   const auto whole = [&](Layout layout, int64_t channels, int64_t of) {
     return layout == Layout::nhwc && channels % of == 0;
   };
@@ -184,8 +224,9 @@ Decision weight_plan(const Problem& problem, const Device& device) {
         "grad_weight of what is not vectors of channels, of x pairs, is left to igemm");
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
   std::string reason = "no tile fits";
+  Best there = best_on_reference(device, best_of_all);
   const std::vector<WeightCandidate> found =
-      weight_candidates(problem, invented_device(kReferenceGpu), reason);
+      weight_candidates(problem, reference_gpu(), reason, false, 0, &there);
   if (found.empty()) return Decision::decline(reason);
   WeightCandidate best = cheapest(found);
   best.predicted_us = weight_time(problem, device, best.choice);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/plan.h"
+#include "core/search.h"
 #include "cuda/gather_params.h"
 #include "cuda/hopper/hopper_weight_shape.h"
 
@@ -13,10 +14,10 @@ namespace convt2d::cuda::hopper {
 using WeightCandidate = Candidate<WeightChoice>;
 
 // Every tile that fits, in no order: the same for all devices. `reason` says why there is none. `beside`: bytes of a block's
-// shared memory that are somebody else's.
+// shared memory that are somebody else's. Where `best` is given, what cannot be better is left out.
 std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Device& device,
                                                std::string& reason, bool spooled = false,
-                                               int beside = 0);
+                                               int beside = 0, Best* best = nullptr);
 // That of one on another device.
 double weight_time(const Problem& problem, const Device& device, const WeightChoice& choice,
                    bool spooled = false);
@@ -26,6 +27,7 @@ Plan weight_plan_of(const Problem& problem, const Device& device, const WeightCa
                     bool spooled = false);
 WeightChoice weight_choice_of(const Plan& plan);
 
-Decision weight_plan(const Problem& problem, const Device& device);
+// `best`: of others, see Search.
+Decision weight_plan(const Problem& problem, const Device& device, const Best& best = {});
 
 }  // namespace convt2d::cuda::hopper

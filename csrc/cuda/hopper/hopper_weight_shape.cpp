@@ -5,6 +5,7 @@
 
 #include "core/phases.h"
 #include "cuda/gather_params.h"
+#include "cuda/remembered.h"
 #include "cuda/tensor_map.h"
 #include "cuda/weight_sum.h"
 
@@ -29,8 +30,8 @@ struct Tap {
 };
 
 // In the order of the planes and of the pixels in them, row by row or column by column.
-std::vector<Tap> sorted_taps(const Problem& problem, bool by_columns) {
-  std::vector<Tap> taps;
+void sort_taps(const Problem& problem, bool by_columns, std::vector<Tap>& taps) {
+  taps.clear();
   for (int64_t h = 0; h < problem.h.kernel; ++h)
     for (int64_t w = 0; w < problem.w.kernel; ++w)
       taps.push_back({h, w, place(problem.h, h), place(problem.w, w)});
@@ -41,7 +42,13 @@ std::vector<Tap> sorted_taps(const Problem& problem, bool by_columns) {
     if (a.h.quotient != b.h.quotient) return a.h.quotient < b.h.quotient;
     return a.w.quotient < b.w.quotient;
   });
-  return taps;
+}
+const std::vector<Tap>& sorted_taps(const Problem& problem, bool by_columns) {
+  const Axis &h = problem.h, &w = problem.w;
+  thread_local Remembered<std::vector<Tap>, 9, 2> known;
+  return known.answer({by_columns, h.kernel, h.stride, h.near_pad, h.dilation, w.kernel, w.stride,
+                       w.near_pad, w.dilation},
+                      [&](std::vector<Tap>& taps) { sort_taps(problem, by_columns, taps); });
 }
 
 // Gives the taps of every block their planes. Returns how many planes a block has at most.
@@ -196,9 +203,8 @@ std::string weight_shape(const Problem& problem, const WeightChoice& choice, Wei
 
 double read_bytes(const Problem& problem) {
   const auto reached = [](const Axis& axis) {  // of dY
-    std::vector<bool> residues(axis.stride);
-    for (int64_t tap = 0; tap < axis.kernel; ++tap) residues[place(axis, tap).residue] = true;
-    return double(std::count(residues.begin(), residues.end(), true)) / double(axis.stride);
+    const int64_t residues = axis.stride / gcd(axis.stride, axis.dilation);
+    return double(std::min(axis.kernel, residues)) / double(axis.stride);
   };
   const double y = double(problem.batch * problem.out_channels) *
                    double(problem.h.out * problem.w.out) * double(element_size(problem.dtype));

@@ -354,20 +354,25 @@ GatherChoice choice_of(const Plan& plan) {
 }
 
 Decision plan(const Problem& problem, const Device& device) {
+  Best best;
+  return search(problem, device, best);
+}
+
+Decision search(const Problem& problem, const Device& device, Best& best) {
   if (!device.has_mma_f16)
     return Decision::decline("no tensor cores with fp32 accumulation of bf16/tf32 (sm_80 and up)");
   if (problem.dtype == DType::f64) return Decision::decline("fp64 is left to direct");
-  if (problem.direction == Direction::grad_weight) return weight_plan(problem, device);
+  if (problem.direction == Direction::grad_weight) return weight_plan(problem, device, best);
   if (std::string reason = sums_too_short(problem, kLeastSplitTerms); !reason.empty())
     return Decision::decline(reason);
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
   std::string reason = "no tile fits";
   const std::vector<GatherCandidate> found = gather_candidates(problem, device, reason);
   if (found.empty()) return Decision::decline(reason);
-  GatherCandidate best = cheapest(found);
+  GatherCandidate least = cheapest(found);
   // No more tiles make a kernel faster: what few of them cost is the least that many do.
-  if (device.most_ranks > 1) best.predicted_us = std::max(best.predicted_us, kFewLaunch);
-  return Decision::accept(plan_of(best));
+  if (device.most_ranks > 1) least.predicted_us = std::max(least.predicted_us, kFewLaunch);
+  return Decision::accept(plan_of(least));
 }
 
 }  // namespace convt2d::cuda::igemm

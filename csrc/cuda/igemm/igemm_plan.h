@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/plan.h"
+#include "core/search.h"
 #include "cuda/gather_params.h"
 #include "cuda/igemm/igemm_shape.h"
 
@@ -20,5 +21,6 @@ Plan plan_of(const GatherCandidate& candidate);
 GatherChoice choice_of(const Plan& plan);
 
 Decision plan(const Problem& problem, const Device& device);
+Decision search(const Problem& problem, const Device& device, Best& best);
 
 }  // namespace convt2d::cuda::igemm

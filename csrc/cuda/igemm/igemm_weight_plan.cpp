@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <limits>
 
 #include "core/phases.h"
 #include "cuda/cuda_families.h"
@@ -92,6 +91,13 @@ double neighbours_time(const Problem& problem) {
   return element_size(problem.dtype) == 2 && problem.x_layout == Layout::nhwc &&
                  problem.w.stride == 1 && problem.w.kernel > 4
              ? kNeighbours
+             : 1;
+}
+// Of all of a kernel.
+double planes_time(const Problem& problem) {
+  return element_size(problem.dtype) == 4 && problem.x_layout == Layout::nchw &&
+                 problem.w.in % 4 == 0 && problem.w.out % 4 == 0
+             ? kWordPlanes
              : 1;
 }
 double l2_time(const Problem& problem, const Device& device, const WeightParams& p) {
@@ -186,11 +192,7 @@ double predict(const Problem& problem, const Device& device, const WeightParams&
       (tensor_bytes(problem) * 1.05 + partial) / (kMemoryRate * device.copy_bytes_per_us);
   const double l2_us = l2_time(problem, device, p);
   const double sum_us = kPartialRate * partial / device.copy_bytes_per_us;
-  const double planes =
-      !half && problem.x_layout == Layout::nchw && problem.w.in % 4 == 0 && problem.w.out % 4 == 0
-          ? kWordPlanes
-          : 1;
-  return kLaunch + std::max({planes * kernel_us, memory_us, l2_us}) + sum_us;
+  return kLaunch + std::max({planes_time(problem) * kernel_us, memory_us, l2_us}) + sum_us;
 }
 
 // What a block computes of dW, by how much of the tensor cores' work it wastes.
@@ -262,7 +264,7 @@ double least_time(const Problem& problem, const Device& device, const BlockShape
                              neighbours_time(problem) * double(problem.groups) * pixels *
                              shape.multiplied /
                              (half ? device.mma_f16_per_us : device.mma_tf32_per_us);
-  return kLaunch + kBlock + multiply_us;
+  return kLaunch + planes_time(problem) * (kBlock + multiply_us);
 }
 
 // K tiles worth looking at: as many columns as divide well, then rows, then images.
@@ -297,9 +299,8 @@ std::vector<WeightChoice> pixel_tiles(const Problem& problem) {
 }  // namespace
 
 std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Device& device,
-                                               std::string& reason, bool all) {
+                                               std::string& reason, Best* best) {
   std::vector<WeightCandidate> found;
-  double least = std::numeric_limits<double>::infinity();
   const int bytes = static_cast<int>(element_size(problem.dtype));
   const int64_t most_pieces = kWorkspaceLimit / weight_bytes(problem);
   const std::vector<WeightChoice> tiles = pixel_tiles(problem);
@@ -307,7 +308,7 @@ std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Dev
     for (const WeightChoice& tile : tiles) {
       WeightChoice choice = shape.choice;
       choice.tile_n = tile.tile_n, choice.tile_h = tile.tile_h, choice.tile_w = tile.tile_w;
-      if (!all && least_time(problem, device, shape, tile) > least) continue;
+      if (best && best->beats(least_time(problem, device, shape, tile))) continue;
       WeightParams params;
       if (std::string why = weight_shape(problem, choice, params); !why.empty()) {
         reason = why;
@@ -323,7 +324,7 @@ std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Dev
         reason = "dW has " + std::to_string(combos) + " tiles";
         continue;
       }
-      if (!all && kLaunch + l2_time(problem, device, params) > least) continue;
+      if (best && best->beats(kLaunch + l2_time(problem, device, params))) continue;
       std::vector<int> splits;
       const int64_t most = std::min({most_pieces, tiles_of(params), INT32_MAX / combos});
       for (int64_t blocks : {0, 132, 264, 396, 528, 1056})
@@ -344,7 +345,8 @@ std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Dev
             continue;
           }
           found.push_back({choice, predict(problem, device, params, choice.row)});
-          least = std::min(least, found.back().predicted_us);
+          if (best)
+            best->found(found.back().predicted_us, least_time(problem, device, shape, tile));
         }
       }
     }
@@ -381,12 +383,13 @@ WeightChoice weight_choice_of(const Plan& plan) {
   return {plan.row, d[0], d[1] >> 8, d[1] & 255, d[2], d[3], d[4], d[5], d[6], d[7], plan.split};
 }
 
-Decision weight_plan(const Problem& problem, const Device& device) {
+Decision weight_plan(const Problem& problem, const Device& device, const Best& best_of_all) {
   if (is_strict(problem)) return Decision::decline("grad_weight in strict fp32 is left to direct");
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
   std::string reason = "no tile fits";
+  Best there = best_on_reference(device, best_of_all);
   const std::vector<WeightCandidate> found =
-      weight_candidates(problem, invented_device(kReferenceGpu), reason, false);
+      weight_candidates(problem, reference_gpu(), reason, &there);
   if (found.empty()) return Decision::decline(reason);
   WeightCandidate best = cheapest(found);
   WeightParams params;

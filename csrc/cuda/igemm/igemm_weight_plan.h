@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/plan.h"
+#include "core/search.h"
 #include "cuda/gather_params.h"
 #include "cuda/igemm/igemm_weight_shape.h"
 
@@ -15,12 +16,13 @@ using WeightCandidate = Candidate<WeightChoice>;
 // Every tile that fits, in no order: the same for all devices; or those among which the cheapest is, without what cannot
 // be it. `reason` says why there is none.
 std::vector<WeightCandidate> weight_candidates(const Problem& problem, const Device& device,
-                                               std::string& reason, bool all = true);
+                                               std::string& reason, Best* best = nullptr);
 
 // A candidate as a Plan, and back.
 Plan weight_plan_of(const Problem& problem, const Device& device, const WeightCandidate& candidate);
 WeightChoice weight_choice_of(const Plan& plan);
 
-Decision weight_plan(const Problem& problem, const Device& device);
+// `best`: of others, see Search.
+Decision weight_plan(const Problem& problem, const Device& device, const Best& best = {});
 
 }  // namespace convt2d::cuda::igemm

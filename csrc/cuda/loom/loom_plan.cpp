@@ -93,9 +93,71 @@ void add_tiles(const Problem& problem, const Device& device, Tile tile, Choice c
   }
 }
 
-std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
-                                          std::string& reason) {
-  std::vector<Candidate<Choice>> found;
+// Choices that differ in stages, ways of weights and ways of storing: all of them take `least` us at least.
+struct Bundle {
+  Choice choice;
+  int order;  // among all, by which the first of equals is known
+  double least;
+};
+
+// Offers each choice of a bundle that fits, and its parameters, until `offer` wants no more. Returns whether there was one.
+template <class Offer>
+bool each_choice(const Problem& problem, const Device& device, Choice choice, std::string& reason,
+                 Offer&& offer) {
+  const Tile tile = kTiles[choice.row];
+  const bool one_way = tile.laid && element_size(problem.dtype) == 2;  // of storing
+  struct Known {
+    int weight_stages = -1;
+    std::string reason;
+    GatherParams p;
+  } known[2];  // of weights of own rows or not, by the last number of stages
+  bool any = false;
+  for (const auto& [weights, turned] : {std::pair{0, 2}, {0, 3}, {0, 5}, {2, 2}, {3, 2}, {3, 3}})
+    for (const int own_rows : {0, 1}) {
+      if (own_rows && tile.taps != 4) continue;
+      if (tile.laid ? weights > 0 : turned > 3) continue;
+      choice.own_rows = own_rows;
+      choice.weight_stages = weights;
+      choice.turned_stages = turned;
+      Known& here = known[own_rows];
+      GatherParams& p = here.p;
+      if (here.weight_stages != weights)
+        here.weight_stages = weights, here.reason = shape_but_stages(problem, choice, p);
+      if (!here.reason.empty()) {
+        reason = here.reason;
+        continue;
+      }
+      // Lines, and what lanes have, where both are possible: lines of grad_input were not measured.
+      for (const Store way : {kLines, kLanes, kBoxes}) {
+        const int lined = way == kLines;
+        if (way != kLanes && problem.direction != Direction::fwd) continue;
+        if (one_way && lined != laid_lines(tile)) continue;
+        choice.lined = lined;
+        choice.boxed = way == kBoxes;
+        choice.x_stages = choice.rounds = 1;
+        if (std::string why = set_stages(choice, p); !why.empty()) {
+          reason = why;
+          break;
+        }
+        if (p.lined != lined && problem.direction == Direction::fwd) break;
+        if (p.shared_bytes > device.smem_optin) {
+          reason = "a tile needs " + std::to_string(p.shared_bytes) + " bytes of shared memory";
+          continue;
+        }
+        any = true;
+        if (!p.brought)
+          p.x_stages = choice.x_stages =
+              std::min(kMostRing, 1 + (device.smem_optin - p.shared_bytes) / p.x_bytes);
+        if (!offer(choice, p)) return true;
+      }
+    }
+  return any;
+}
+
+// All bundles there are, and, for a search, what they take at least.
+std::vector<Bundle> bundles(const Problem& problem, const Device& device, bool bounds,
+                            std::string& reason) {
+  std::vector<Bundle> found;
   const int64_t phases_w = phases_of(problem, problem.w);
   const int slice = slice_of(element_size(problem.dtype));
   const int64_t columns =
@@ -145,54 +207,57 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                 (problem.direction == Direction::fwd ? problem.group_in() : problem.group_out()))
           continue;
         choice.slices = slices;
-        for (const auto& [weights, turned] :
-             {std::pair{0, 2}, {0, 3}, {0, 5}, {2, 2}, {3, 2}, {3, 3}})
-          for (const int own_rows : {0, 1}) {
-            if (own_rows && tile.taps != 4) continue;
-            if (tile.laid ? weights > 0 : turned > 3) continue;
-            choice.own_rows = own_rows;
-            choice.weight_stages = weights;
-            choice.turned_stages = turned;
-            // Lines, and what lanes have, where both are possible: lines of grad_input were not measured.
-            for (const Store way : {kLines, kLanes, kBoxes}) {
-              const int lined = way == kLines;
-              if (way != kLanes && problem.direction != Direction::fwd) continue;
-              if (one_way && lined != laid_lines(tile)) continue;
-              choice.lined = lined;
-              choice.boxed = way == kBoxes;
-              choice.x_stages = 1;
-              GatherParams p;
-              if (std::string why = shape(problem, choice, p); !why.empty()) {
-                reason = why;
-                break;
-              }
-              if (p.lined != lined && problem.direction == Direction::fwd) break;
-              if (p.shared_bytes > device.smem_optin) {
-                if (found.empty())
-                  reason =
-                      "a tile needs " + std::to_string(p.shared_bytes) + " bytes of shared memory";
-                continue;
-              }
-              if (!p.brought)
-                choice.x_stages =
-                    std::min(kMostRing, 1 + (device.smem_optin - p.shared_bytes) / p.x_bytes);
-              choice.rounds = 1;
-              shape(problem, choice, p);
-              double predicted = predict(problem, device, tile, p);
-              choice.rounds = rounds_of(tile, p);
-              if (choice.rounds > 1) {
-                shape(problem, choice, p);
-                predicted = predict(problem, device, tile, p);
-              }
-              std::copy(std::begin(p.walkers), std::end(p.walkers), choice.walkers);
-              choice.walkers_first = p.walkers_first;
-              found.push_back({choice, predicted});
-            }
-          }
+        Bundle bundle{choice, static_cast<int>(found.size()), 0};
+        const auto first = [&](const Choice&, const GatherParams& p) {
+          if (bounds) bundle.least = least(problem, device, tile, p);
+          return false;
+        };
+        if (each_choice(problem, device, choice, reason, first)) found.push_back(bundle);
       }
     fetched |= !tile.laid && found.size() > before;
   }
   return found;
+}
+
+std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
+                                          std::string& reason, Best* best) {
+  struct Found {
+    Candidate<Choice> candidate;
+    int order;
+  };
+  std::vector<Found> all;
+  std::vector<Bundle> searched = bundles(problem, device, best != nullptr, reason);
+  std::stable_sort(searched.begin(), searched.end(),
+                   [](const Bundle& a, const Bundle& b) { return a.least < b.least; });
+  for (const Bundle& bundle : searched) {
+    if (best && best->beats(bundle.least)) break;
+    const Tile tile = kTiles[bundle.choice.row];
+    each_choice(problem, device, bundle.choice, reason, [&](Choice choice, GatherParams& p) {
+      double predicted = predict(problem, device, tile, p);
+      choice.rounds = rounds_of(tile, p);
+      if (choice.rounds > 1) {
+        p.rounds = static_cast<int16_t>(choice.rounds);
+        predicted = predict(problem, device, tile, p);
+      }
+      std::copy(std::begin(p.walkers), std::end(p.walkers), choice.walkers);
+      choice.walkers_first = p.walkers_first;
+      all.push_back({{choice, predicted}, bundle.order});
+      if (best) best->found(predicted, bundle.least);
+      return true;
+    });
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Found& a, const Found& b) { return a.order < b.order; });
+  std::vector<Candidate<Choice>> found;
+  for (const Found& one : all) found.push_back(one.candidate);
+  return found;
+}
+
+// For all_plans() and best_plan().
+auto candidates_of(Best* best) {
+  return [best](const Problem& problem, const Device& device, std::string& reason) {
+    return candidates(problem, device, reason, best);
+  };
 }
 
 Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
@@ -305,11 +370,16 @@ std::string refusal(const Problem& problem, const Device& device) {
 }  // namespace
 
 std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
-  return all_plans(problem, device, reason, refusal, candidates, plan_of);
+  return all_plans(problem, device, reason, refusal, candidates_of(nullptr), plan_of);
 }
 
 Decision plan(const Problem& problem, const Device& device) {
-  return best_plan(problem, device, refusal, candidates, plan_of);
+  Best best;
+  return search(problem, device, best);
+}
+
+Decision search(const Problem& problem, const Device& device, Best& best) {
+  return best_plan(problem, device, refusal, candidates_of(&best), plan_of);
 }
 
 GatherParams params_of(const Problem& problem, const Plan& plan, const Args& args) {

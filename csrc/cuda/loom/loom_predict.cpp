@@ -202,7 +202,7 @@ double strict_rate(const GatherParams& p, Tile tile) {
 }
 
 // A tile of laid weights, or of one warpgroup, in steady state: while one multiplies the other stores.
-double laid_cycles(const GatherParams& p, Tile tile, int group) {
+double laid_cycles(const GatherParams& p, Tile tile, int group, bool at_least) {
   const Laid& fit = laid_of(p);
   const int first = group * p.row_phases;
   double all = 0, most = 0;
@@ -220,9 +220,9 @@ double laid_cycles(const GatherParams& p, Tile tile, int group) {
                turned = p.row_sets * ceil_div(p.items, 32 * kTurners) *
                         (p.brought ? kBroughtAlone : fit.turned);
   // A stage is asked for again when it was turned.
-  const double waits = p.brought ? 0 : (fit.under_way / p.slices + patch + turned) / p.x_stages;
+  const double waits = p.brought || at_least ? 0 : (fit.under_way / p.slices + patch + turned) / p.x_stages;
   const double over =
-      (p.turned_stages == 2 ? kLaidTwo : 1) *
+      (p.turned_stages == 2 && !at_least ? kLaidTwo : 1) *
       (!halves && p.layout != kRuns && (tile.phases == 1 || starts_anywhere(p, tile)) ? kLaidColumns
                                                                                       : 1);
   const auto products = [&](double steps) {
@@ -236,29 +236,32 @@ double laid_cycles(const GatherParams& p, Tile tile, int group) {
   };
   const double rows = double(p.tile_n) * p.tile_h;
   const bool runs = p.layout == kRuns;
-  const double store = p.boxed   ? kBoxed
-                       : p.lined ? fit.lines[tile.phases - 1] + rows * fit.line_row
-                       : runs    ? fit.lanes[tile.phases - 1] + rows * fit.lane_row
-                                 : fit.lanes[tile.phases - 1];
+  const double lines = fit.lines[tile.phases - 1] + rows * fit.line_row,
+               lanes = fit.lanes[tile.phases - 1] + (runs ? rows * fit.lane_row : 0);
+  const double store = at_least  ? std::min({lines, lanes, kBoxed})
+                       : p.boxed ? kBoxed
+                       : p.lined ? lines
+                                 : lanes;
   if (p.own_tiles)
     return std::max(products(all), (products(all) + store) / kGroups) + kLaidShown * store;
   return std::max(products(all), products(most) + store);
 }
 
 // A tile whose phases are those of a group.
-double tile_cycles(const GatherParams& p, Tile tile, int group) {
-  if (tile.laid) return laid_cycles(p, tile, group);
+double tile_cycles(const GatherParams& p, Tile tile, int group, bool at_least) {
+  if (tile.laid) return laid_cycles(p, tile, group, at_least);
   // Steps of both warpgroups.
   const int runs = p.row_phases * p.parts, first = group * runs, warpgroups = kGroups;
   const double steps = double(warpgroups) / p.row_phases *
                        (p.first_step[first + runs] - p.first_step[first]),
                taps = steps * tile.taps, width = positions(tile);
   // Of swizzled segments lanes read every second 8 bytes.
-  const int met = p.segment_bytes ? 2
-                  : p.woven ? 1
+  const int met = at_least          ? 1
+                  : p.segment_bytes ? 2
+                  : p.woven         ? 1
                             : most_in_a_bank(unit_bytes(tile, p), p.row_pitch, p.number_pitch),
             products = tile.strict ? 3 : 1, split = tile.strict ? kTurnedSplit : 0;
-  const double weight_bytes = p.resident ? 0 : double(p.weight_bytes) / p.slices,
+  const double weight_bytes = p.resident || at_least ? 0 : double(p.weight_bytes) / p.slices,
                turned_bytes = double(p.parts * p.row_sets) * p.items * kSliceBytes;
   // Rows end inside sectors.
   const bool halves = p.element_bytes == 2;
@@ -301,12 +304,13 @@ double tile_cycles(const GatherParams& p, Tile tile, int group) {
   const double brought = patch + weight_bytes * (p.own_rows ? kShort : 1) / kL2Bytes;
   // Where a patch is turned before the next one is asked for; of many stages, where one is before it is used again.
   const double alone =
-      p.parts * p.row_sets > 1
+      at_least ? 0
+      : p.parts * p.row_sets > 1
           ? (double(p.parts * p.row_sets) * kUnderWay / p.slices + patch + turned) / p.x_stages
       : p.brought || p.x_stages > 1 ? 0
                                     : kUnderWay / p.slices + turned + (halves ? patch : 0);
   const double stepped = p.steps_w == 1 || halves ? 1 : p.parts > 1 ? kParted : kStepped;
-  const double waiting = !p.resident && p.weight_stages == 2 && tile.phases == 2 ? kTwoStages : 1;
+  const double waiting = !at_least && !p.resident && p.weight_stages == 2 && tile.phases == 2 ? kTwoStages : 1;
   const double asked =
       double(p.lines) * (words ? p.parts * p.row_sets : p.load_h) * kBox / p.slices;
   const double computed = std::max({tensor, banks, issued, turned, waited}),
@@ -327,15 +331,16 @@ double tile_cycles(const GatherParams& p, Tile tile, int group) {
                            (tile.taps == 1 && tile.phases == 2 ? fit.long_rows : 1);
     // A stage of weights is asked for when its last ones were multiplied.
     const double in_turn =
-        p.resident ? 0 : (fit.asked / p.slices + fit.held * work) / p.weight_stages;
+        p.resident || at_least ? 0 : (fit.asked / p.slices + fit.held * work) / p.weight_stages;
     const double longest = std::max({work, (patch * kL2Bytes + weights) / fit.l2_bytes,
                                      alone * fit.alone, asked, in_turn}) *
-                           (p.x_stages == 1 && !p.brought ? fit.one_stage : 1) *
-                           (p.turned_stages == 2 ? fit.two_turned : 1);
+                           (p.x_stages == 1 && !p.brought && !at_least ? fit.one_stage : 1) *
+                           (p.turned_stages == 2 && !at_least ? fit.two_turned : 1);
     const double shown = anywhere ? 1 : 1 - kHidden;
     const double stored = p.lined ? shown * pairs * 2 * tile.phases * kLineWord / kInstructions +
                                         p.tile_n * p.tile_h * fit.line
                                   : shown * pairs * kStored / kInstructions;
+    if (at_least) return p.chunks * (p.slices * longest + fit.chunk) * (tile.taps == 3 ? kBehind : 1);
     const double hidden = p.boxed && tile.taps == 3 ? kBehind : 1;
     const double cycles = p.chunks * (p.slices * longest + fit.chunk) * hidden + stored +
                           (p.boxed    ? kBoxed
@@ -358,10 +363,14 @@ void share_weights(const Device& device, double cycles, GatherParams& p) {
   if (p.resident || p.h.groups > 1 || bytes * std::min<double>(combos, device.sm_count) <= kHeld)
     return;
   double best = 0;
-  for (int64_t walkers = 1; walkers <= tiles; ++walkers) {
+  int64_t next = 1;
+  for (int64_t walkers = 1; walkers <= tiles; walkers = next) {
+    next = walkers + 1;
     if (bytes * ceil_div(device.sm_count, walkers) > kHeldShared && walkers < tiles) continue;
-    const double took = ceil_div(combos * walkers, device.sm_count) *
-                        (kBlockOfMany + ceil_div(tiles, walkers) * cycles);
+    const int64_t rounds = ceil_div(tiles, walkers);
+    const double took =
+        ceil_div(combos * walkers, device.sm_count) * (kBlockOfMany + rounds * cycles);
+    if (rounds > 1) next = ceil_div(tiles, rounds - 1);  // more with as many rounds take no less
     if (best > 0 && took >= best) continue;
     best = took;
     p.walkers[0] = static_cast<int32_t>(walkers);
@@ -402,9 +411,56 @@ double over_of(const GatherParams& p) {
 
 }  // namespace
 
+namespace {
+
+double time_of(const Problem& problem, const Device& device, Tile tile, const GatherParams& p,
+               double busy_us, bool at_least) {
+  const Forward& fit = forward_of(p);
+  const bool anywhere = starts_anywhere(p, tile);
+  const double rate = kMemoryRate * (p.h.groups == 1 ? 1
+                                     : !p.forward    ? kByPhases
+                                     : anywhere      ? fit.lines_by_phases
+                                                     : fit.by_phases);
+  double memory_us =
+      tensor_bytes(problem) / (rate * (p.boxed && !at_least ? kBoxedRate : 1) * device.copy_bytes_per_us);
+  if (p.laid) {
+    const double lanes = laid_of(p).memory * (p.h.groups == 1 ? 1 : kByPhases);
+    memory_us = tensor_bytes(problem) /
+                ((at_least  ? std::max(laid_of(p).lines_memory, lanes)
+                  : p.lined ? laid_of(p).lines_memory
+                  : p.boxed ? lanes * kBoxedRate
+                            : lanes) *
+                 device.copy_bytes_per_us);
+    if (p.element_bytes == 4 && memory_us > busy_us && !at_least) memory_us /= kLaidWords;
+  }
+  const double rows = double(problem.batch) * p.columns * p.groups * p.h.destination_extent;
+  const double torn_bytes = !torn(p, tile) ? 0
+                            : !p.forward   ? kTorn
+                            : anywhere     ? fit.torn_line
+                                           : fit.torn;
+  double torn_us = torn_bytes * rows * p.tiles_w / device.copy_bytes_per_us;
+  // Three products leave time for those bytes as well.
+  if (tile.strict) memory_us += std::exchange(torn_us, 0);
+  if (p.laid) torn_us = 0;  // is in the rates
+  double us =
+      kLaunch + std::max(busy_us, memory_us) + kLesser * std::min(busy_us, memory_us) + torn_us;
+  us *= over_of(p);
+  if ((p.woven || (at_least && p.own_rows)) && !anywhere) us *= kWoven;
+  if (!p.forward && p.element_bytes == 4 && !p.strict && p.tile_w < p.w.destination_extent &&
+      p.tile_w * p.element_bytes < kMemoryLine)
+    us *= kNarrow;
+  // The same for all plans.
+  const bool odd = p.w.destination_extent % (2 * tile.phases) != 0;
+  if (p.forward && odd && tile.phases == 2 && p.element_bytes == 4 && !p.strict && !p.laid)
+    us *= kOddRows;
+  return us;
+}
+
+}  // namespace
+
 double predict(const Problem& problem, const Device& device, Tile tile, GatherParams& p) {
   std::vector<double> cycles;
-  for (int g = 0; g < p.h.groups; ++g) cycles.push_back(tile_cycles(p, tile, g));
+  for (int g = 0; g < p.h.groups; ++g) cycles.push_back(tile_cycles(p, tile, g, false));
   set_walkers(device, cycles, p);
   share_weights(device, cycles[0], p);
   const Forward& fit = forward_of(p);
@@ -419,43 +475,21 @@ double predict(const Problem& problem, const Device& device, Tile tile, GatherPa
     longest = std::max(longest, block);
     all += block * p.walkers[g] * combos;
   }
-  const double busy_us = std::max(longest, all / device.sm_count) / kClock;
-  const bool anywhere = starts_anywhere(p, tile);
-  const double rate = kMemoryRate * (p.h.groups == 1 ? 1
-                                     : !p.forward    ? kByPhases
-                                     : anywhere      ? fit.lines_by_phases
-                                                     : fit.by_phases);
-  double memory_us =
-      tensor_bytes(problem) / (rate * (p.boxed ? kBoxedRate : 1) * device.copy_bytes_per_us);
-  if (p.laid) {
-    const double lanes = laid_of(p).memory * (p.h.groups == 1 ? 1 : kByPhases);
-    memory_us = tensor_bytes(problem) / ((p.lined   ? laid_of(p).lines_memory
-                                          : p.boxed ? lanes * kBoxedRate
-                                                    : lanes) *
-                                         device.copy_bytes_per_us);
-    if (p.element_bytes == 4 && memory_us > busy_us) memory_us /= kLaidWords;
+  return time_of(problem, device, tile, p, std::max(longest, all / device.sm_count) / kClock,
+                 false);
+}
+
+double least(const Problem& problem, const Device& device, Tile tile, const GatherParams& p) {
+  const double start = p.laid ? laid_of(p).start : kStart;
+  double longest = 0, all = 0;
+  for (int g = 0; g < p.h.groups; ++g) {
+    const double cycles = tile_cycles(p, tile, g, true);
+    longest = std::max(longest, start + cycles);
+    all += cycles;
   }
-  const double rows = double(problem.batch) * p.columns * p.groups * p.h.destination_extent;
-  const double torn_bytes = !torn(p, tile) ? 0
-                            : !p.forward   ? kTorn
-                            : anywhere     ? fit.torn_line
-                                           : fit.torn;
-  double torn_us = torn_bytes * rows * p.tiles_w / device.copy_bytes_per_us;
-  // Three products leave time for those bytes as well.
-  if (tile.strict) memory_us += std::exchange(torn_us, 0);
-  if (p.laid) torn_us = 0;  // is in the rates
-  double us =
-      kLaunch + std::max(busy_us, memory_us) + kLesser * std::min(busy_us, memory_us) + torn_us;
-  us *= over_of(p);
-  if (p.woven && !anywhere) us *= kWoven;
-  if (!p.forward && p.element_bytes == 4 && !p.strict && p.tile_w < p.w.destination_extent &&
-      p.tile_w * p.element_bytes < kMemoryLine)
-    us *= kNarrow;
-  // The same for all plans.
-  const bool odd = p.w.destination_extent % (2 * tile.phases) != 0;
-  if (p.forward && odd && tile.phases == 2 && p.element_bytes == 4 && !p.strict && !p.laid)
-    us *= kOddRows;
-  return us;
+  // Shared out evenly.
+  all *= double(combinations(p)) / p.h.groups * double(tiles_of(p)) / device.sm_count;
+  return time_of(problem, device, tile, p, std::max(longest, all) / kClock, true);
 }
 
 }  // namespace convt2d::cuda::loom

@@ -391,7 +391,7 @@ std::string pair_rows(AxisTable& axis) {
 
 }  // namespace
 
-std::string shape(const Problem& problem, const Choice& choice, GatherParams& p) {
+std::string shape_but_stages(const Problem& problem, const Choice& choice, GatherParams& p) {
   const Tile tile = kTiles[choice.row];
   p = {};
   p.forward = problem.direction == Direction::fwd;
@@ -416,9 +416,6 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
     return std::to_string(p.h.groups) + " groups of phases are more than " +
            std::to_string(kMostGroups);
   set_tiles(problem, choice, p);
-  std::copy(std::begin(choice.walkers), std::end(choice.walkers), p.walkers);
-  p.walkers_first = static_cast<int16_t>(choice.walkers_first);
-  p.rounds = static_cast<int16_t>(choice.rounds);
   p.taps = static_cast<int32_t>(problem.h.kernel * problem.w.kernel);
   p.tile_channels = p.halved ? kRows / 2 : kRows * choice.sets;
   p.column_tiles = static_cast<int32_t>(ceil_div(p.columns, p.tile_channels));
@@ -481,7 +478,6 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   p.table_items = p.items + p.second_items;
   p.second_bytes = p.lines == 2 ? p.load_h * p.tile_n * p.line_bytes : kEight * p.channel_words * 4;
   p.next_bytes = slice_of(2) / std::max(p.lines, 1) * p.channel_words * 4;
-  p.x_stages = p.brought ? 1 : choice.x_stages;
   p.x_bytes = p.brought ? kTurners * kBatches * kBatchBytes
               : p.lines ? p.lines * p.load_h * p.tile_n * p.line_bytes
                         : slice_of(p.element_bytes) * p.slices * 4 * p.tile_n * p.channel_words;
@@ -498,7 +494,6 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
   while (p.steps_w > 1 && p.plane_units % kEight != apart) ++p.plane_units;
   const int dump = halves ? kEight : 0;
   p.half_bytes = (planes * p.plane_units + dump) * 16;
-  p.turned_stages = choice.turned_stages;
   p.turned_slice = (tile.strict ? 4 : 2) * p.half_bytes;
   p.turned_bytes = p.turned_slice * p.slices;
   p.column_pitch = p.layout == kRuns ? kEight * 16 : p.plane_w * 16;
@@ -514,7 +509,17 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
       (halves || tile.taps != 4 || problem.w.kernel != 4 || p.h.groups == 1 || !p.forward))
     return "kernel rows are not of 16 bytes, or are all of one phase";
   if (std::string reason = set_weights(tile, p); !reason.empty()) return reason;
-  if (std::string reason = set_steps(problem, tile, p); !reason.empty()) return reason;
+  return set_steps(problem, tile, p);
+}
+
+std::string set_stages(const Choice& choice, GatherParams& p) {
+  const Tile tile = kTiles[choice.row];
+  const bool halves = p.element_bytes == 2;
+  std::copy(std::begin(choice.walkers), std::end(choice.walkers), p.walkers);
+  p.walkers_first = static_cast<int16_t>(choice.walkers_first);
+  p.rounds = static_cast<int16_t>(choice.rounds);
+  p.x_stages = p.brought ? 1 : choice.x_stages;
+  p.turned_stages = choice.turned_stages;
   if (p.turned_stages < least_turned(tile, p) ||
       (!p.resident && p.weight_stages < least_weights(tile, p)))
     return "chunks of one step want three stages";
@@ -541,6 +546,11 @@ std::string shape(const Problem& problem, const Choice& choice, GatherParams& p)
               16);
   p.shared_bytes = static_cast<int32_t>(places.end);
   return {};
+}
+
+std::string shape(const Problem& problem, const Choice& choice, GatherParams& p) {
+  std::string reason = shape_but_stages(problem, choice, p);
+  return reason.empty() ? set_stages(choice, p) : reason;
 }
 
 }  // namespace convt2d::cuda::loom

@@ -22,9 +22,15 @@ struct Choice {
 
 // Everything but the tensors. Or why the choice does not fit.
 std::string shape(const Problem& problem, const Choice& choice, GatherParams& p);
+// The same in two steps. In the second are stages but those of weights, walkers, rounds, ways to store, and so all places: what a planner
+// asks for again and again.
+std::string shape_but_stages(const Problem& problem, const Choice& choice, GatherParams& p);
+std::string set_stages(const Choice& choice, GatherParams& p);
 
 // loom_predict.cpp. With the best numbers of blocks, which it leaves in the parameters.
 double predict(const Problem& problem, const Device& device, Tile tile, GatherParams& p);
+// What is predicted at least, with any stages, weights and ways to store: of a choice's positions, slices and phases.
+double least(const Problem& problem, const Device& device, Tile tile, const GatherParams& p);
 
 // How often lanes that fetch weights meet in a bank: words, or 16 bytes by eight lanes at a time; in 16 bits 8 by sixteen.
 int most_in_a_bank(int bytes, int row_pitch, int number_pitch);

@@ -98,7 +98,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
   if (problem.direction != Direction::grad_weight)
     return gather_candidates(problem, device, reason);
   // How the reduction is cut may not depend on the GPU.
-  return weight_candidates(problem, invented_device(kReferenceGpu), reason);
+  return weight_candidates(problem, reference_gpu(), reason);
 }
 
 Plan plan_of(const Problem& problem, const Device& device, const Choice& choice) {

@@ -147,6 +147,17 @@ void set_turned(const Problem& p, const Args& args, int64_t images, int most_pix
 }
 int32_t units_of(const Turned& t) { return t.images * t.channel_blocks * t.pixel_blocks; }
 
+// What is beside multiplying at least, and how much that counts.
+struct Beside {
+  double us, factor;
+};
+Beside beside(const Problem& problem, const Device& device, int64_t images) {
+  const double turn = (1 + kCachedWrite) * double(copies_bytes(problem, images)) /
+                      (kTurnRate * device.copy_bytes_per_us);
+  return images < problem.batch ? Beside{kTogether + kReelFirst * turn, kReelMultiply}
+                                : Beside{kTurn + turn, 1};
+}
+
 double predict(const Problem& problem, const Device& device, const Choice& choice) {
   const hopper::WeightChoice& slice = choice.slice;
   const double rate = device.copy_bytes_per_us, slices = double(slices_of(problem, choice));
@@ -176,14 +187,20 @@ double predict(const Problem& problem, const Device& device, const Choice& choic
 
 // Every tile that fits, in no order: the same for all devices. `reason` says why there is none.
 std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
-                                          std::string& reason) {
+                                          std::string& reason, Best* best) {
   std::vector<Candidate<Choice>> found;
   const int64_t pixels = problem.batch * problem.h.in * problem.w.in;
   for (int64_t images : image_counts(problem)) {
     const bool reel = images < problem.batch;
+    // All images take no less than those of a slice.
+    const auto [beside_us, factor] = beside(problem, device, images);
+    Best multiply = best ? best->of_part(beside_us, factor) : Best{};
     for (const hopper::WeightCandidate& of :
          hopper::weight_candidates(turned_problem(problem, images), device, reason, true,
-                                   reel ? kReelBytes + kReelAlignment : 0)) {
+                                   reel ? kReelBytes + kReelAlignment : 0,
+                                   best ? &multiply : nullptr)) {
+      const double least = beside_us + factor * of.predicted_us;
+      if (best && best->beats(least)) continue;
       const Choice choice = {of.choice, images};
       if (reel && images % of.choice.tile_n != 0) {
         reason = "a K tile has " + std::to_string(of.choice.tile_n) + " images";
@@ -203,9 +220,15 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
         continue;
       }
       found.push_back({choice, predict(problem, device, choice)});
+      if (best) best->found(found.back().predicted_us, least);
     }
   }
   return found;
+}
+
+std::vector<Candidate<Choice>> all_candidates(const Problem& problem, const Device& device,
+                                              std::string& reason) {
+  return candidates(problem, device, reason, nullptr);
 }
 
 Plan plan_of(const Problem& problem, const Device& device, const Choice& choice) {
@@ -252,16 +275,25 @@ int slices_of(const Problem& problem, const Plan& plan) {
 }
 
 std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
-  return all_plans(problem, device, reason, refusal, on_reference(candidates),
+  return all_plans(problem, device, reason, refusal, on_reference(all_candidates),
                    at_hand(device, plan_of));
 }
 
 Decision plan(const Problem& problem, const Device& device) {
-  Decision best =
-      best_plan(problem, device, refusal, on_reference(candidates), at_hand(device, plan_of));
-  if (!best.accepted || slices_of(problem, best.plan) == 1) return best;
-  const int64_t blocks = blocks_of(problem, choice_of(best.plan).slice);
-  if (blocks <= device.sm_count) return best;
+  Best best;
+  return search(problem, device, best);
+}
+
+Decision search(const Problem& problem, const Device& device, Best& best) {
+  Best there = best_on_reference(device, best);
+  const auto find = [&there](const Problem& p, const Device& reference, std::string& reason) {
+    return candidates(p, reference, reason, &there);
+  };
+  Decision least =
+      best_plan(problem, device, refusal, on_reference(find), at_hand(device, plan_of));
+  if (!least.accepted || slices_of(problem, least.plan) == 1) return least;
+  const int64_t blocks = blocks_of(problem, choice_of(least.plan).slice);
+  if (blocks <= device.sm_count) return least;
   return Decision::decline("a reel's " + std::to_string(blocks) + " blocks are more than " +
                            std::to_string(device.sm_count) + " multiprocessors");
 }
