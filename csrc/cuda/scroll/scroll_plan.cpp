@@ -1,0 +1,246 @@
+#include "cuda/scroll/scroll_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "core/phases.h"
+#include "cuda/gather_params.h"
+#include "cuda/tensor_map.h"
+
+namespace convt2d::cuda::scroll {
+namespace {
+
+// Counted, not fitted.
+constexpr double kClock = 1700;        // cycles a microsecond
+constexpr double kLaunch = 7;          // us: launch, the first rows, last stores
+constexpr double kWeights = 900;       // cycles of a batch of weights that threads bring
+constexpr double kTensorTime = 1.1;    // over an instruction's least
+constexpr double kSharedBytes = 120;   // a cycle
+constexpr double kProduct = 30;        // cycles of a warpgroup beside the instructions of a kernel column
+constexpr double kLine = 350;          // of a line: waiting for it, and for the last product
+constexpr double kColumn = 2;          // of a column of sums that moves up
+constexpr double kStored = 60;         // of 16 bytes of a thread on their way out
+constexpr double kEngineRow = 2.4;     // of the copy engine, a pixel
+constexpr double kMemoryRate = 0.85;   // of the copy rate
+constexpr double kBeside = 0.15;       // of the lesser of work and bytes
+
+struct Choice {
+  int row, eights, stages;
+  int walkers[kMostPhases];
+};
+
+Taps taps_of(const Axis& axis, int phase) {
+  const AxisWalk walk = forward_walk(axis, phase);
+  if (walk.taps == 0) return {};
+  const int64_t before = walk.taps - 1;  // offsets fall
+  const auto number = [](int64_t value) { return static_cast<int32_t>(value); };
+  return {number(walk.taps), number(walk.first_offset + before * walk.offset_step),
+          number(-walk.offset_step), number(walk.first_tap + before * walk.tap_step),
+          number(-walk.tap_step)};
+}
+
+// Everything that follows from the problem and the choice, pointers aside.
+void shape(const Problem& problem, const Choice& choice, Params& p) {
+  const Tile tile = kTiles[choice.row];
+  const Axis &h = problem.h, &w = problem.w;
+  const auto number = [](int64_t value) { return static_cast<int32_t>(value); };
+  p = {};
+  set_extents(problem, p);
+  set_geometry(problem, p);
+  p.x_h = number(h.in);
+  p.x_w = number(w.in);
+  p.dilation_w = number(w.dilation);
+  p.column_tiles = number(ceil_div(p.columns, tile.width));
+  p.eights = choice.eights;
+  int32_t most = 0;
+  for (int phase = 0; phase < p.stride_w; ++phase) {
+    p.taps[phase] = taps_of(w, phase);
+    most = std::max(most, (p.taps[phase].count - 1) * p.taps[phase].shift);
+    p.walkers[phase] = choice.walkers[phase];
+  }
+  const int32_t positions = p.eights ? kEight : kPositions, images = p.eights ? kEight : 1;
+  p.pixels = positions + most;
+  const int32_t bytes = p.reduce * 2;
+  p.line = bytes <= 32 ? 32 : bytes <= 64 ? 64 : 128;
+  p.chunks = number(ceil_div(bytes, p.line));
+  p.slices = p.chunks > 1 ? p.line / kSliceBytes : number(ceil_div(bytes, kSliceBytes));
+  p.strips_w = number(ceil_div(ceil_div(p.y_w, p.stride_w), positions));
+  p.first_row = number(floor_div(h.near_pad, h.stride));
+  p.steps = number(floor_div(h.out - 1 + h.near_pad, h.stride) + 1 - p.first_row);
+  p.lines = p.strips_w * number(ceil_div(p.batch, images)) * p.steps;
+  p.by_steps = FastDivide(p.steps);
+  p.by_strips = FastDivide(p.strips_w);
+  p.chunk_bytes = number(round_up(images * p.pixels * p.line, 1024));
+  p.stages = choice.stages;
+  p.stage_bytes = p.chunks * p.chunk_bytes;
+  int32_t columns = 0;
+  for (const Taps& taps : p.taps) columns = std::max(columns, taps.count);
+  SharedPlaces places{kHeader};
+  p.weights_at = places.take(int64_t{columns} * p.chunks * columns_of(tile) * p.line, 1024);
+  p.stages_at = places.take(int64_t{tile.groups} * p.stages * p.stage_bytes, 1024);
+  p.shared_bytes = number(places.end);
+}
+
+// Cycles of a multiprocessor for a line of each of its warpgroups, with so many kernel columns.
+double line_cycles(const Params& p, Tile tile, int taps) {
+  const double width = columns_of(tile), instructions = double(taps) * p.chunks * p.slices;
+  const double each =
+      std::max(kTensorTime * width / 2, (kPositions + width) * kSliceBytes / kSharedBytes);
+  const double runs = std::ceil(tile.width / 32.0);
+  const double store = tile.step * 2 * runs * kStored + kColumn * width;
+  const double alone = kLine + taps * p.chunks * kProduct + instructions * each + store;
+  const double engine = double(p.chunks) * (p.eights ? kEight : 1) * p.pixels * kEngineRow;
+  return std::max({tile.groups * instructions * each, alone, tile.groups * engine});
+}
+
+// Lines that a warpgroup multiplies, of one phase.
+double lines_of(const Params& p, Tile tile, int phase) {
+  const double run = std::ceil(double(p.lines) / (double(p.walkers[phase]) * tile.groups));
+  return run + reach_of(tile) * (1 + std::floor((run - 1) / p.steps));
+}
+
+double predict(const Problem& problem, const Device& device, const Params& p, Tile tile) {
+  double busy = 0;
+  for (int phase = 0; phase < p.stride_w; ++phase) {
+    const Taps& taps = p.taps[phase];
+    const double weights = std::ceil(double(taps.count) * p.chunks * p.line * columns_of(tile) /
+                                     32 / 4 / consumers(tile));
+    busy = std::max(busy, weights * kWeights +
+                              lines_of(p, tile, phase) * line_cycles(p, tile, taps.count));
+  }
+  const double x_bytes = 2. * p.batch * p.reduce * p.x_h * p.x_w;
+  const double beside = double(p.pixels) / (p.eights ? kEight : kPositions) - 1;
+  const double bytes = tensor_bytes(problem) + x_bytes * beside;
+  const double memory_us = bytes / (kMemoryRate * device.copy_bytes_per_us),
+               busy_us = busy / kClock;
+  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
+}
+
+// Blocks by what phases cost.
+void share_blocks(const Device& device, const Params& p, Tile tile, Choice& choice) {
+  const int places = std::max(1, device.sm_count / p.column_tiles);
+  if (p.stride_w == 1) {
+    choice.walkers[0] = std::clamp<int>(places, 1, static_cast<int>(ceil_div(p.lines, tile.groups)));
+    return;
+  }
+  const double first = line_cycles(p, tile, p.taps[0].count),
+               second = line_cycles(p, tile, p.taps[1].count);
+  choice.walkers[0] =
+      std::clamp(static_cast<int>(std::lround(places * first / (first + second))), 1,
+                 std::max(1, places - 1));
+  choice.walkers[1] = std::max(1, places - choice.walkers[0]);
+}
+
+std::string refusal(const Problem& problem, const Device& device) {
+  const auto number = [](int64_t value) { return std::to_string(value); };
+  const Axis &h = problem.h, &w = problem.w;
+  if (!device.has_wgmma) return "no wgmma (sm_90a)";
+  if (problem.direction != Direction::fwd) return "scroll is for forward";
+  if (element_size(problem.dtype) != 2) return "scroll is for fp16 and bf16";
+  if (problem.x_layout != Layout::nhwc || problem.y_layout != Layout::nhwc)
+    return "scroll is for NHWC";
+  if (problem.groups > 1) return "scroll takes one group, not " + number(problem.groups);
+  if (problem.in_channels % 8 != 0 || problem.out_channels % 8 != 0)
+    return "channels that are not whole vectors of 8";
+  if (h.near_pad < 0 || w.near_pad < 0) return "scroll takes no negative padding";
+  if (h.dilation != 1) return "scroll takes no dilation of rows";
+  if (w.stride > kMostPhases)
+    return "a stride of " + number(w.stride) + " is more than " + number(kMostPhases);
+  if (std::none_of(std::begin(kTiles), std::end(kTiles), [&](const Tile& tile) {
+        return tile.rows == h.kernel && tile.step == h.stride;
+      }))
+    return "no tile has " + number(h.kernel) + " kernel rows and stride " + number(h.stride);
+  if (kPositions + (w.kernel - 1) * w.dilation > kMostSpan)
+    return "kernel rows reach over " + number((w.kernel - 1) * w.dilation) + " pixels";
+  if (problem.wide_index) return "a tensor has more than 2^31 elements";
+  return {};
+}
+
+std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
+                                          std::string& reason) {
+  constexpr int kLeastStages = 2;
+  std::vector<Candidate<Choice>> found;
+  for (int row = 0; row < kTileCount; ++row) {
+    const Tile tile = kTiles[row];
+    if (tile.rows != problem.h.kernel || tile.step != problem.h.stride) continue;
+    for (const int eights : {0, 1}) {
+      Choice choice = {row, eights, 0, {1, 1}};
+      Params p;
+      shape(problem, choice, p);
+      const int stages = (device.smem_optin - p.stages_at) / (tile.groups * p.stage_bytes);
+      if (stages < kLeastStages) {
+        reason = "weights and two rows of each warpgroup do not fit in " +
+                 std::to_string(device.smem_optin) + " bytes of shared memory";
+        continue;
+      }
+      choice.stages = std::min(stages, kMostStages);
+      share_blocks(device, p, tile, choice);
+      shape(problem, choice, p);
+      found.push_back({choice, predict(problem, device, p, tile)});
+    }
+  }
+  return found;
+}
+
+Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
+  const Choice& c = candidate.choice;
+  const Tile tile = kTiles[c.row];
+  Params p;
+  shape(problem, c, p);
+  Plan plan;
+  plan.row = c.row;
+  plan.predicted_us = candidate.predicted_us;
+  const int detail[] = {c.eights, c.stages, c.walkers[0], c.walkers[1]};
+  std::copy(std::begin(detail), std::end(detail), plan.detail);
+  plan.note = std::to_string(tile.groups) + " strips of " +
+              (c.eights ? "8 positions of 8 images" : "64 positions") + " x " +
+              std::to_string(tile.rows) + " rows x " + std::to_string(tile.width) + " channels, " +
+              std::to_string(c.stages) + " stages, " + std::to_string(blocks_of(p)) +
+              " blocks of " + std::to_string(p.shared_bytes) + " bytes";
+  return plan;
+}
+
+Choice choice_of(const Plan& plan) {
+  const int32_t* d = plan.detail;
+  return {plan.row, d[0], d[1], {d[2], d[3]}};
+}
+
+}  // namespace
+
+int64_t blocks_of(const Params& p) {
+  int64_t walkers = 0;
+  for (int phase = 0; phase < p.stride_w; ++phase) walkers += p.walkers[phase];
+  return walkers * p.column_tiles;
+}
+
+std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
+  return all_plans(problem, device, reason, refusal, candidates, plan_of);
+}
+
+Decision plan(const Problem& problem, const Device& device) {
+  return best_plan(problem, device, refusal, candidates, plan_of);
+}
+
+Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
+  Params p;
+  shape(problem, choice_of(plan), p);
+  set_tensors(problem, args, p);
+  const auto whole = [](int32_t stride) { return stride % 8 == 0; };
+  p.weight_vectors = p.weight_column == 1 && whole(p.weight_reduce) && whole(p.weight_h) &&
+                     whole(p.weight_w) && aligned(p.weight, 16);
+  return p;
+}
+
+CUtensorMap map_of(const Params& p) {
+  const int64_t pixel = 2 * p.reduce, row = pixel * p.x_w;
+  return encode({p.source,
+                 2,
+                 4,
+                 {p.reduce, p.x_w, p.x_h, p.batch},
+                 {2, pixel, row, row * p.x_h},
+                 {p.line / 2, p.pixels, 1, p.eights ? kEight : 1},
+                 {1, 1, 1, 1}});
+}
+
+}  // namespace convt2d::cuda::scroll
