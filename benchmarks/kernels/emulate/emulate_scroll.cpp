@@ -1,6 +1,6 @@
 // The scroll kernel on a CPU, to the bit, in random schedules.
 //
-//   emulate_scroll CASES TYPE SEED PLANS [NAME]     TYPE: fp16, bf16
+//   emulate_scroll CASES TYPE PASS SEED PLANS [NAME]     TYPE: fp16, bf16; PASS: fwd, grad_input
 //
 // As emulate.cpp does for hopper: PLANS plans of each case at random, on integers, every other time with some that are not
 // finite.
@@ -31,8 +31,8 @@ void reduce(Plan& plan) {
 }
 
 template <class T>
-bool check(const Case& one, int most) {
-  GatherTrial<T> trial(one, Direction::fwd, Precision::ieee, emulate::random() % 2);
+bool check(const Case& one, Direction direction, int most) {
+  GatherTrial<T> trial(one, direction, Precision::ieee, emulate::random() % 2);
   std::string reason;
   std::vector<Plan> plans = scroll::plans(trial.problem, invented_device("h200"), reason);
   for (Plan& plan : plans) reduce(plan);
@@ -50,12 +50,14 @@ bool check(const Case& one, int most) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count < 5) return std::printf("see the head of %s\n", __FILE__), 2;
+  if (count < 6) return std::printf("see the head of %s\n", __FILE__), 2;
   emulate::smem = scroll::smem;
-  const std::string type = arguments[2];
-  emulate::random.seed(std::atoi(arguments[3]));
-  const int plans = std::atoi(arguments[4]);
-  return check_cases(arguments[1], Layout::nhwc, count > 5 ? arguments[5] : "", [&](Case one) {
-    return type == "fp16" ? check<__half>(one, plans) : check<__nv_bfloat16>(one, plans);
+  const std::string type = arguments[2], pass = arguments[3];
+  const Direction direction = pass == "fwd" ? Direction::fwd : Direction::grad_input;
+  emulate::random.seed(std::atoi(arguments[4]));
+  const int plans = std::atoi(arguments[5]);
+  return check_cases(arguments[1], Layout::nhwc, count > 6 ? arguments[6] : "", [&](Case one) {
+    return type == "fp16" ? check<__half>(one, direction, plans)
+                          : check<__nv_bfloat16>(one, direction, plans);
   });
 }

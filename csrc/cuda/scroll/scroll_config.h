@@ -62,6 +62,9 @@ struct Taps {
   int32_t tap, tap_step;
 };
 
+// Which channels of the weights are contiguous, in whole vectors: y's, x's, or none.
+enum WeightMode : int32_t { kAnyStrides, kColumnVectors, kDepthVectors };
+
 // Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.
 struct Params {
   void* destination;
@@ -69,7 +72,7 @@ struct Params {
   const void* weight;
   const void* source;
   int32_t weight_group, weight_reduce, weight_column, weight_h, weight_w;
-  int32_t weight_vectors;  // channels of y are contiguous, in whole vectors
+  WeightMode weight_mode;
   int32_t batch, groups, reduce, columns;
   int32_t x_h, x_w, y_h, y_w;
   int32_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <utility>
 
 #include "core/phases.h"
 #include "cuda/gather_params.h"
@@ -29,6 +30,22 @@ struct Choice {
   int row, eights, stages;
   int walkers[kMostPhases];
 };
+
+// grad_input of stride 1 is a forward from the output's side, its kernel turned around.
+Problem as_forward(const Problem& given) {
+  if (given.direction == Direction::fwd) return given;
+  const auto seen_from_y = [](const Axis& a) {
+    return Axis{a.out, a.in, a.kernel, 1, (a.kernel - 1) * a.dilation - a.near_pad, a.dilation};
+  };
+  Problem p = given;
+  p.direction = Direction::fwd;
+  std::swap(p.in_channels, p.out_channels);
+  std::swap(p.x_layout, p.y_layout);
+  p.h = seen_from_y(given.h);
+  p.w = seen_from_y(given.w);
+  p.has_bias = 0;
+  return p;
+}
 
 Taps taps_of(const Axis& axis, int phase) {
   const AxisWalk walk = forward_walk(axis, phase);
@@ -132,18 +149,21 @@ void share_blocks(const Device& device, const Params& p, Tile tile, Choice& choi
   choice.walkers[1] = std::max(1, places - choice.walkers[0]);
 }
 
-std::string refusal(const Problem& problem, const Device& device) {
+std::string refusal(const Problem& given, const Device& device) {
   const auto number = [](int64_t value) { return std::to_string(value); };
-  const Axis &h = problem.h, &w = problem.w;
   if (!device.has_wgmma) return "no wgmma (sm_90a)";
-  if (problem.direction != Direction::fwd) return "scroll is for forward";
+  if (given.direction == Direction::grad_weight) return "scroll is for forward and grad_input";
+  if (given.direction == Direction::grad_input && (given.h.stride != 1 || given.w.stride != 1))
+    return "scroll takes grad_input of stride 1, not " + number(given.h.stride) + " x " +
+           number(given.w.stride);
+  const Problem problem = as_forward(given);
+  const Axis &h = problem.h, &w = problem.w;
   if (element_size(problem.dtype) != 2) return "scroll is for fp16 and bf16";
   if (problem.x_layout != Layout::nhwc || problem.y_layout != Layout::nhwc)
     return "scroll is for NHWC";
   if (problem.groups > 1) return "scroll takes one group, not " + number(problem.groups);
   if (problem.in_channels % 8 != 0 || problem.out_channels % 8 != 0)
     return "channels that are not whole vectors of 8";
-  if (h.near_pad < 0 || w.near_pad < 0) return "scroll takes no negative padding";
   if (h.dilation != 1) return "scroll takes no dilation of rows";
   if (w.stride > kMostPhases)
     return "a stride of " + number(w.stride) + " is more than " + number(kMostPhases);
@@ -157,8 +177,9 @@ std::string refusal(const Problem& problem, const Device& device) {
   return {};
 }
 
-std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
+std::vector<Candidate<Choice>> candidates(const Problem& given, const Device& device,
                                           std::string& reason) {
+  const Problem problem = as_forward(given);
   constexpr int kLeastStages = 2;
   std::vector<Candidate<Choice>> found;
   for (int row = 0; row < kTileCount; ++row) {
@@ -183,7 +204,8 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
   return found;
 }
 
-Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
+Plan plan_of(const Problem& given, const Candidate<Choice>& candidate) {
+  const Problem problem = as_forward(given);
   const Choice& c = candidate.choice;
   const Tile tile = kTiles[c.row];
   Params p;
@@ -224,11 +246,18 @@ Decision plan(const Problem& problem, const Device& device) {
 
 Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   Params p;
-  shape(problem, choice_of(plan), p);
+  shape(as_forward(problem), choice_of(plan), p);
   set_tensors(problem, args, p);
-  const auto whole = [](int32_t stride) { return stride % 8 == 0; };
-  p.weight_vectors = p.weight_column == 1 && whole(p.weight_reduce) && whole(p.weight_h) &&
-                     whole(p.weight_w) && aligned(p.weight, 16);
+  if (problem.direction == Direction::grad_input) {
+    p.weight = static_cast<const char*>(p.weight) +
+               2 * ((p.kernel_h - 1) * p.weight_h + (p.kernel_w - 1) * p.weight_w);
+    p.weight_h = -p.weight_h;
+    p.weight_w = -p.weight_w;
+  }
+  const bool whole = p.weight_h % 8 == 0 && p.weight_w % 8 == 0 && aligned(p.weight, 16);
+  p.weight_mode = whole && p.weight_column == 1 && p.weight_reduce % 8 == 0   ? kColumnVectors
+                  : whole && p.weight_reduce == 1 && p.weight_column % 8 == 0 ? kDepthVectors
+                                                                              : kAnyStrides;
   return p;
 }
 

@@ -82,7 +82,7 @@ __device__ __forceinline__ bool bring_weights(const Params& p, const Scope& at, 
 #pragma unroll
       for (int of_two = 0; of_two < 2; ++of_two) {
         const int left = i < all && channel < p.columns ? p.reduce : 0;
-        if (p.weight_vectors) {
+        if (p.weight_mode == kColumnVectors) {
           load_16_if(from + of_two * p.weight_reduce, c + of_two, left, word[k][of_two]);
         } else {
           uint32_t half[8];
@@ -109,6 +109,46 @@ __device__ __forceinline__ bool bring_weights(const Params& p, const Scope& at, 
                          __byte_perm(word[k][0][j], word[k][1][j], odd ? 0x7632 : 0x5410));
         }
       }
+    }
+  }
+  return finite;
+}
+
+// The same where 8 channels of x are 16 bytes.
+template <class T, int ROW>
+__device__ __forceinline__ bool bring_deep_weights(const Params& p, const Scope& at,
+                                                   uint32_t shared) {
+  constexpr Tile tile = kTiles[ROW];
+  constexpr int kTogether = 8;
+  const Taps& taps = p.taps[at.phase];
+  const int chunk_channels = p.line / 2, eights = p.chunks * chunk_channels / 8,
+            of_tap = eights * columns_of(tile), all = taps.count * of_tap;
+  bool finite = true;
+#pragma unroll 1
+  for (int start = threadIdx.x; start < all; start += kTogether * consumers(tile)) {
+    uint32_t word[kTogether][4], to[kTogether];
+#pragma unroll
+    for (int k = 0; k < kTogether; ++k) {
+      const int i = start + k * consumers(tile), tap = i / of_tap, c = i % eights * 8,
+                column = i % of_tap / eights, kh = column / tile.width,
+                of_tile = column - kh * tile.width,
+                channel = at.column_tile * tile.width + of_tile, chunk = c / chunk_channels;
+      to[k] = i < all ? shared + p.weights_at +
+                            ((chunk * taps.count + tap) * columns_of(tile) + kh * tile.width +
+                             column_of(of_tile, tile.width)) *
+                                p.line +
+                            (c - chunk * chunk_channels) * 2
+                      : 0;
+      load_16_if(static_cast<const T*>(p.weight) + c + channel * p.weight_column +
+                     kh * p.weight_h + (taps.tap + tap * taps.tap_step) * p.weight_w,
+                 c, i < all && channel < p.columns ? p.reduce : 0, word[k]);
+    }
+#pragma unroll
+    for (int k = 0; k < kTogether; ++k) {
+      if (to[k] == 0) continue;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) finite &= are_finite<T>(word[k][j]);
+      store_shared_16(to[k] ^ (to[k] >> 7 & (p.line / 16 - 1)) << 4, word[k]);
     }
   }
   return finite;
