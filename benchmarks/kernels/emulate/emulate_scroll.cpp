@@ -1,6 +1,6 @@
 // The scroll kernel on a CPU, to the bit, in random schedules.
 //
-//   emulate_scroll CASES TYPE PASS SEED PLANS [NAME]     TYPE: fp16, bf16; PASS: fwd, grad_input
+//   emulate_scroll CASES TYPE PASS SEED PLANS [NAME]     TYPE: fp16, bf16, tf32; PASS: fwd, grad_input
 //
 // As emulate.cpp does for hopper: PLANS plans of each case at random, on integers, every other time with some that are not
 // finite.
@@ -32,7 +32,7 @@ void reduce(Plan& plan) {
 
 template <class T>
 bool check(const Case& one, Direction direction, int most) {
-  GatherTrial<T> trial(one, direction, Precision::ieee, emulate::random() % 2);
+  GatherTrial<T> trial(one, direction, sizeof(T) == 4 ? Precision::tf32 : Precision::ieee, emulate::random() % 2);
   std::string reason;
   std::vector<Plan> plans = scroll::plans(trial.problem, invented_device("h200"), reason);
   for (Plan& plan : plans) reduce(plan);
@@ -57,7 +57,8 @@ int main(int count, char** arguments) {
   emulate::random.seed(std::atoi(arguments[4]));
   const int plans = std::atoi(arguments[5]);
   return check_cases(arguments[1], Layout::nhwc, count > 6 ? arguments[6] : "", [&](Case one) {
-    return type == "fp16" ? check<__half>(one, direction, plans)
-                          : check<__nv_bfloat16>(one, direction, plans);
+    return type == "fp16"   ? check<__half>(one, direction, plans)
+           : type == "bf16" ? check<__nv_bfloat16>(one, direction, plans)
+                            : check<float>(one, direction, plans);
   });
 }

@@ -42,10 +42,17 @@ CONVT2D_HOST_DEVICE constexpr int columns_of(Tile tile) { return tile.rows * til
 CONVT2D_HOST_DEVICE constexpr int consumers(Tile tile) { return 128 * tile.groups; }
 // Of the last warpgroup a thread asks the copy engine for each of the others.
 CONVT2D_HOST_DEVICE constexpr int threads(Tile tile) { return consumers(tile) + 128; }
-CONVT2D_HOST_DEVICE constexpr int consumer_registers(Tile tile) {
-  return tile.groups == 2 ? 216 : tile.groups == 3 ? 152 : 112;
-}
+// Of a thread; together no more than the block starts with, a multiple of 8 for each thread: else who wants more waits for
+// ever.
 constexpr int kProducerRegisters = 40;
+CONVT2D_HOST_DEVICE constexpr int consumer_registers(Tile tile) {
+  return tile.groups == 2 ? 216 : tile.groups == 3 ? 152 : 104;
+}
+CONVT2D_HOST_DEVICE constexpr bool have_enough(Tile tile) {
+  return consumers(tile) * consumer_registers(tile) + 128 * kProducerRegisters <=
+         threads(tile) * (65536 / threads(tile) / 8 * 8);
+}
+static_assert(have_enough({3, 1, 32, 2}) && have_enough({3, 1, 32, 3}) && have_enough({3, 1, 32, 4}));
 // Rows of x above that add to a row of y.
 CONVT2D_HOST_DEVICE constexpr int reach_of(Tile tile) { return (tile.rows - 1) / tile.step; }
 
@@ -62,8 +69,8 @@ struct Taps {
   int32_t tap, tap_step;
 };
 
-// Which channels of the weights are contiguous, in whole vectors: y's, x's, or none.
-enum WeightMode : int32_t { kAnyStrides, kColumnVectors, kDepthVectors };
+// Whether channels of x are contiguous in the weights, in whole vectors.
+enum WeightMode : int32_t { kAnyStrides, kDepthVectors };
 
 // Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.
 struct Params {
@@ -76,6 +83,7 @@ struct Params {
   int32_t batch, groups, reduce, columns;
   int32_t x_h, x_w, y_h, y_w;
   int32_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+  int32_t number_bytes;
   int32_t column_tiles;
   int32_t eights;                // strips of eight images
   int32_t pixels;                // of a strip, with its neighbours

@@ -7,6 +7,6 @@ namespace convt2d::cuda::scroll {
 
 using Launch = void(int row, int64_t blocks, const Params& params, const CUtensorMap& map,
                     void* stream);
-Launch launch_f16, launch_bf16;  // scroll_f16.cu, scroll_bf16.cu
+Launch launch_f16, launch_bf16, launch_tf32;  // scroll_f16.cu and so on
 
 }  // namespace convt2d::cuda::scroll

@@ -78,7 +78,8 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   }
   const int32_t positions = p.eights ? kEight : kPositions, images = p.eights ? kEight : 1;
   p.pixels = positions + most;
-  const int32_t bytes = p.reduce * 2;
+  p.number_bytes = static_cast<int32_t>(element_size(problem.dtype));
+  const int32_t bytes = p.reduce * p.number_bytes;
   p.line = bytes <= 32 ? 32 : bytes <= 64 ? 64 : 128;
   p.chunks = number(ceil_div(bytes, p.line));
   p.slices = p.chunks > 1 ? p.line / kSliceBytes : number(ceil_div(bytes, kSliceBytes));
@@ -104,7 +105,7 @@ double line_cycles(const Params& p, Tile tile, int taps) {
   const double width = columns_of(tile), instructions = double(taps) * p.chunks * p.slices;
   const double each =
       std::max(kTensorTime * width / 2, (kPositions + width) * kSliceBytes / kSharedBytes);
-  const double runs = std::ceil(tile.width / 32.0);
+  const double runs = std::ceil(tile.width * p.number_bytes / 64.0);
   const double store = tile.step * 2 * runs * kStored + kColumn * width;
   const double alone = kLine + taps * p.chunks * kProduct + instructions * each + store;
   const double engine = double(p.chunks) * (p.eights ? kEight : 1) * p.pixels * kEngineRow;
@@ -122,11 +123,11 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   for (int phase = 0; phase < p.stride_w; ++phase) {
     const Taps& taps = p.taps[phase];
     const double weights = std::ceil(double(taps.count) * p.chunks * p.line * columns_of(tile) /
-                                     32 / 4 / consumers(tile));
+                                     16 / 8 / consumers(tile));
     busy = std::max(busy, weights * kWeights +
                               lines_of(p, tile, phase) * line_cycles(p, tile, taps.count));
   }
-  const double x_bytes = 2. * p.batch * p.reduce * p.x_h * p.x_w;
+  const double x_bytes = double(p.number_bytes) * p.batch * p.reduce * p.x_h * p.x_w;
   const double beside = double(p.pixels) / (p.eights ? kEight : kPositions) - 1;
   const double bytes = tensor_bytes(problem) + x_bytes * beside;
   const double memory_us = bytes / (kMemoryRate * device.copy_bytes_per_us),
@@ -158,12 +159,16 @@ std::string refusal(const Problem& given, const Device& device) {
            number(given.w.stride);
   const Problem problem = as_forward(given);
   const Axis &h = problem.h, &w = problem.w;
-  if (element_size(problem.dtype) != 2) return "scroll is for fp16 and bf16";
+  if (problem.dtype == DType::f64 ||
+      (problem.dtype == DType::f32 && problem.precision != Precision::tf32))
+    return "scroll is for fp16, bf16 and TF32";
   if (problem.x_layout != Layout::nhwc || problem.y_layout != Layout::nhwc)
     return "scroll is for NHWC";
   if (problem.groups > 1) return "scroll takes one group, not " + number(problem.groups);
-  if (problem.in_channels % 8 != 0 || problem.out_channels % 8 != 0)
-    return "channels that are not whole vectors of 8";
+  const int64_t vector = 16 / element_size(problem.dtype);
+  if (problem.in_channels % vector != 0 || problem.out_channels % vector != 0)
+    return number(problem.in_channels) + " or " + number(problem.out_channels) +
+           " channels are not whole vectors of " + number(vector);
   if (h.dilation != 1) return "scroll takes no dilation of rows";
   if (w.stride > kMostPhases)
     return "a stride of " + number(w.stride) + " is more than " + number(kMostPhases);
@@ -250,25 +255,26 @@ Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   set_tensors(problem, args, p);
   if (problem.direction == Direction::grad_input) {
     p.weight = static_cast<const char*>(p.weight) +
-               2 * ((p.kernel_h - 1) * p.weight_h + (p.kernel_w - 1) * p.weight_w);
+               p.number_bytes * ((p.kernel_h - 1) * p.weight_h + (p.kernel_w - 1) * p.weight_w);
     p.weight_h = -p.weight_h;
     p.weight_w = -p.weight_w;
   }
-  const bool whole = p.weight_h % 8 == 0 && p.weight_w % 8 == 0 && aligned(p.weight, 16);
-  p.weight_mode = whole && p.weight_column == 1 && p.weight_reduce % 8 == 0   ? kColumnVectors
-                  : whole && p.weight_reduce == 1 && p.weight_column % 8 == 0 ? kDepthVectors
-                                                                              : kAnyStrides;
+  const auto whole = [&](int32_t stride) { return stride * p.number_bytes % 16 == 0; };
+  p.weight_mode = p.weight_reduce == 1 && whole(p.weight_column) && whole(p.weight_h) &&
+                          whole(p.weight_w) && aligned(p.weight, 16)
+                      ? kDepthVectors
+                      : kAnyStrides;
   return p;
 }
 
 CUtensorMap map_of(const Params& p) {
-  const int64_t pixel = 2 * p.reduce, row = pixel * p.x_w;
+  const int64_t pixel = int64_t{p.number_bytes} * p.reduce, row = pixel * p.x_w;
   return encode({p.source,
-                 2,
+                 p.number_bytes,
                  4,
                  {p.reduce, p.x_w, p.x_h, p.batch},
-                 {2, pixel, row, row * p.x_h},
-                 {p.line / 2, p.pixels, 1, p.eights ? kEight : 1},
+                 {p.number_bytes, pixel, row, row * p.x_h},
+                 {p.line / p.number_bytes, p.pixels, 1, p.eights ? kEight : 1},
                  {1, 1, 1, 1}});
 }
 

@@ -1,6 +1,8 @@
 // How rows of y go to memory, and what is done about zeros that were multiplied by what is not finite.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/memory.cuh"
 #include "cuda/device/mma.cuh"
@@ -28,15 +30,16 @@ __device__ __forceinline__ Places places_of(const Params& p, Tile tile, const Sc
   return places;
 }
 
-// Calls visit(first channel of the tile, first of its column's eights, channels as a type) for each run of channels that
+// Calls visit(first channel of the tile, first of its columns' eights, channels as a type) for each run of channels that
 // a thread has.
-template <int WIDTH, class Visit>
+template <class T, int WIDTH, class Visit>
 __device__ __forceinline__ void for_runs(Visit&& visit) {
+  constexpr int kRun = 16 / sizeof(T), kColumns = 4 * kRun;
   const int quarter = threadIdx.x % 4;
 #pragma unroll
-  for (int group = 0; group + 32 <= WIDTH; group += 32)
-    visit(group + quarter * 8, group / 8, std::integral_constant<int, 8>());
-  if constexpr (WIDTH % 32 == 16)
+  for (int group = 0; group + kColumns <= WIDTH; group += kColumns)
+    visit(group + quarter * kRun, group / 8, std::integral_constant<int, kRun>());
+  if constexpr (WIDTH % kColumns != 0)
     visit(WIDTH - 16 + quarter * 4, (WIDTH - 16) / 8, std::integral_constant<int, 4>());
 }
 
@@ -52,7 +55,7 @@ __device__ __forceinline__ void store_rows(const Params& p, const Scope& at, con
     const int y = row * kStep - p.pad_h + i;
     if (y < 0 || y >= p.y_h) continue;
     T* const line = static_cast<T*>(p.destination) + y * pitch;
-    for_runs<kWidth>([&](int channel, int eight, auto count) {
+    for_runs<T, kWidth>([&](int channel, int eight, auto count) {
       constexpr int kCount = decltype(count)::value;
       float more[kCount];
 #pragma unroll
@@ -67,10 +70,15 @@ __device__ __forceinline__ void store_rows(const Params& p, const Scope& at, con
         uint32_t word[4] = {};
 #pragma unroll
         for (int j = 0; j < kCount / 2; ++j) {
-          const int first = (i * (kWidth / 8) + eight + j) * 4 + half * 2;
-          word[j] = pack<T>(sum[first] + more[2 * j], sum[first + 1] + more[2 * j + 1]);
+          const int at_sum = (i * (kWidth / 8) + eight + j) * 4 + half * 2;
+          const float first = sum[at_sum] + more[2 * j], second = sum[at_sum + 1] + more[2 * j + 1];
+          if constexpr (sizeof(T) == 4) {
+            word[2 * j] = __float_as_uint(first), word[2 * j + 1] = __float_as_uint(second);
+          } else {
+            word[j] = pack<T>(first, second);
+          }
         }
-        store_words_if<kCount / 2>(channel < left ? places.of[half] : -1,
+        store_words_if<kCount * int(sizeof(T)) / 4>(channel < left ? places.of[half] : -1,
                                    line + places.of[half] + channel, word[0], word[1], word[2],
                                    word[3]);
       }

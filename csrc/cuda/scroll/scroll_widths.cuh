@@ -27,31 +27,32 @@ namespace convt2d::cuda {
 #define CONVT2D_SCROLL_SUMS_120 CONVT2D_SUMS_96(0), CONVT2D_SUMS_24(96)
 
 #ifdef CONVT2D_HAS_WGMMA
-#define CONVT2D_SCROLL_WGMMA(TYPE, NAME, WIDTH, COUNT, A, B)                                \
+#define CONVT2D_SCROLL_WGMMA(TYPE, NAME, TAIL, WIDTH, COUNT, A, B)                          \
   template <>                                                                               \
   struct Wgmma<TYPE, WIDTH, false> {                                                        \
     static __device__ __forceinline__ void add(float (&d)[COUNT], uint64_t a, uint64_t b) { \
-      asm volatile("wgmma.mma_async.sync.aligned.m64n" #WIDTH "k16.f32." NAME "." NAME      \
-                   " {" CONVT2D_SCROLL_NAMES_##COUNT "}, %" A ", %" B ", 1, 1, 1, 0, 0;"    \
+      asm volatile("wgmma.mma_async.sync.aligned.m64n" #WIDTH NAME                            \
+                   " {" CONVT2D_SCROLL_NAMES_##COUNT "}, %" A ", %" B ", 1, 1, 1" TAIL ";"     \
                    : CONVT2D_SCROLL_SUMS_##COUNT                                            \
                    : "l"(a), "l"(b));                                                       \
     }                                                                                       \
   };
 #else
-#define CONVT2D_SCROLL_WGMMA(TYPE, NAME, WIDTH, COUNT, A, B)                            \
+#define CONVT2D_SCROLL_WGMMA(TYPE, NAME, TAIL, WIDTH, COUNT, A, B)                      \
   template <>                                                                           \
   struct Wgmma<TYPE, WIDTH, false> {                                                    \
     static __device__ __forceinline__ void add(float (&)[COUNT], uint64_t, uint64_t) {} \
   };
 #endif
-#define CONVT2D_SCROLL_WIDTHS(TYPE, NAME)                    \
-  CONVT2D_SCROLL_WGMMA(TYPE, NAME, 96, 48, "48", "49")       \
-  CONVT2D_SCROLL_WGMMA(TYPE, NAME, 112, 56, "56", "57")      \
-  CONVT2D_SCROLL_WGMMA(TYPE, NAME, 160, 80, "80", "81")      \
-  CONVT2D_SCROLL_WGMMA(TYPE, NAME, 192, 96, "96", "97")      \
-  CONVT2D_SCROLL_WGMMA(TYPE, NAME, 240, 120, "120", "121")
-CONVT2D_SCROLL_WIDTHS(__half, "f16")
-CONVT2D_SCROLL_WIDTHS(__nv_bfloat16, "bf16")
+#define CONVT2D_SCROLL_WIDTHS(TYPE, NAME, TAIL)              \
+  CONVT2D_SCROLL_WGMMA(TYPE, NAME, TAIL, 96, 48, "48", "49")       \
+  CONVT2D_SCROLL_WGMMA(TYPE, NAME, TAIL, 112, 56, "56", "57")      \
+  CONVT2D_SCROLL_WGMMA(TYPE, NAME, TAIL, 160, 80, "80", "81")      \
+  CONVT2D_SCROLL_WGMMA(TYPE, NAME, TAIL, 192, 96, "96", "97")      \
+  CONVT2D_SCROLL_WGMMA(TYPE, NAME, TAIL, 240, 120, "120", "121")
+CONVT2D_SCROLL_WIDTHS(__half, "k16.f32.f16.f16", ", 0, 0")
+CONVT2D_SCROLL_WIDTHS(__nv_bfloat16, "k16.f32.bf16.bf16", ", 0, 0")
+CONVT2D_SCROLL_WIDTHS(float, "k8.f32.tf32.tf32", "")
 #undef CONVT2D_SCROLL_WIDTHS
 #undef CONVT2D_SCROLL_WGMMA
 
