@@ -40,7 +40,7 @@ bool check(const Case& one, Direction direction, int most) {
     const scroll::Params params = scroll::params_of(trial.problem, plan, trial.args);
     const auto map = scroll::map_of(params);
     visit_row<scroll::kTileCount>(plan.row, [&](auto row) {
-      emulate::run_grid(scroll::blocks_of(params), scroll::threads(scroll::kTiles[row]),
+      emulate::run_grid(scroll::blocks_of(params), scroll::threads(params.warpgroups),
                         params.shared_bytes,
                         [&] { scroll::convt2d_scroll_kernel<T, row>(params, map); });
     });

@@ -31,7 +31,7 @@ struct Tile {
   int rows;    // of y that a row of x adds to: of the kernel
   int step;    // that are complete then: the stride
   int width;   // channels
-  int groups;  // warpgroups that multiply
+  int groups;  // warpgroups that multiply, at most: fewer where shared memory has no room for their rows
 };
 constexpr Tile kTiles[] = {{3, 1, 32, 4}, {3, 1, 64, 3}, {5, 1, 32, 3}, {5, 1, 48, 2},
                            {7, 1, 16, 4}, {3, 2, 32, 4}, {3, 2, 64, 3}, {4, 2, 32, 4},
@@ -39,9 +39,8 @@ constexpr Tile kTiles[] = {{3, 1, 32, 4}, {3, 1, 64, 3}, {5, 1, 32, 3}, {5, 1, 4
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 
 CONVT2D_HOST_DEVICE constexpr int columns_of(Tile tile) { return tile.rows * tile.width; }
-CONVT2D_HOST_DEVICE constexpr int consumers(Tile tile) { return 128 * tile.groups; }
 // Of the last warpgroup a thread asks the copy engine for each of the others.
-CONVT2D_HOST_DEVICE constexpr int threads(Tile tile) { return consumers(tile) + 128; }
+CONVT2D_HOST_DEVICE constexpr int threads(int groups) { return 128 * groups + 128; }
 // Of a thread; together no more than the block starts with, a multiple of 8 for each thread: else who wants more waits for
 // ever.
 constexpr int kProducerRegisters = 40;
@@ -49,10 +48,11 @@ CONVT2D_HOST_DEVICE constexpr int consumer_registers(Tile tile) {
   return tile.groups == 2 ? 216 : tile.groups == 3 ? 152 : 104;
 }
 CONVT2D_HOST_DEVICE constexpr bool have_enough(Tile tile) {
-  return consumers(tile) * consumer_registers(tile) + 128 * kProducerRegisters <=
-         threads(tile) * (65536 / threads(tile) / 8 * 8);
+  const int of_thread = 65536 / threads(tile.groups) / 8 * 8;
+  return 128 * (tile.groups * consumer_registers(tile) + kProducerRegisters) <=
+         threads(tile.groups) * of_thread;
 }
-static_assert(have_enough({3, 1, 32, 2}) && have_enough({3, 1, 32, 3}) && have_enough({3, 1, 32, 4}));
+static_assert(have_enough(kTiles[0]) && have_enough(kTiles[1]) && have_enough(kTiles[8]));
 // Rows of x above that add to a row of y.
 CONVT2D_HOST_DEVICE constexpr int reach_of(Tile tile) { return (tile.rows - 1) / tile.step; }
 
@@ -69,8 +69,8 @@ struct Taps {
   int32_t tap, tap_step;
 };
 
-// Whether channels of x are contiguous in the weights, in whole vectors.
-enum WeightMode : int32_t { kAnyStrides, kDepthVectors };
+// Which channels of the weights are contiguous, in whole vectors: none, y's, or x's.
+enum WeightMode : int32_t { kAnyStrides, kColumnVectors, kDepthVectors };
 
 // Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.
 struct Params {
@@ -85,6 +85,7 @@ struct Params {
   int32_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
   int32_t number_bytes;
   int32_t column_tiles;
+  int32_t warpgroups;            // that multiply
   int32_t eights;                // strips of eight images
   int32_t pixels;                // of a strip, with its neighbours
   int32_t line, slices, chunks;  // bytes of a pixel in a chunk, slices of those; chunks

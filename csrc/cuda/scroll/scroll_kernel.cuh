@@ -48,7 +48,7 @@ __device__ __forceinline__ void follow_strips(const Params& p, const Scope& at, 
   StageRing ring = ring_of(p, shared, group);
   const uint64_t layout = swizzled_layout(p.line, (p.eights ? p.pixels : 8) * p.line),
                  weights = operand(swizzled_layout(p.line, 8 * p.line), shared + p.weights_at);
-  Descent part(p, tile, at, group);
+  Descent part(p, at, group);
   while (part.next(p, tile)) {
     const Places places = places_of(p, tile, at, part);
     Sums<ROW> sum;
@@ -72,15 +72,15 @@ __device__ __forceinline__ void follow_strips(const Params& p, const Scope& at, 
 }
 
 template <class T, int ROW>
-__global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
+__global__ void __launch_bounds__(threads(kTiles[ROW].groups), 1)
     convt2d_scroll_kernel(const __grid_constant__ Params p, const __grid_constant__ CUtensorMap map) {
 #ifdef CONVT2D_HAS_WGMMA
   extern __shared__ __align__(1024) unsigned char smem[];
   constexpr Tile tile = kTiles[ROW];
   const uint32_t shared = shared_address(smem);
   const Scope at = scope_of(p);
-  const int warp = threadIdx.x / 32;
-  if (threadIdx.x == consumers(tile)) {
+  const int warp = threadIdx.x / 32, consumers = 128 * p.warpgroups;
+  if (threadIdx.x == consumers) {
     prefetch_map(&map);
     for (int i = 0; i < tile.groups * kMostStages; ++i) {
       barrier_init(shared + i * 16, 1);
@@ -89,17 +89,18 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
     fence_for_wgmma();  // for the copy engine
   }
   __syncthreads();
-  if (threadIdx.x >= consumers(tile)) {
+  if (threadIdx.x >= consumers) {
     fewer_registers<kProducerRegisters>();
-    const int group = warp - consumers(tile) / 32;
-    if (group < tile.groups && threadIdx.x % 32 == 0)
+    const int group = warp - consumers / 32;
+    if (group < p.warpgroups && threadIdx.x % 32 == 0)
       bring_rows(p, tile, map, at, group, ring_of(p, shared, group));
   } else {
     more_registers<consumer_registers(tile)>();
-    const bool finite = bring_weights<T, ROW>(p, at, shared);
+    const bool finite = p.weight_mode == kColumnVectors ? bring_squares<T, ROW>(p, at, shared)
+                                                        : bring_weights<T, ROW>(p, at, shared);
     bring_bias<T, ROW>(p, at, shared);
     fence_for_wgmma();
-    const bool all_finite = barrier_all(1, consumers(tile), finite);
+    const bool all_finite = barrier_all(1, consumers, finite);
     const int group = warp / 4;
     if (p.slices == 4) {
       follow_strips<T, ROW, 4>(p, at, group, shared);

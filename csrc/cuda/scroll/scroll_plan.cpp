@@ -27,7 +27,7 @@ constexpr double kMemoryRate = 0.85;   // of the copy rate
 constexpr double kBeside = 0.15;       // of the lesser of work and bytes
 
 struct Choice {
-  int row, eights, stages;
+  int row, groups, eights, stages;
   int walkers[kMostPhases];
 };
 
@@ -69,6 +69,7 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.x_w = number(w.in);
   p.dilation_w = number(w.dilation);
   p.column_tiles = number(ceil_div(p.columns, tile.width));
+  p.warpgroups = choice.groups;
   p.eights = choice.eights;
   int32_t most = 0;
   for (int phase = 0; phase < p.stride_w; ++phase) {
@@ -96,7 +97,7 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   for (const Taps& taps : p.taps) columns = std::max(columns, taps.count);
   SharedPlaces places{kHeader};
   p.weights_at = places.take(int64_t{columns} * p.chunks * columns_of(tile) * p.line, 1024);
-  p.stages_at = places.take(int64_t{tile.groups} * p.stages * p.stage_bytes, 1024);
+  p.stages_at = places.take(int64_t{p.warpgroups} * p.stages * p.stage_bytes, 1024);
   p.shared_bytes = number(places.end);
 }
 
@@ -109,12 +110,12 @@ double line_cycles(const Params& p, Tile tile, int taps) {
   const double store = tile.step * 2 * runs * kStored + kColumn * width;
   const double alone = kLine + taps * p.chunks * kProduct + instructions * each + store;
   const double engine = double(p.chunks) * (p.eights ? kEight : 1) * p.pixels * kEngineRow;
-  return std::max({tile.groups * instructions * each, alone, tile.groups * engine});
+  return std::max({p.warpgroups * instructions * each, alone, p.warpgroups * engine});
 }
 
 // Lines that a warpgroup multiplies, of one phase.
 double lines_of(const Params& p, Tile tile, int phase) {
-  const double run = std::ceil(double(p.lines) / (double(p.walkers[phase]) * tile.groups));
+  const double run = std::ceil(double(p.lines) / (double(p.walkers[phase]) * p.warpgroups));
   return run + reach_of(tile) * (1 + std::floor((run - 1) / p.steps));
 }
 
@@ -123,7 +124,7 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   for (int phase = 0; phase < p.stride_w; ++phase) {
     const Taps& taps = p.taps[phase];
     const double weights = std::ceil(double(taps.count) * p.chunks * p.line * columns_of(tile) /
-                                     16 / 8 / consumers(tile));
+                                     16 / 8 / (128 * p.warpgroups));
     busy = std::max(busy, weights * kWeights +
                               lines_of(p, tile, phase) * line_cycles(p, tile, taps.count));
   }
@@ -139,7 +140,7 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
 void share_blocks(const Device& device, const Params& p, Tile tile, Choice& choice) {
   const int places = std::max(1, device.sm_count / p.column_tiles);
   if (p.stride_w == 1) {
-    choice.walkers[0] = std::clamp<int>(places, 1, static_cast<int>(ceil_div(p.lines, tile.groups)));
+    choice.walkers[0] = std::clamp<int>(places, 1, static_cast<int>(ceil_div(p.lines, p.warpgroups)));
     return;
   }
   const double first = line_cycles(p, tile, p.taps[0].count),
@@ -185,26 +186,28 @@ std::string refusal(const Problem& given, const Device& device) {
 std::vector<Candidate<Choice>> candidates(const Problem& given, const Device& device,
                                           std::string& reason) {
   const Problem problem = as_forward(given);
-  constexpr int kLeastStages = 2;
+  constexpr int kLeastStages = 2, kLeastGroups = 2;
   std::vector<Candidate<Choice>> found;
   for (int row = 0; row < kTileCount; ++row) {
     const Tile tile = kTiles[row];
     if (tile.rows != problem.h.kernel || tile.step != problem.h.stride) continue;
-    for (const int eights : {0, 1}) {
-      Choice choice = {row, eights, 0, {1, 1}};
-      Params p;
-      shape(problem, choice, p);
-      const int stages = (device.smem_optin - p.stages_at) / (tile.groups * p.stage_bytes);
-      if (stages < kLeastStages) {
-        reason = "weights and two rows of each warpgroup do not fit in " +
-                 std::to_string(device.smem_optin) + " bytes of shared memory";
-        continue;
+    for (int groups = tile.groups; groups >= kLeastGroups; --groups)
+      for (const int eights : {0, 1}) {
+        Choice choice = {row, groups, eights, 0, {1, 1}};
+        Params p;
+        shape(problem, choice, p);
+        const int stages = (device.smem_optin - p.stages_at) / (groups * p.stage_bytes);
+        if (stages < kLeastStages) {
+          reason = "weights and two rows of " + std::to_string(groups) +
+                   " warpgroups do not fit in " + std::to_string(device.smem_optin) +
+                   " bytes of shared memory";
+          continue;
+        }
+        choice.stages = std::min(stages, kMostStages);
+        share_blocks(device, p, tile, choice);
+        shape(problem, choice, p);
+        found.push_back({choice, predict(problem, device, p, tile)});
       }
-      choice.stages = std::min(stages, kMostStages);
-      share_blocks(device, p, tile, choice);
-      shape(problem, choice, p);
-      found.push_back({choice, predict(problem, device, p, tile)});
-    }
   }
   return found;
 }
@@ -218,9 +221,9 @@ Plan plan_of(const Problem& given, const Candidate<Choice>& candidate) {
   Plan plan;
   plan.row = c.row;
   plan.predicted_us = candidate.predicted_us;
-  const int detail[] = {c.eights, c.stages, c.walkers[0], c.walkers[1]};
+  const int detail[] = {c.eights, c.stages, c.walkers[0], c.walkers[1], c.groups};
   std::copy(std::begin(detail), std::end(detail), plan.detail);
-  plan.note = std::to_string(tile.groups) + " strips of " +
+  plan.note = std::to_string(c.groups) + " strips of " +
               (c.eights ? "8 positions of 8 images" : "64 positions") + " x " +
               std::to_string(tile.rows) + " rows x " + std::to_string(tile.width) + " channels, " +
               std::to_string(c.stages) + " stages, " + std::to_string(blocks_of(p)) +
@@ -230,7 +233,7 @@ Plan plan_of(const Problem& given, const Candidate<Choice>& candidate) {
 
 Choice choice_of(const Plan& plan) {
   const int32_t* d = plan.detail;
-  return {plan.row, d[0], d[1], {d[2], d[3]}};
+  return {plan.row, d[4], d[0], d[1], {d[2], d[3]}};
 }
 
 }  // namespace
@@ -260,10 +263,10 @@ Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
     p.weight_w = -p.weight_w;
   }
   const auto whole = [&](int32_t stride) { return stride * p.number_bytes % 16 == 0; };
-  p.weight_mode = p.weight_reduce == 1 && whole(p.weight_column) && whole(p.weight_h) &&
-                          whole(p.weight_w) && aligned(p.weight, 16)
-                      ? kDepthVectors
-                      : kAnyStrides;
+  const bool taps = whole(p.weight_h) && whole(p.weight_w) && aligned(p.weight, 16);
+  p.weight_mode = taps && p.weight_column == 1 && whole(p.weight_reduce)   ? kColumnVectors
+                  : taps && p.weight_reduce == 1 && whole(p.weight_column) ? kDepthVectors
+                                                                           : kAnyStrides;
   return p;
 }
 

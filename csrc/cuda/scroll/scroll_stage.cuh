@@ -25,7 +25,7 @@ __device__ __forceinline__ void bring_rows(const Params& p, Tile tile, const CUt
   const Taps& taps = p.taps[at.phase];
   if (taps.count == 0) return;
   const int bytes = p.chunks * (p.eights ? kEight : 1) * p.pixels * p.line;
-  Descent part(p, tile, at, group);
+  Descent part(p, at, group);
   while (part.next(p, tile)) {
     const int end = min(part.last, p.x_h);
     for (int row = max(part.row, 0); row < end; ++row, ring.advance()) {
@@ -81,14 +81,15 @@ __device__ __forceinline__ bool bring_weights(const Params& p, const Scope& at, 
   const int vectors = p.chunks * p.line / 16, of_row = vectors * tile.width,
             all = taps.count * tile.rows * of_row;
   const bool whole = p.weight_mode == kDepthVectors;
+  const int threads = 128 * p.warpgroups;
   bool finite = true;
 #pragma unroll 1
-  for (int start = threadIdx.x; start < all; start += kTogether * consumers(tile)) {
+  for (int start = threadIdx.x; start < all; start += kTogether * threads) {
     uint32_t word[kTogether][4], to[kTogether];
 #pragma unroll
     for (int k = 0; k < kTogether; ++k) {
       // Neighbours in memory are neighbouring threads.
-      const int i = start + k * consumers(tile), line = i / of_row, inside = i - line * of_row,
+      const int i = start + k * threads, line = i / of_row, inside = i - line * of_row,
                 tap = line / tile.rows, kh = line - tap * tile.rows;
       const int of_tile = whole ? inside / vectors : inside % tile.width,
                 depth = (whole ? inside % vectors : inside / tile.width) * kVector,
@@ -122,6 +123,47 @@ __device__ __forceinline__ bool bring_weights(const Params& p, const Scope& at, 
         if constexpr (kBytes == 4) each = MmaTF32::round(each);
       }
       store_shared_16(to[k], word[k]);
+    }
+  }
+  return finite;
+}
+
+// The same where 16 bytes are channels of y: squares of numbers, turned.
+template <class T, int ROW>
+__device__ __forceinline__ bool bring_squares(const Params& p, const Scope& at, uint32_t shared) {
+  constexpr Tile tile = kTiles[ROW];
+  constexpr int kBytes = sizeof(T), kVector = 16 / kBytes, kAcross = tile.width / kVector;
+  const Taps& taps = p.taps[at.phase];
+  const int vectors = p.chunks * p.line / 16, all = taps.count * tile.rows * vectors * kAcross;
+  bool finite = true;
+#pragma unroll 1
+  for (int i = threadIdx.x; i < all; i += 128 * p.warpgroups) {
+    const int column = i % kAcross * kVector, rest = i / kAcross, line = rest / vectors,
+              depth = (rest - line * vectors) * kVector, tap = line / tile.rows,
+              kh = line - tap * tile.rows, channel = at.column_tile * tile.width + column;
+    const T* const from = static_cast<const T*>(p.weight) + depth * p.weight_reduce + channel +
+                          kh * p.weight_h + (taps.tap + tap * taps.tap_step) * p.weight_w;
+    uint32_t word[kVector][4];
+#pragma unroll
+    for (int j = 0; j < kVector; ++j)
+      load_16_if(from + j * p.weight_reduce, depth + j, channel < p.columns ? p.reduce : 0,
+                 word[j]);
+#pragma unroll
+    for (int j = 0; j < kVector; ++j)
+#pragma unroll
+      for (const uint32_t each : word[j]) finite &= are_finite<T>(each);
+#pragma unroll
+    for (int c = 0; c < kVector; ++c) {
+      uint32_t turned[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+        turned[j] = kBytes == 4 ? MmaTF32::round(word[j][c % 4])
+                                : __byte_perm(word[2 * j % kVector][c / 2 % 4],
+                                              word[(2 * j + 1) % kVector][c / 2 % 4],
+                                              c % 2 ? 0x7632 : 0x5410);
+      store_shared_16(place_of<ROW>(p, taps, shared + p.weights_at, tap, kh, column + c, kBytes,
+                                    depth),
+                      turned);
     }
   }
   return finite;

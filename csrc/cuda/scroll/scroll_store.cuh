@@ -111,7 +111,7 @@ template <class T, int ROW>
 __device__ __noinline__ void repair(const Params* params, Scope at, int group) {
   constexpr Tile tile = kTiles[ROW];
   const Params& p = *params;
-  Descent part(p, tile, at, group);
+  Descent part(p, at, group);
   while (part.next(p, tile)) {
     const int end = min(part.last * tile.step - p.pad_h, p.y_h);
     for (int y = max(part.first * tile.step - p.pad_h, 0); y < end; ++y)

@@ -24,8 +24,8 @@ class Descent {
   int n, q;              // the strip's first image and position
   int row, first, last;  // rows of x: to be multiplied from, to be completed from, and where they end
 
-  __device__ __forceinline__ Descent(const Params& p, Tile tile, const Scope& at, int group) {
-    const int runs = p.walkers[at.phase] * tile.groups, run = at.walker * tile.groups + group;
+  __device__ __forceinline__ Descent(const Params& p, const Scope& at, int group) {
+    const int runs = p.walkers[at.phase] * p.warpgroups, run = at.walker * p.warpgroups + group;
     const int each = p.lines / runs, more = p.lines - each * runs;
     line_ = run * each + min(run, more);
     end_ = line_ + each + (run < more);
