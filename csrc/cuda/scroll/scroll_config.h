@@ -95,7 +95,8 @@ struct Params {
   int32_t walkers[kMostPhases];  // blocks with the same phase and channels
   int32_t stages, chunk_bytes, stage_bytes;
   int32_t weights_at, stages_at, shared_bytes;
-  FastDivide by_steps, by_strips;
+  int32_t vectors, vector_bits;  // 16 bytes of channels; 1 << vector_bits of them are a chunk's
+  FastDivide by_steps, by_strips, by_vectors;
   Taps taps[kMostPhases];
 };
 

@@ -61,14 +61,14 @@ __device__ __forceinline__ bool are_finite(uint32_t word) {
 // Where 16 bytes of a column's channels of x stand, swizzled.
 template <int ROW>
 __device__ __forceinline__ uint32_t place_of(const Params& p, const Taps& taps, uint32_t weights,
-                                             int tap, int kh, int channel, int bytes, int depth) {
+                                             int tap, int kh, int channel, int bytes, int vector) {
   constexpr Tile tile = kTiles[ROW];
-  const int chunk = depth * bytes / p.line;
+  const int chunk = vector >> p.vector_bits, inside = vector - (chunk << p.vector_bits);
   const uint32_t at = weights +
                       ((chunk * taps.count + tap) * columns_of(tile) + kh * tile.width +
                        column_of(channel, tile.width, bytes)) *
                           p.line +
-                      (depth * bytes - chunk * p.line);
+                      inside * 16;
   return at ^ (at >> 7 & (p.line / 16 - 1)) << 4;
 }
 
@@ -78,8 +78,7 @@ __device__ __forceinline__ bool bring_weights(const Params& p, const Scope& at, 
   constexpr Tile tile = kTiles[ROW];
   constexpr int kBytes = sizeof(T), kVector = 16 / kBytes, kTogether = 8;
   const Taps& taps = p.taps[at.phase];
-  const int vectors = p.chunks * p.line / 16, of_row = vectors * tile.width,
-            all = taps.count * tile.rows * of_row;
+  const int all = taps.count * columns_of(tile) * p.vectors;
   const bool whole = p.weight_mode == kDepthVectors;
   const int threads = 128 * p.warpgroups;
   bool finite = true;
@@ -89,14 +88,15 @@ __device__ __forceinline__ bool bring_weights(const Params& p, const Scope& at, 
 #pragma unroll
     for (int k = 0; k < kTogether; ++k) {
       // Neighbours in memory are neighbouring threads.
-      const int i = start + k * threads, line = i / of_row, inside = i - line * of_row,
-                tap = line / tile.rows, kh = line - tap * tile.rows;
-      const int of_tile = whole ? inside / vectors : inside % tile.width,
-                depth = (whole ? inside % vectors : inside / tile.width) * kVector,
+      const int i = start + k * threads, first = whole ? i : i / tile.width,
+                of_vectors = p.by_vectors.quotient(first), vector = first - of_vectors * p.vectors;
+      const int line = whole ? of_vectors / tile.width : of_vectors,
+                of_tile = whole ? of_vectors % tile.width : i % tile.width,
+                tap = line / tile.rows, kh = line - tap * tile.rows, depth = vector * kVector,
                 channel = at.column_tile * tile.width + of_tile,
                 left = i < all && channel < p.columns ? p.reduce : 0;
       to[k] = i < all ? place_of<ROW>(p, taps, shared + p.weights_at, tap, kh, of_tile, kBytes,
-                                      depth)
+                                      vector)
                       : 0;
       const T* const from = static_cast<const T*>(p.weight) + depth * p.weight_reduce +
                             channel * p.weight_column + kh * p.weight_h +
@@ -134,13 +134,14 @@ __device__ __forceinline__ bool bring_squares(const Params& p, const Scope& at, 
   constexpr Tile tile = kTiles[ROW];
   constexpr int kBytes = sizeof(T), kVector = 16 / kBytes, kAcross = tile.width / kVector;
   const Taps& taps = p.taps[at.phase];
-  const int vectors = p.chunks * p.line / 16, all = taps.count * tile.rows * vectors * kAcross;
+  const int all = taps.count * tile.rows * p.vectors * kAcross;
   bool finite = true;
 #pragma unroll 1
   for (int i = threadIdx.x; i < all; i += 128 * p.warpgroups) {
-    const int column = i % kAcross * kVector, rest = i / kAcross, line = rest / vectors,
-              depth = (rest - line * vectors) * kVector, tap = line / tile.rows,
-              kh = line - tap * tile.rows, channel = at.column_tile * tile.width + column;
+    const int column = i % kAcross * kVector, rest = i / kAcross,
+              line = p.by_vectors.quotient(rest), vector = rest - line * p.vectors,
+              depth = vector * kVector, tap = line / tile.rows, kh = line - tap * tile.rows,
+              channel = at.column_tile * tile.width + column;
     const T* const from = static_cast<const T*>(p.weight) + depth * p.weight_reduce + channel +
                           kh * p.weight_h + (taps.tap + tap * taps.tap_step) * p.weight_w;
     uint32_t word[kVector][4];
@@ -162,7 +163,7 @@ __device__ __forceinline__ bool bring_squares(const Params& p, const Scope& at, 
                                               word[(2 * j + 1) % kVector][c / 2 % 4],
                                               c % 2 ? 0x7632 : 0x5410);
       store_shared_16(place_of<ROW>(p, taps, shared + p.weights_at, tap, kh, column + c, kBytes,
-                                    depth),
+                                    vector),
                       turned);
     }
   }
