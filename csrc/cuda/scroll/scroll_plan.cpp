@@ -89,7 +89,10 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.pixels = positions + most;
   p.number_bytes = static_cast<int32_t>(element_size(problem.dtype));
   const int32_t bytes = p.reduce * p.number_bytes;
-  p.line = bytes <= 32 ? 32 : bytes <= 64 ? 64 : 128;
+  // Long rows where they hold no more that is nothing.
+  p.line = bytes <= 32                                                          ? 32
+           : bytes <= 64 || (bytes > 128 && round_up(bytes, 64) % 128 != 0) ? 64
+                                                                                : 128;
   p.chunks = number(ceil_div(bytes, p.line));
   p.slices = p.chunks > 1 ? p.line / kSliceBytes : number(ceil_div(bytes, kSliceBytes));
   p.strips_w = number(ceil_div(ceil_div(p.y_w, p.stride_w), positions));
