@@ -39,7 +39,7 @@ __device__ __forceinline__ void multiply_row(const Params& p, const Taps& taps, 
   finished(sum);
 }
 
-template <class T, int ROW>
+template <class T, int ROW, int SLICES>
 __device__ __forceinline__ void follow_strips(const Params& p, const Scope& at, int group,
                                               uint32_t shared) {
   constexpr Tile tile = kTiles[ROW];
@@ -58,16 +58,7 @@ __device__ __forceinline__ void follow_strips(const Params& p, const Scope& at, 
     for (int row = part.row; row < part.last; ++row) {
       if (row >= 0 && row < p.x_h && taps.count > 0) {
         barrier_wait(ring.full(), ring.parity);
-        const uint64_t pixels = operand(layout, ring.stage());
-        if (p.slices == 4) {
-          multiply_row<T, ROW, 4>(p, taps, pixels, weights, sum);
-        } else if (p.slices == 3) {
-          multiply_row<T, ROW, 3>(p, taps, pixels, weights, sum);
-        } else if (p.slices == 2) {
-          multiply_row<T, ROW, 2>(p, taps, pixels, weights, sum);
-        } else {
-          multiply_row<T, ROW, 1>(p, taps, pixels, weights, sum);
-        }
+        multiply_row<T, ROW, SLICES>(p, taps, operand(layout, ring.stage()), weights, sum);
         __syncwarp();
         if (threadIdx.x % 32 == 0) barrier_arrive(ring.empty());
         ring.advance();
@@ -111,7 +102,15 @@ __global__ void __launch_bounds__(threads(kTiles[ROW].groups), 1)
     fence_for_wgmma();
     const bool all_finite = barrier_all(1, consumers, finite);
     const int group = warp / 4;
-    follow_strips<T, ROW>(p, at, group, shared);
+    if (p.slices == 4) {
+      follow_strips<T, ROW, 4>(p, at, group, shared);
+    } else if (p.slices == 3) {
+      follow_strips<T, ROW, 3>(p, at, group, shared);
+    } else if (p.slices == 2) {
+      follow_strips<T, ROW, 2>(p, at, group, shared);
+    } else {
+      follow_strips<T, ROW, 1>(p, at, group, shared);
+    }
     if (!all_finite) {
       barrier_among(2 + group, 128);  // what the others have stored
       repair<T, ROW>(&p, at, group);
