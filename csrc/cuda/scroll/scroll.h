@@ -1,5 +1,5 @@
-// scroll: channels-last forward of few channels in 16 bits on Hopper's tensor cores: strips of pixels from above to below, each
-// multiplied once for all kernel rows.
+// scroll: channels-last forward, and grad_input of stride 1, of few channels on Hopper's tensor cores: strips of pixels from
+// above to below, each multiplied once for all kernel rows.
 #pragma once
 
 #include "core/plan.h"

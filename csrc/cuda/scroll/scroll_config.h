@@ -34,8 +34,7 @@ struct Tile {
   int groups;  // warpgroups that multiply, at most: fewer where shared memory has no room for their rows
 };
 constexpr Tile kTiles[] = {{3, 1, 32, 4}, {3, 1, 64, 3}, {5, 1, 32, 3}, {5, 1, 48, 2},
-                           {7, 1, 16, 4}, {3, 2, 32, 4}, {3, 2, 64, 3}, {4, 2, 32, 4},
-                           {4, 2, 64, 2}};
+                           {7, 1, 16, 4}, {3, 2, 64, 3}, {4, 2, 32, 4}, {4, 2, 64, 2}};
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 
 CONVT2D_HOST_DEVICE constexpr int columns_of(Tile tile) { return tile.rows * tile.width; }
@@ -52,7 +51,7 @@ CONVT2D_HOST_DEVICE constexpr bool have_enough(Tile tile) {
   return 128 * (tile.groups * consumer_registers(tile) + kProducerRegisters) <=
          threads(tile.groups) * of_thread;
 }
-static_assert(have_enough(kTiles[0]) && have_enough(kTiles[1]) && have_enough(kTiles[8]));
+static_assert(have_enough(kTiles[0]) && have_enough(kTiles[1]) && have_enough(kTiles[3]));
 // Rows of x above that add to a row of y.
 CONVT2D_HOST_DEVICE constexpr int reach_of(Tile tile) { return (tile.rows - 1) / tile.step; }
 
