@@ -228,7 +228,8 @@ NOT_HOPPER = ("a100", "b200")
 REGIMES = (
     (BILINEAR, ("f16", "bf16", "f32", "tf32"), EVERY_DIRECTION, DENSE, DATA_CENTRE, "depthwise"),
     (MANY, TENSOR_CORES, ("forward",), DENSE, NOT_HOPPER, "reed"),
-    (MANY, TENSOR_CORES, ("forward",), ("nhwc",), HOPPER, "hopper"),
+    (MANY, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "scroll"),
+    (MANY, ("tf32",), ("forward",), ("nhwc",), HOPPER, "hopper"),  # weights do not fit
     (DEEP, ("f16", "bf16", "tf32"), ("forward",), ("nchw",), HOPPER, "loom"),
     (DEEP, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "hopper"),
     (DEEP, ("f32",), ("forward",), ("nchw",), HOPPER, "loom"),
@@ -244,13 +245,12 @@ REGIMES = (
     (SAME, TENSOR_CORES, ("forward", "grad_input"), DENSE, NOT_HOPPER, "igemm"),
     (SAME, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "loom"),
     (SAME, ("tf32",), ("grad_input",), ("nchw",), HOPPER, "loom"),
-    (SAME, ("tf32",), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),
+    (SAME, TENSOR_CORES, ("forward", "grad_input"), ("nhwc",), HOPPER, "scroll"),
     (MANY, (*TENSOR_CORES, "f32"), ("forward",), ("nchw",), HOPPER, "loom"),
     (MANY, ("tf32",), ("grad_input",), ("nchw",), HOPPER, "hopper"),  # pixels are fetched
-    (SAME, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "hopper"),
     (ROWS, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "loom"),
     (ROWS, ("f16", "bf16"), ("grad_input",), ("nchw",), HOPPER, "slide"),
-    (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nhwc",), HOPPER, "hopper"),
+    (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nhwc",), HOPPER, "scroll"),
     (NARROW, ("f16", "bf16"), ("forward", "grad_input"), ("nchw",), HOPPER, "slide"),
     (NARROW, ("tf32",), ("forward",), ("nchw",), ("h200",), "loom"),
     (SHUFFLE, TENSOR_CORES, ("forward",), DENSE, NOT_HOPPER, "reed"),

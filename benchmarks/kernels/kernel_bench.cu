@@ -55,6 +55,7 @@
 #include "cuda/narrow/narrow_weight.h"
 #include "cuda/plain/plain_plan.h"
 #include "cuda/plait/plait_plan.h"
+#include "cuda/scroll/scroll_plan.h"
 #include "cuda/quilt/quilt_plan.h"
 #include "cuda/reed/reed_plan.h"
 #include "cuda/rows/rows_plan.h"
@@ -212,6 +213,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = cuda::loom::plans(problem, device, reason);
   } else if (name == "plait") {
     plans = cuda::plait::plans(problem, device, reason);
+  } else if (name == "scroll") {
+    plans = cuda::scroll::plans(problem, device, reason);
   } else if (name == "depthwise") {
     plans = cuda::depthwise::plans(problem, device, reason);
   } else if (name == "rows") {

@@ -23,6 +23,7 @@
 #include "cuda/quilt/quilt.h"
 #include "cuda/reed/reed.h"
 #include "cuda/rows/rows.h"
+#include "cuda/scroll/scroll.h"
 #include "cuda/slide/slide.h"
 #include "cuda/spool/spool.h"
 #include "cuda/spool/spool_plan.h"
@@ -43,6 +44,7 @@ FamilyList families() {
       spread_family,  // sm_90a: forward, all taps of a pixel side by side, whatever the channels; NHWC grad_input
       fan_family,  // sm_90a: TF32 NCHW forward, a pixel fetched once for all phases that read it
       loom_family,  // sm_90a: NCHW forward and grad_input, weights fetched, pixels turned once for all taps
+      scroll_family,  // sm_90a: NHWC forward of few channels, a pixel multiplied once for all kernel rows
       hopper_family,  // sm_90a's own tensor-core instructions: fp16, bf16, tf32, strict fp32 as 3 x tf32
       plait_family,  // sm_90a: 16-bit NCHW grad_input, what taps read of dY written out once for all channels
       quilt_family,  // sm_90a: NCHW grad_weight of kernels that are their stride, runs of dY as they lie

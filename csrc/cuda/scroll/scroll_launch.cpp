@@ -1,0 +1,24 @@
+// Problem + Plan + Args → Params → the kernel.
+#include "cuda/scroll/scroll_launch.h"
+
+#include "cuda/scroll/scroll.h"
+#include "cuda/scroll/scroll_plan.h"
+
+namespace convt2d::cuda {
+namespace scroll {
+namespace {
+
+void launch(const Problem& problem, const Plan& plan, const Args& args) {
+  const Params params = params_of(problem, plan, args);
+  const auto run = problem.dtype == DType::f16    ? launch_f16
+                   : problem.dtype == DType::bf16 ? launch_bf16
+                                                  : launch_tf32;
+  run(plan.row, blocks_of(params), params, map_of(params), args.stream);
+}
+
+}  // namespace
+}  // namespace scroll
+
+const Family scroll_family = {"scroll", scroll::plan, scroll::launch};
+
+}  // namespace convt2d::cuda

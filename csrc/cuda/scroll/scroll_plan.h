@@ -1,0 +1,24 @@
+// Which tiles fit a problem, their predicted times, and what a kernel is told of one.
+#pragma once
+
+#include <cuda.h>
+
+#include <string>
+#include <vector>
+
+#include "core/args.h"
+#include "core/plan.h"
+#include "core/problem.h"
+#include "cuda/scroll/scroll_config.h"
+
+namespace convt2d::cuda::scroll {
+
+Decision plan(const Problem& problem, const Device& device);
+// Every plan there is, in no order, or why there is none.
+std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason);
+
+Params params_of(const Problem& problem, const Plan& plan, const Args& args);
+CUtensorMap map_of(const Params& params);
+int64_t blocks_of(const Params& params);
+
+}  // namespace convt2d::cuda::scroll
