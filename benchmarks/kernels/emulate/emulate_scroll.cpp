@@ -32,7 +32,8 @@ void reduce(Plan& plan) {
 
 template <class T>
 bool check(const Case& one, Direction direction, int most) {
-  GatherTrial<T> trial(one, direction, sizeof(T) == 4 ? Precision::tf32 : Precision::ieee, emulate::random() % 2);
+  GatherTrial<T> trial(one, direction, sizeof(T) == 4 ? Precision::tf32 : Precision::ieee,
+                       emulate::random() % 2);
   std::string reason;
   std::vector<Plan> plans = scroll::plans(trial.problem, invented_device("h200"), reason);
   for (Plan& plan : plans) reduce(plan);

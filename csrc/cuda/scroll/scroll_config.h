@@ -28,9 +28,9 @@
 namespace convt2d::cuda::scroll {
 
 struct Tile {
-  int rows;    // of y that a row of x adds to: of the kernel
-  int step;    // that are complete then: the stride
-  int width;   // channels
+  int rows;   // of y that a row of x adds to: of the kernel
+  int step;   // that are complete then: the stride
+  int width;  // channels
   int groups;  // warpgroups that multiply, at most: fewer where shared memory has no room for their rows
 };
 constexpr Tile kTiles[] = {{3, 1, 32, 4}, {3, 1, 64, 3}, {5, 1, 32, 3}, {5, 1, 48, 2},

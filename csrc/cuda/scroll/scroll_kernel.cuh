@@ -1,5 +1,5 @@
-// The scroll kernel; scroll_config.h draws the tiling. A thread for each warpgroup asks for its rows (scroll_stage.cuh): `full`
-// ends a phase when a row has come, `empty` when all four warps have multiplied it.
+// The scroll kernel; scroll_config.h draws the tiling. A thread for each warpgroup asks for its rows (scroll_stage.cuh):
+// `full` ends a phase when a row has come, `empty` when all four warps have multiplied it.
 #pragma once
 
 #include <type_traits>
@@ -17,8 +17,7 @@ using Sums = float[columns_of(kTiles[ROW]) / 2];
 template <class T, int ROW, int SLICES>
 __device__ __forceinline__ void multiply_row(const Params& p, const Taps& taps, uint64_t pixels,
                                              uint64_t weights, Sums<ROW>& sum) {
-  const uint32_t product = columns_of(kTiles[ROW]) * p.line >> 4,
-                 tap = taps.shift * p.line >> 4,
+  const uint32_t product = columns_of(kTiles[ROW]) * p.line >> 4, tap = taps.shift * p.line >> 4,
                  chunk = (p.chunk_bytes >> 4) - (taps.count - 1) * tap;
   int left = taps.count;
 #pragma unroll 1
@@ -73,7 +72,8 @@ __device__ __forceinline__ void follow_strips(const Params& p, const Scope& at, 
 
 template <class T, int ROW>
 __global__ void __launch_bounds__(threads(kTiles[ROW].groups), 1)
-    convt2d_scroll_kernel(const __grid_constant__ Params p, const __grid_constant__ CUtensorMap map) {
+    convt2d_scroll_kernel(const __grid_constant__ Params p,
+                          const __grid_constant__ CUtensorMap map) {
 #ifdef CONVT2D_HAS_WGMMA
   extern __shared__ __align__(1024) unsigned char smem[];
   constexpr Tile tile = kTiles[ROW];

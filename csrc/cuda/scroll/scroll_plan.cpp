@@ -14,25 +14,26 @@ namespace {
 
 // Cycles where nothing else is said; fitted to 151 plans of 21 layers on the H200 (2026-11-27), fp16 and TF32, forward and
 // grad_input: within 20 %, but for plans of 32 of kernelbench_2_2's channels, which take half as long again.
-constexpr double kClock = 1700;         // cycles a microsecond
-constexpr double kLaunch = 8.2;         // us: launch, the first rows, last stores
-constexpr double kWeights = 1800;       // of 16 bytes of weights that each thread brings, eight times,
-constexpr double kDeepWeights = 4700;   // and where they are of channels of x
-constexpr double kTensorTime = 0.862;   // over an instruction's least at this clock
-constexpr double kSharedBytes = 115;    // a cycle
-constexpr double kProduct = 75;         // of a warpgroup alone, beside the instructions of a kernel column's chunk,
-constexpr double kLine = 880;           // and of a line, until its rows of y are on their way
+constexpr double kClock = 1700;    // cycles a microsecond
+constexpr double kLaunch = 8.2;    // us: launch, the first rows, last stores
+constexpr double kWeights = 1800;  // of 16 bytes of weights that each thread brings, eight times,
+constexpr double kDeepWeights = 4700;  // and where they are of channels of x
+constexpr double kTensorTime = 0.862;  // over an instruction's least at this clock
+constexpr double kSharedBytes = 115;   // a cycle
+constexpr double kProduct =
+    75;  // of a warpgroup alone, beside the instructions of a kernel column's chunk,
+constexpr double kLine = 880;  // and of a line, until its rows of y are on their way
 constexpr double kColumn = 0.8;
 // What a line's instructions take of a scheduler: whatever it is, of a column, of 16 bytes of a thread that are stored.
 constexpr double kLineIssue = 190, kColumnIssue = 2.24, kStoreIssue = 9;
-constexpr double kLesser = 0.15;        // of what neither of these hides
-constexpr double kEngineRow = 4;        // of the copy engine, a pixel
-constexpr double kMemoryRate = 0.855;   // of the copy rate
-constexpr double kAgain = 0.4;          // of x for the second phase of columns,
-constexpr double kNeighbours = 0.52;    // and of what strips have in common
-constexpr double kScattered = 1.28;     // times y, whose phases of columns come apart,
-constexpr double kInPieces = 1.09;      // and by pieces shorter than a line
-constexpr double kBeside = 0.134;       // of the lesser of work and bytes
+constexpr double kLesser = 0.15;       // of what neither of these hides
+constexpr double kEngineRow = 4;       // of the copy engine, a pixel
+constexpr double kMemoryRate = 0.855;  // of the copy rate
+constexpr double kAgain = 0.4;         // of x for the second phase of columns,
+constexpr double kNeighbours = 0.52;   // and of what strips have in common
+constexpr double kScattered = 1.28;    // times y, whose phases of columns come apart,
+constexpr double kInPieces = 1.09;     // and by pieces shorter than a line
+constexpr double kBeside = 0.134;      // of the lesser of work and bytes
 
 struct Choice {
   int row, groups, eights, stages;
@@ -90,9 +91,9 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.number_bytes = static_cast<int32_t>(element_size(problem.dtype));
   const int32_t bytes = p.reduce * p.number_bytes;
   // Long rows where they hold no more that is nothing.
-  p.line = bytes <= 32                                                          ? 32
+  p.line = bytes <= 32                                                      ? 32
            : bytes <= 64 || (bytes > 128 && round_up(bytes, 64) % 128 != 0) ? 64
-                                                                                : 128;
+                                                                            : 128;
   p.chunks = number(ceil_div(bytes, p.line));
   p.slices = p.chunks > 1 ? p.line / kSliceBytes : number(ceil_div(bytes, kSliceBytes));
   p.strips_w = number(ceil_div(ceil_div(p.y_w, p.stride_w), positions));
@@ -163,14 +164,14 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
 void share_blocks(const Device& device, const Params& p, Tile tile, Choice& choice) {
   const int places = std::max(1, device.sm_count / p.column_tiles);
   if (p.stride_w == 1) {
-    choice.walkers[0] = std::clamp<int>(places, 1, static_cast<int>(ceil_div(p.lines, p.warpgroups)));
+    choice.walkers[0] =
+        std::clamp<int>(places, 1, static_cast<int>(ceil_div(p.lines, p.warpgroups)));
     return;
   }
   const double first = line_cycles(p, tile, p.taps[0].count),
                second = line_cycles(p, tile, p.taps[1].count);
-  choice.walkers[0] =
-      std::clamp(static_cast<int>(std::lround(places * first / (first + second))), 1,
-                 std::max(1, places - 1));
+  choice.walkers[0] = std::clamp(static_cast<int>(std::lround(places * first / (first + second))),
+                                 1, std::max(1, places - 1));
   choice.walkers[1] = std::max(1, places - choice.walkers[0]);
 }
 
@@ -229,8 +230,8 @@ std::vector<Candidate<Choice>> candidates(const Problem& given, const Device& de
         choice.stages = std::min(stages, kMostStages);
         share_blocks(device, p, tile, choice);
         shape(problem, choice, p);
-        found.push_back({choice, predict(problem, device, p, tile,
-                                         given.direction == Direction::grad_input)});
+        found.push_back(
+            {choice, predict(problem, device, p, tile, given.direction == Direction::grad_input)});
       }
   }
   return found;

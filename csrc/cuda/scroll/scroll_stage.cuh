@@ -32,14 +32,14 @@ __device__ __forceinline__ void bring_rows(const Params& p, Tile tile, const CUt
       barrier_wait(ring.empty(), ring.parity ^ 1);
       barrier_expect(ring.full(), bytes);
       for (int chunk = 0; chunk < p.chunks; ++chunk)
-        copy_box(ring.stage() + chunk * p.chunk_bytes, &map, ring.full(), chunk * (p.line / p.number_bytes),
-                 part.q + taps.low, row, part.n);
+        copy_box(ring.stage() + chunk * p.chunk_bytes, &map, ring.full(),
+                 chunk * (p.line / p.number_bytes), part.q + taps.low, row, part.n);
     }
   }
 }
 
-// Channels of a thread are neighbours, 16 bytes of them: a run of 8 in 32 columns, of words of 4 in 16, or of 4 in the 16 columns
-// of 16 bits that may be left.
+// Channels of a thread are neighbours, 16 bytes of them: a run of 8 in 32 columns, of words of 4 in 16, or of 4 in the 16
+// columns of 16 bits that may be left.
 CONVT2D_HOST_DEVICE constexpr int run_of(int channel, int width, int bytes) {
   return bytes == 2 && channel / 32 * 32 + 32 <= width ? 8 : 4;
 }
@@ -91,13 +91,13 @@ __device__ __forceinline__ bool bring_weights(const Params& p, const Scope& at, 
       const int i = start + k * threads, first = whole ? i : i / tile.width,
                 of_vectors = p.by_vectors.quotient(first), vector = first - of_vectors * p.vectors;
       const int line = whole ? of_vectors / tile.width : of_vectors,
-                of_tile = whole ? of_vectors % tile.width : i % tile.width,
-                tap = line / tile.rows, kh = line - tap * tile.rows, depth = vector * kVector,
+                of_tile = whole ? of_vectors % tile.width : i % tile.width, tap = line / tile.rows,
+                kh = line - tap * tile.rows, depth = vector * kVector,
                 channel = at.column_tile * tile.width + of_tile,
                 left = i < all && channel < p.columns ? p.reduce : 0;
-      to[k] = i < all ? place_of<ROW>(p, taps, shared + p.weights_at, tap, kh, of_tile, kBytes,
-                                      vector)
-                      : 0;
+      to[k] = i < all
+                  ? place_of<ROW>(p, taps, shared + p.weights_at, tap, kh, of_tile, kBytes, vector)
+                  : 0;
       const T* const from = static_cast<const T*>(p.weight) + depth * p.weight_reduce +
                             channel * p.weight_column + kh * p.weight_h +
                             (taps.tap + tap * taps.tap_step) * p.weight_w;
@@ -110,8 +110,9 @@ __device__ __forceinline__ bool bring_weights(const Params& p, const Scope& at, 
           number[j] = load_if<kBytes>(from + j * p.weight_reduce, depth + j, left);
 #pragma unroll
         for (int j = 0; j < 4; ++j)
-          word[k][j] = kBytes == 4 ? number[j]
-                                   : number[j * kVector / 4] | number[j * kVector / 4 + kVector / 8] << 16;
+          word[k][j] = kBytes == 4
+                           ? number[j]
+                           : number[j * kVector / 4] | number[j * kVector / 4 + kVector / 8] << 16;
       }
     }
 #pragma unroll
@@ -162,9 +163,9 @@ __device__ __forceinline__ bool bring_squares(const Params& p, const Scope& at, 
                                 : __byte_perm(word[2 * j % kVector][c / 2 % 4],
                                               word[(2 * j + 1) % kVector][c / 2 % 4],
                                               c % 2 ? 0x7632 : 0x5410);
-      store_shared_16(place_of<ROW>(p, taps, shared + p.weights_at, tap, kh, column + c, kBytes,
-                                    vector),
-                      turned);
+      store_shared_16(
+          place_of<ROW>(p, taps, shared + p.weights_at, tap, kh, column + c, kBytes, vector),
+          turned);
     }
   }
   return finite;

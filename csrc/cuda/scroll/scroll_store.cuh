@@ -78,9 +78,9 @@ __device__ __forceinline__ void store_rows(const Params& p, const Scope& at, con
             word[j] = pack<T>(first, second);
           }
         }
-        store_words_if<kCount * int(sizeof(T)) / 4>(channel < left ? places.of[half] : -1,
-                                   line + places.of[half] + channel, word[0], word[1], word[2],
-                                   word[3]);
+        store_words_if<kCount* int(sizeof(T)) / 4>(channel < left ? places.of[half] : -1,
+                                                   line + places.of[half] + channel, word[0],
+                                                   word[1], word[2], word[3]);
       }
     });
   }
@@ -118,7 +118,8 @@ __device__ __noinline__ void repair(const Params* params, Scope at, int group) {
       for (int i = threadIdx.x % 128; i < kPositions * tile.width; i += 128) {
         const int position = i / tile.width, channel = at.column_tile * tile.width + i % tile.width;
         const int n = part.n + (p.eights ? position / kEight : 0),
-                  column = (part.q + (p.eights ? position % kEight : position)) * p.stride_w + at.phase;
+                  column =
+                      (part.q + (p.eights ? position % kEight : position)) * p.stride_w + at.phase;
         if (n >= p.batch || column >= p.y_w || channel >= p.columns) continue;
         T* const to = static_cast<T*>(p.destination) +
                       (((n * p.y_h + y) * p.y_w + column) * p.columns + channel);

@@ -21,8 +21,9 @@ __device__ __forceinline__ Scope scope_of(const Params& p) {
 // multiplies them.
 class Descent {
  public:
-  int n, q;              // the strip's first image and position
-  int row, first, last;  // rows of x: to be multiplied from, to be completed from, and where they end
+  int n, q;  // the strip's first image and position
+  int row, first,
+      last;  // rows of x: to be multiplied from, to be completed from, and where they end
 
   __device__ __forceinline__ Descent(const Params& p, const Scope& at, int group) {
     const int runs = p.walkers[at.phase] * p.warpgroups, run = at.walker * p.warpgroups + group;

@@ -31,8 +31,8 @@ namespace convt2d::cuda {
   template <>                                                                               \
   struct Wgmma<TYPE, WIDTH, false> {                                                        \
     static __device__ __forceinline__ void add(float (&d)[COUNT], uint64_t a, uint64_t b) { \
-      asm volatile("wgmma.mma_async.sync.aligned.m64n" #WIDTH NAME                            \
-                   " {" CONVT2D_SCROLL_NAMES_##COUNT "}, %" A ", %" B ", 1, 1, 1" TAIL ";"     \
+      asm volatile("wgmma.mma_async.sync.aligned.m64n" #WIDTH NAME                          \
+                   " {" CONVT2D_SCROLL_NAMES_##COUNT "}, %" A ", %" B ", 1, 1, 1" TAIL ";"  \
                    : CONVT2D_SCROLL_SUMS_##COUNT                                            \
                    : "l"(a), "l"(b));                                                       \
     }                                                                                       \
@@ -44,11 +44,11 @@ namespace convt2d::cuda {
     static __device__ __forceinline__ void add(float (&)[COUNT], uint64_t, uint64_t) {} \
   };
 #endif
-#define CONVT2D_SCROLL_WIDTHS(TYPE, NAME, TAIL)              \
-  CONVT2D_SCROLL_WGMMA(TYPE, NAME, TAIL, 96, 48, "48", "49")       \
-  CONVT2D_SCROLL_WGMMA(TYPE, NAME, TAIL, 112, 56, "56", "57")      \
-  CONVT2D_SCROLL_WGMMA(TYPE, NAME, TAIL, 160, 80, "80", "81")      \
-  CONVT2D_SCROLL_WGMMA(TYPE, NAME, TAIL, 192, 96, "96", "97")      \
+#define CONVT2D_SCROLL_WIDTHS(TYPE, NAME, TAIL)               \
+  CONVT2D_SCROLL_WGMMA(TYPE, NAME, TAIL, 96, 48, "48", "49")  \
+  CONVT2D_SCROLL_WGMMA(TYPE, NAME, TAIL, 112, 56, "56", "57") \
+  CONVT2D_SCROLL_WGMMA(TYPE, NAME, TAIL, 160, 80, "80", "81") \
+  CONVT2D_SCROLL_WGMMA(TYPE, NAME, TAIL, 192, 96, "96", "97") \
   CONVT2D_SCROLL_WGMMA(TYPE, NAME, TAIL, 240, 120, "120", "121")
 CONVT2D_SCROLL_WIDTHS(__half, "k16.f32.f16.f16", ", 0, 0")
 CONVT2D_SCROLL_WIDTHS(__nv_bfloat16, "k16.f32.bf16.bf16", ", 0, 0")
