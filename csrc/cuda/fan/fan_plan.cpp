@@ -358,11 +358,10 @@ std::vector<Plan> plans(const Problem& problem, const Device& device, std::strin
 }
 
 Decision plan(const Problem& problem, const Device& device) {
-  Best best;
-  return search(problem, device, best);
+  return search(problem, device, {});
 }
 
-Decision search(const Problem& problem, const Device& device, Best& best) {
+Decision search(const Problem& problem, const Device& device, Best best) {
   return best_plan(problem, device, refusal, candidates_of(&best), plan_of);
 }
 

@@ -467,11 +467,10 @@ void set_walkers(const Plan& plan, GatherParams& params) {
 }
 
 Decision plan(const Problem& problem, const Device& device) {
-  Best best;
-  return search(problem, device, best);
+  return search(problem, device, {});
 }
 
-Decision search(const Problem& problem, const Device& device, Best& best) {
+Decision search(const Problem& problem, const Device& device, Best best) {
   if (!device.has_wgmma) return Decision::decline("no wgmma (sm_90a)");
   if (problem.dtype == DType::f64) return Decision::decline("fp64 is left to direct");
   const bool of_input = problem.direction == Direction::grad_input;

@@ -211,7 +211,7 @@ WeightChoice weight_choice_of(const Plan& plan) {
   return {plan.row, d[0], d[1], d[2], d[3] != 0, d[4], d[5], d[6], d[7], plan.split};
 }
 
-Decision weight_plan(const Problem& problem, const Device& device, const Best& best_of_all) {
+Decision weight_plan(const Problem& problem, const Device& device, Best best) {
   const auto whole = [&](Layout layout, int64_t channels, int64_t of) {
     return layout == Layout::nhwc && channels % of == 0;
   };
@@ -224,13 +224,13 @@ Decision weight_plan(const Problem& problem, const Device& device, const Best& b
         "grad_weight of what is not vectors of channels, of x pairs, is left to igemm");
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
   std::string reason = "no tile fits";
-  Best there = best_on_reference(device, best_of_all);
+  best = best_on_reference(device, best);
   const std::vector<WeightCandidate> found =
-      weight_candidates(problem, reference_gpu(), reason, false, 0, &there);
+      weight_candidates(problem, reference_gpu(), reason, false, 0, &best);
   if (found.empty()) return Decision::decline(reason);
-  WeightCandidate best = cheapest(found);
-  best.predicted_us = weight_time(problem, device, best.choice);
-  return Decision::accept(weight_plan_of(problem, device, best));
+  WeightCandidate least = cheapest(found);
+  least.predicted_us = weight_time(problem, device, least.choice);
+  return Decision::accept(weight_plan_of(problem, device, least));
 }
 
 }  // namespace convt2d::cuda::hopper

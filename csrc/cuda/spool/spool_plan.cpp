@@ -280,11 +280,10 @@ std::vector<Plan> plans(const Problem& problem, const Device& device, std::strin
 }
 
 Decision plan(const Problem& problem, const Device& device) {
-  Best best;
-  return search(problem, device, best);
+  return search(problem, device, {});
 }
 
-Decision search(const Problem& problem, const Device& device, Best& best) {
+Decision search(const Problem& problem, const Device& device, Best best) {
   Best there = best_on_reference(device, best);
   const auto find = [&there](const Problem& p, const Device& reference, std::string& reason) {
     return candidates(p, reference, reason, &there);
