@@ -6,6 +6,7 @@
 
 #include "core/phases.h"
 #include "cuda/gather_params.h"
+#include "cuda/remembered.h"
 #include "cuda/tensor_map.h"
 
 namespace convt2d::cuda::hopper {
@@ -13,6 +14,7 @@ namespace {
 
 constexpr int64_t kMostParcels = 60000;  // of a chunk: divide() takes 16-bit numbers
 constexpr int kLongestChunk = 8;         // times 16 bytes of K
+constexpr int kBanks = 32, kMostCounted = 12;   // banks; instructions whose loads are counted
 
 int32_t round_up(int number, int whole) { return (number + whole - 1) / whole * whole; }
 
@@ -269,10 +271,9 @@ int32_t alike(int64_t least, int64_t like) {
 // What is fetched: in how many turns lanes load a number, on average, if rows of a kernel and channels lie so many
 // bytes apart. Eight neighbouring positions of four numbers of K, of 16 bits every second one, are loaded together; what
 // they touch of a row of the patch is one run of words, and runs that meet in a bank take turns.
-double turns_of_banks(const GatherParams& p, bool words, int taps_w, int row, int channel) {
-  constexpr int kBanks = 32, kMost = 12;
+double count_turns(const GatherParams& p, bool words, int taps_w, int row, int channel) {
   const int size = p.element_bytes, numbers = 16 / size, each = numbers / 4,
-            half = std::min(kMost, p.taps / std::gcd(numbers, p.taps));
+            half = std::min(kMostCounted, p.taps / std::gcd(numbers, p.taps));
   const int reach = (kGroup - 1) * p.w.source_step * p.pixel_channels * size,
             lead = p.w.group[0].offset_low * p.pixel_channels * size & 2;
   int turns = 0;
@@ -300,6 +301,18 @@ double turns_of_banks(const GatherParams& p, bool words, int taps_w, int row, in
     turns += most;
   }
   return double(turns) / half;
+}
+// Many patches ask the same: rows of all banks more make no difference.
+double turns_of_banks(const GatherParams& p, bool words, int taps_w, int row, int channel) {
+  thread_local Remembered<double, 9, 256> known;
+  constexpr int kAllBanks = kBanks * 4;
+  return known.answer({row % kAllBanks, channel % kAllBanks, words, taps_w, p.taps,
+                       p.element_bytes, p.w.source_step, p.pixel_channels,
+                       p.w.group[0].offset_low & 1},
+                      [&](double& turns) {
+                        turns = count_turns(p, words, taps_w, row % kAllBanks,
+                                            channel % kAllBanks);
+                      });
 }
 
 // And how they lie best: channels of a row or rows of a channel side by side, with some 16 bytes or rows that nobody needs.
