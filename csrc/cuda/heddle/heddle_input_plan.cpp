@@ -40,7 +40,7 @@ int best_pitch(const InputParams& p, int size, int least) {
   int best = 0, least_turns = INT32_MAX;
   for (int pitch = static_cast<int>(round_up(least, 16)); pitch < least + 128; pitch += 16) {
     int turns = 0;
-    for (int number = 0; number < std::min(p.reduce, 32 / size); ++number) {
+    for (int number = 0; number < std::min(p.reduce, 32 / size) && turns < least_turns; ++number) {
       int words[32][32], seen[32] = {}, most = 0;  // of a bank
       for (int lane = 0; lane < 32; ++lane) {
         const int k = std::min(p.reduce - 1, number + lane % 4 * (size == 4 ? 1 : 2));
