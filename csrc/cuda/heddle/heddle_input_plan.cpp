@@ -63,9 +63,10 @@ int best_pitch(const InputParams& p, int size, int least) {
   return best;
 }
 int pitch_of(const InputParams& p, int size, int least) {
-  thread_local Remembered<int, 5, 8> known;
+  thread_local Remembered<int, 7, 8> known;
   const int vector = 16 / size;
-  return known.answer({size, least, p.stride_w, p.y_w % vector, p.y_plane % vector},
+  return known.answer({size, least, p.stride_w, p.dilation_w, p.kernel_w, std::min(p.reduce, 32),
+                       p.y_plane % vector},
                       [&](int& pitch) { pitch = best_pitch(p, size, least); });
 }
 
