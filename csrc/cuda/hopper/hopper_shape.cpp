@@ -12,9 +12,9 @@
 namespace convt2d::cuda::hopper {
 namespace {
 
-constexpr int64_t kMostParcels = 60000;  // of a chunk: divide() takes 16-bit numbers
-constexpr int kLongestChunk = 8;         // times 16 bytes of K
-constexpr int kBanks = 32, kMostCounted = 12;   // banks; instructions whose loads are counted
+constexpr int64_t kMostParcels = 60000;        // of a chunk: divide() takes 16-bit numbers
+constexpr int kLongestChunk = 8;               // times 16 bytes of K
+constexpr int kBanks = 32, kMostCounted = 12;  // banks; instructions whose loads are counted
 
 int32_t round_up(int number, int whole) { return (number + whole - 1) / whole * whole; }
 
@@ -306,12 +306,10 @@ double count_turns(const GatherParams& p, bool words, int taps_w, int row, int c
 double turns_of_banks(const GatherParams& p, bool words, int taps_w, int row, int channel) {
   thread_local Remembered<double, 9, 256> known;
   constexpr int kAllBanks = kBanks * 4;
-  return known.answer({row % kAllBanks, channel % kAllBanks, words, taps_w, p.taps,
-                       p.element_bytes, p.w.source_step, p.pixel_channels,
-                       p.w.group[0].offset_low & 1},
+  return known.answer({row % kAllBanks, channel % kAllBanks, words, taps_w, p.taps, p.element_bytes,
+                       p.w.source_step, p.pixel_channels, p.w.group[0].offset_low & 1},
                       [&](double& turns) {
-                        turns = count_turns(p, words, taps_w, row % kAllBanks,
-                                            channel % kAllBanks);
+                        turns = count_turns(p, words, taps_w, row % kAllBanks, channel % kAllBanks);
                       });
 }
 
@@ -499,7 +497,9 @@ void set_buffers(const GatherChoice& choice, GatherParams& params) {
   params.blocks_at_once = at_once ? params.tile_channels / block : 0;
 }
 
-int32_t most_lead(TileRow tile) { return tile.weights_fetched ? INT16_MAX : by_steps(tile) ? 2 : 0; }
+int32_t most_lead(TileRow tile) {
+  return tile.weights_fetched ? INT16_MAX : by_steps(tile) ? 2 : 0;
+}
 
 void set_least_buffers(int slice_shift, TileRow tile, GatherParams& params) {
   const int32_t slice = kSliceBytes / params.element_bytes;
@@ -637,7 +637,7 @@ StoreMode store_of_fetched(const Problem& problem, const GatherChoice& choice) {
 }
 bool fetched_planes(const Problem& problem, TileRow tile) {
   return tile.fetched && (problem.direction == Direction::fwd ? problem.y_layout
-                                                               : problem.x_layout) == Layout::nchw;
+                                                              : problem.x_layout) == Layout::nchw;
 }
 
 }  // namespace
@@ -675,9 +675,7 @@ std::string tile_shape(const Problem& problem, const GatherChoice& choice, Gathe
                     params.columns % vector == 0 && room % whole_runs == 0;
   const bool lines = has_lines(tile) && !forward && destination == Layout::nhwc &&
                      params.columns * params.element_bytes % 4 == 0;
-  params.store_mode = !runs                 ? (lines ? kLines : kSingles)
-                      : tile.columns_copied ? kTraded
-                                            : kDealt;
+  params.store_mode = !runs ? (lines ? kLines : kSingles) : tile.columns_copied ? kTraded : kDealt;
   if (choice.teams > 1 && !may_be_teams(tile)) return "consumers of this tile are one team";
   params.tile_channels = tile.channel_rows ? kChannelRows
                          : runs            ? room

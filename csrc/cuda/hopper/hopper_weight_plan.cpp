@@ -40,8 +40,7 @@ double tile_cycles(const WeightParams& p, WeightTile tile) {
   return busiest + kRest * (mma + shared + l2 + bring - busiest);
 }
 
-double predict(const Problem& problem, const Device& device, const WeightParams& p,
-               double cycles) {
+double predict(const Problem& problem, const Device& device, const WeightParams& p, double cycles) {
   const double blocks = double(weight_combinations(p)) * p.split;
   const double tiles = std::ceil(double(tiles_of(p)) / p.split);
   const double busy_us = std::ceil(blocks / device.sm_count) * (kBlock + tiles * cycles) / kClock;
@@ -118,9 +117,9 @@ double least_time(const Problem& problem, const Device& device, const WeightChoi
   const WeightTile tile = kWeightTiles[c.row];
   const double instructions = kTileSteps * tile.instructions * tile.groups,
                x_rows = double(c.x_blocks) * c.tile_n * c.tile_h * c.tile_w;
-  const double cycles = std::max(
-      {instructions * tile.width / 2, instructions * (kCellChannels + tile.width) / 4 + x_rows,
-       x_rows * (1 + kShortRun / c.x_blocks) * kRowBytes / kL2Bytes});
+  const double cycles = std::max({instructions * tile.width / 2,
+                                  instructions * (kCellChannels + tile.width) / 4 + x_rows,
+                                  x_rows * (1 + kShortRun / c.x_blocks) * kRowBytes / kL2Bytes});
   const double tiles = double(ceil_div(problem.batch, c.tile_n)) *
                        double(ceil_div(problem.h.in, c.tile_h)) *
                        double(ceil_div(problem.w.in, c.tile_w)),

@@ -93,9 +93,9 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
   const double few = tile.slots == 1 ? 1 : forward ? kPhasesForward : kPhasesBackward;
   const double words = !half && p.source_mode == kVectors ? kWordVectors : 1;
   const double bytes = tensor_bytes(problem) * 1.05;
-  const double l2_bytes = tensor_bytes(problem) * (p.vector_stores ? 1 : scatter) +
-                          combos * tiles * k_slices * kRowBytes *
-                              (patch * 32 + (stay ? 0 : entries * tile.columns));
+  const double l2_bytes =
+      tensor_bytes(problem) * (p.vector_stores ? 1 : scatter) +
+      combos * tiles * k_slices * kRowBytes * (patch * 32 + (stay ? 0 : entries * tile.columns));
   const double memory_us = bytes / (0.88 * device.copy_bytes_per_us);
   const double l2_us = l2_bytes / (1.3 * device.copy_bytes_per_us);
   if (at_least)
@@ -155,7 +155,8 @@ double predict_few(const Problem& problem, const Device& device, const GatherPar
   const double source_parcels = p.source_mode == kPixelPairs ? patch
                                 : p.source_mode == kGather   ? patch * 2
                                                              : 0;
-  const double weight_parcels = p.weights_copied || p.resident || at_least ? 0 : weights * (half ? 2 : 1);
+  const double weight_parcels =
+      p.weights_copied || p.resident || at_least ? 0 : weights * (half ? 2 : 1);
   const double warp_steps = slices * steps / p.teams;
   const double multiplications =
       slices * entries / p.teams * (tile.columns / 8.0) * (is_strict(problem) ? 3 : 1);
@@ -172,8 +173,10 @@ double predict_few(const Problem& problem, const Device& device, const GatherPar
   const double rounds =
       at_least ? 1
                : std::ceil(static_cast<double>(tiles_of(p)) / walkers) * std::ceil(clusters / room);
-  const double sharing =
-      at_least ? 1 : std::sqrt(std::min<double>(blocks_per_sm, std::ceil(clusters * p.ranks / device.sm_count)));
+  const double sharing = at_least
+                             ? 1
+                             : std::sqrt(std::min<double>(
+                                   blocks_per_sm, std::ceil(clusters * p.ranks / device.sm_count)));
   const double work = copies * kFewCopy * (half ? 1 : 2) +
                       (source_parcels * kFewSource + weight_parcels * kFewWeights) / threads +
                       warp_steps * (kFewStep + conflicts * kFewConflict) +
@@ -246,8 +249,8 @@ std::vector<int> tap_rows_of(const Problem& problem) {
 }
 
 // Candidates of a tile: how deep its units of K are, how many stages they have, and how many blocks share them.
-void add_depths(const Problem& problem, const Device& device, GatherChoice choice,
-                Best* best, std::vector<GatherCandidate>& found, std::string& reason) {
+void add_depths(const Problem& problem, const Device& device, GatherChoice choice, Best* best,
+                std::vector<GatherCandidate>& found, std::string& reason) {
   const TileRow tile = kTiles[choice.row];
   GatherParams params;
   choice.slice_shift = choice.resident = 0;
@@ -367,9 +370,7 @@ GatherChoice choice_of(const Plan& plan) {
   return {plan.row, d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7], plan.split, d[8], d[9], d[10]};
 }
 
-Decision plan(const Problem& problem, const Device& device) {
-  return search(problem, device, {});
-}
+Decision plan(const Problem& problem, const Device& device) { return search(problem, device, {}); }
 
 Decision search(const Problem& problem, const Device& device, Best best) {
   if (!device.has_mma_f16)

@@ -123,12 +123,12 @@ std::string set_axis(const Axis& axis, int most_taps, int most_phases, AxisTaps&
     std::string reason;
   };
   thread_local Remembered<Answer, 8, 4> known;
-  const Answer& found = known.answer(
-      {axis.in, axis.out, axis.kernel, axis.stride, axis.near_pad, axis.dilation, most_taps,
-       most_phases},
-      [&](Answer& answer) {
-        answer.reason = find_axis(axis, most_taps, most_phases, answer.taps);
-      });
+  const Answer& found = known.answer({axis.in, axis.out, axis.kernel, axis.stride, axis.near_pad,
+                                      axis.dilation, most_taps, most_phases},
+                                     [&](Answer& answer) {
+                                       answer.reason =
+                                           find_axis(axis, most_taps, most_phases, answer.taps);
+                                     });
   if (found.reason.empty()) taps = found.taps;
   return found.reason;
 }

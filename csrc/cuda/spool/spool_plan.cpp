@@ -195,10 +195,9 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
     // All images take no less than those of a slice.
     const auto [beside_us, factor] = beside(problem, device, images);
     Best multiply = best ? best->of_part(beside_us, factor) : Best{};
-    for (const hopper::WeightCandidate& of :
-         hopper::weight_candidates(turned_problem(problem, images), device, reason, true,
-                                   reel ? kReelBytes + kReelAlignment : 0,
-                                   best ? &multiply : nullptr)) {
+    for (const hopper::WeightCandidate& of : hopper::weight_candidates(
+             turned_problem(problem, images), device, reason, true,
+             reel ? kReelBytes + kReelAlignment : 0, best ? &multiply : nullptr)) {
       const double least = beside_us + factor * of.predicted_us;
       if (best && best->beats(least)) continue;
       const Choice choice = {of.choice, images};
@@ -279,9 +278,7 @@ std::vector<Plan> plans(const Problem& problem, const Device& device, std::strin
                    at_hand(device, plan_of));
 }
 
-Decision plan(const Problem& problem, const Device& device) {
-  return search(problem, device, {});
-}
+Decision plan(const Problem& problem, const Device& device) { return search(problem, device, {}); }
 
 Decision search(const Problem& problem, const Device& device, Best best) {
   Best there = best_on_reference(device, best);

@@ -7,8 +7,8 @@
 
 #include "core/args.h"
 #include "core/plan.h"
-#include "core/search.h"
 #include "core/problem.h"
+#include "core/search.h"
 #include "cuda/hopper/hopper_weight_config.h"
 #include "cuda/spool/spool_config.h"
 
