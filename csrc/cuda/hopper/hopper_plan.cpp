@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/phases.h"
 #include "cuda/gather_params.h"
@@ -313,8 +314,10 @@ void add_candidates(const Problem& problem, const Device& device, const Group& g
       // All weights, or parts of a chunk's; then as many patches as there is room for.
       const int products =
           std::max(1, params.planes_apart > 1 ? params.plane_products : params.max_products);
+      int part_before = -1;
       for (int part : {0, products, (products + 1) / 2, (products + 3) / 4, (products + 7) / 8}) {
         if (part > 0 && (params.one_chunk || teams > 1)) break;
+        if (part == std::exchange(part_before, part)) continue;  // of few products
         // Where the copy engine can bring them, threads bring none but those that stay.
         if (part > 0 && tile.copied && !tile.columns_copied && columns_copied) break;
         for (int weight_stages : {2, 3, 4}) {
