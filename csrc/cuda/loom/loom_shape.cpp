@@ -35,9 +35,8 @@ int count_in_a_bank(int bytes, int row_pitch, int number_pitch) {
 
 int most_in_a_bank(int bytes, int row_pitch, int number_pitch) {
   thread_local Remembered<int, 3, 32> known;
-  return known.answer({bytes, row_pitch, number_pitch}, [&](int& most) {
-    most = count_in_a_bank(bytes, row_pitch, number_pitch);
-  });
+  return known.answer({bytes, row_pitch, number_pitch},
+                      [&](int& most) { most = count_in_a_bank(bytes, row_pitch, number_pitch); });
 }
 
 int unit_bytes(Tile tile, const GatherParams& p) {
