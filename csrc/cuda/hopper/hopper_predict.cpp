@@ -424,7 +424,8 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
 
   // Buffers of the source and of the weights that a chunk fills.
   const double pieces = std::min(products, double(p.planes_apart));
-  const bool weights = filled == Filled::all, none = filled == Filled::none;
+  // Of rows of channels it is known how many pixels all tiles have at least.
+  const bool weights = filled == Filled::all, none = filled == Filled::none && !by_channel(tile);
   const double parts =
       p.weight_stages && weights ? pieces * std::ceil(products / pieces / p.part_products) : 0;
   // A wgmma takes as long as its multiplications, or as reading both operands, 128 bytes a cycle.
@@ -788,7 +789,7 @@ double bound(const Problem& problem, const Device& device, GatherParams& p, Tile
   const double beside = counted_apart(problem, p, tile) ? 0 : kTile;
   double cycles = 0, sectors = 0;
   for (int s = 0; s < shares.count; ++s) sectors += shares.cost[s].sectors / shares.count;
-  if (filled == Filled::none) sectors = 0;
+  if (filled == Filled::none && !by_channel(tile)) sectors = 0;
   if (alike(p, tile))
     return time_of(problem, device, p, tile, shares.products, waves,
                    std::ceil(tiles / walkers) * (shares.cost[0].alone + beside),
@@ -798,8 +799,8 @@ double bound(const Problem& problem, const Device& device, GatherParams& p, Tile
   for (int s = 0; s < shares.count; ++s)
     cycles += combos / shares.count * tiles / device.sm_count *
               (std::min(shares.cost[s].alone, shares.cost[s].cycles / together) + beside);
-  // And no less than a tile.
-  for (int s = 0; s < shares.count && !may_rest(tile); ++s)
+  // And no less than a tile, where that does not depend on its positions.
+  for (int s = 0; s < shares.count && !by_channel(tile); ++s)
     cycles = std::max(cycles, shares.cost[s].alone + beside);
   return time_of(problem, device, p, tile, shares.products, 1, cycles, combos * tiles * sectors);
 }
@@ -825,6 +826,7 @@ void set_least_positions(const Problem& problem, const Device& device, TileRow t
   // As many as there are places, so that each is small; were there more rounds, these would be as much work and more beside it.
   const double walkers = walkers_of(device, p, tile);
   if (alike(p, tile)) tiles = std::ceil(tiles / walkers) * walkers;
+  p.plane_pixels = p.patch_pixels = by_channel(tile) ? static_cast<int32_t>(positions / tiles) : 0;
   const int group = tile.operands * operand_positions(tile);
   p.tile_n = p.tile_h = 1;
   p.tile_w =

@@ -513,7 +513,7 @@ void set_least_buffers(int slice_shift, TileRow tile, GatherParams& params) {
   params.weight_mode = params.whole_weight_mode;
   params.part_products = std::max(1, params.max_products);
   params.parts = 1;
-  params.plane_pixels = params.patch_pixels = params.patch_bytes = 0;
+  params.patch_bytes = params.patch_pixels * chunk_bytes(params);
   params.product_bytes = params.part_bytes = 0;
   params.operand_columns = 0;
   params.lead = most_lead(tile);
