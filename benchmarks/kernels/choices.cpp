@@ -52,7 +52,11 @@ Layer random_layer(Dice& dice, int number) {
     l.in = dice.channels() * l.groups, l.out = dice.channels() * l.groups;
     if (dice.one_in(12)) l.groups = l.in, l.out = l.in * dice.of({1, 1, 1, 2});
     const bool square = !dice.one_in(3);
-    const auto extent = [&] { return dice.one_in(8) ? 1 : dice.one_in(3) ? dice.of({4, 8, 16, 32, 64, 128, 256}) : dice.between(2, 100); };
+    const auto extent = [&] {
+      return dice.one_in(8)   ? 1
+             : dice.one_in(3) ? dice.of({4, 8, 16, 32, 64, 128, 256})
+                              : dice.between(2, 100);
+    };
     const auto kernel = [&] { return dice.one_in(6) ? dice.between(5, 17) : dice.between(1, 5); };
     const auto stride = [&] { return dice.one_in(8) ? dice.between(1, 9) : dice.between(1, 4); };
     const auto dilation = [&] { return dice.one_in(8) ? dice.between(2, 3) : int64_t{1}; };
@@ -61,7 +65,8 @@ Layer random_layer(Dice& dice, int number) {
     l.sh = stride(), l.sw = square ? l.sh : stride();
     if (dice.one_in(4)) l.sh = l.kh, l.sw = l.kw;
     l.dh = dilation(), l.dw = square ? l.dh : dilation();
-    l.ph = dice.between(0, (l.kh - 1) * l.dh), l.pw = square ? l.ph : dice.between(0, (l.kw - 1) * l.dw);
+    l.ph = dice.between(0, (l.kh - 1) * l.dh),
+    l.pw = square ? l.ph : dice.between(0, (l.kw - 1) * l.dw);
     l.oph = dice.one_in(3) ? dice.between(0, l.sh - 1) : 0;
     l.opw = square ? l.oph : dice.one_in(3) ? dice.between(0, l.sw - 1) : 0;
     l.bias = dice.one_in(2);
@@ -77,7 +82,8 @@ std::vector<Asked> questions(int random, int seed, int files, char** file) {
     for (const Layer& l : read_layers(file[i], {}))
       for (const char* mode : kModes)
         for (const char* direction : kDirections)
-          asked.push_back({l.name, std::string(mode) + " " + direction, problem_of(l, mode, direction), "h200"});
+          asked.push_back({l.name, std::string(mode) + " " + direction,
+                           problem_of(l, mode, direction), "h200"});
   Dice dice(seed);
   for (int i = 0; i < random; ++i) {
     const Layer l = random_layer(dice, i);
@@ -97,15 +103,18 @@ std::vector<Asked> questions(int random, int seed, int files, char** file) {
 const Device& gpu(const char* name) {
   static std::map<std::string, Device> known;
   const auto at = known.find(name);
-  return at != known.end() ? at->second : known.emplace(name, cuda::invented_device(name)).first->second;
+  return at != known.end() ? at->second
+                           : known.emplace(name, cuda::invented_device(name)).first->second;
 }
 
 std::string line(const char* family, const Plan& plan) {
   char number[64];
-  std::string text = std::string(family) + " row " + std::to_string(plan.row) + " split " + std::to_string(plan.split) + " detail";
+  std::string text = std::string(family) + " row " + std::to_string(plan.row) + " split " +
+                     std::to_string(plan.split) + " detail";
   for (const int32_t d : plan.detail) text += " " + std::to_string(d);
   std::snprintf(number, sizeof number, " %a us %.2f", plan.predicted_us, plan.predicted_us);
-  return text + " workspace " + std::to_string(plan.workspace_bytes) + number + " (" + plan.note + ")";
+  return text + " workspace " + std::to_string(plan.workspace_bytes) + number + " (" + plan.note +
+         ")";
 }
 
 Choice chosen(const Asked& a) { return choose(cuda::families(), a.problem, gpu(a.gpu), -1); }
@@ -113,7 +122,8 @@ Choice chosen(const Asked& a) { return choose(cuda::families(), a.problem, gpu(a
 int dump(const std::vector<Asked>& asked) {
   for (const Asked& a : asked) {
     const Choice choice = chosen(a);
-    std::printf("%s %s %s: %s\n", a.name.c_str(), a.setting.c_str(), a.gpu, line(choice.family->name, choice.plan).c_str());
+    std::printf("%s %s %s: %s\n", a.name.c_str(), a.setting.c_str(), a.gpu,
+                line(choice.family->name, choice.plan).c_str());
   }
   return 0;
 }
@@ -125,17 +135,23 @@ int compare(const std::vector<Asked>& asked) {
     const Candidate* best = nullptr;
     const std::vector<Candidate> all = candidates(cuda::families(), a.problem, gpu(a.gpu));
     for (const Candidate& one : all)
-      if (one.decision.accepted && (!best || one.decision.plan.predicted_us < best->decision.plan.predicted_us)) best = &one;
-    const std::string is = line(choice.family->name, choice.plan), should = line(best->family->name, best->decision.plan);
+      if (one.decision.accepted &&
+          (!best || one.decision.plan.predicted_us < best->decision.plan.predicted_us))
+        best = &one;
+    const std::string is = line(choice.family->name, choice.plan),
+                      should = line(best->family->name, best->decision.plan);
     if (is != should && ++wrong < 30)
-      std::printf("%s %s %s:\n  is     %s\n  should %s\n  %s\n", a.name.c_str(), a.setting.c_str(), a.gpu, is.c_str(), should.c_str(), describe(a.problem).c_str());
+      std::printf("%s %s %s:\n  is     %s\n  should %s\n  %s\n", a.name.c_str(), a.setting.c_str(),
+                  a.gpu, is.c_str(), should.c_str(), describe(a.problem).c_str());
   }
   std::printf("%zu problems, %zu differ\n", asked.size(), wrong);
   return wrong > 0;
 }
 
 double now() {
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return std::chrono::duration<double, std::micro>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 // Drives code and data out of the caches near a core.
@@ -146,8 +162,15 @@ void forget() {
 
 struct Times {
   std::vector<double> us;
-  double mean() const { double sum = 0; for (double t : us) sum += t; return sum / us.size(); }
-  double at(double part) { std::sort(us.begin(), us.end()); return us[size_t(part * (us.size() - 1))]; }
+  double mean() const {
+    double sum = 0;
+    for (double t : us) sum += t;
+    return sum / us.size();
+  }
+  double at(double part) {
+    std::sort(us.begin(), us.end());
+    return us[size_t(part * (us.size() - 1))];
+  }
 };
 
 // The least of some rounds, in each of which every other problem comes between: tables of the last are gone.
@@ -178,8 +201,11 @@ int time(const std::vector<Asked>& asked) {
       if (us[i] > us[worst]) worst = i;
     }
     for (auto& [setting, times] : by)
-      std::printf("%s %-24s mean %7.1f median %7.1f 90%% %7.1f worst %7.1f\n", cold ? "cold" : "warm", setting.c_str(), times.mean(), times.at(0.5), times.at(0.9), times.at(1));
-    std::printf("worst is %s %s %s\n", some[worst].name.c_str(), some[worst].setting.c_str(), some[worst].gpu);
+      std::printf("%s %-24s mean %7.1f median %7.1f 90%% %7.1f worst %7.1f\n",
+                  cold ? "cold" : "warm", setting.c_str(), times.mean(), times.at(0.5),
+                  times.at(0.9), times.at(1));
+    std::printf("worst is %s %s %s\n", some[worst].name.c_str(), some[worst].setting.c_str(),
+                some[worst].gpu);
   }
   return 0;
 }
@@ -187,10 +213,15 @@ int time(const std::vector<Asked>& asked) {
 int family(const std::vector<Asked>& asked) {
   const FamilyList list = cuda::families();
   for (int f = 0; f < list.count; ++f) {
-    const std::vector<double> us = least(asked, false, [&](const Asked& a) { return list.first[f].plan(a.problem, gpu(a.gpu)); });
+    const std::vector<double> us = least(
+        asked, false, [&](const Asked& a) { return list.first[f].plan(a.problem, gpu(a.gpu)); });
     Times times{us}, by[3];
     for (size_t i = 0; i < us.size(); ++i) by[int(asked[i].problem.direction)].us.push_back(us[i]);
-    std::printf("%-10s mean %7.2f (fwd %7.2f, grad_input %7.2f, grad_weight %7.2f) median %7.2f 90%% %7.1f worst %7.1f\n", list.first[f].name, times.mean(), by[0].mean(), by[1].mean(), by[2].mean(), times.at(0.5), times.at(0.9), times.at(1));
+    std::printf(
+        "%-10s mean %7.2f (fwd %7.2f, grad_input %7.2f, grad_weight %7.2f) median %7.2f 90%% %7.1f "
+        "worst %7.1f\n",
+        list.first[f].name, times.mean(), by[0].mean(), by[1].mean(), by[2].mean(), times.at(0.5),
+        times.at(0.9), times.at(1));
   }
   return 0;
 }
@@ -200,6 +231,10 @@ int family(const std::vector<Asked>& asked) {
 int main(int count, char** arguments) {
   if (count < 4) return std::printf("see the head of %s\n", __FILE__), 2;
   const std::string what = arguments[1];
-  const std::vector<Asked> asked = questions(std::atoi(arguments[2]), std::atoi(arguments[3]), count - 4, arguments + 4);
-  return what == "dump" ? dump(asked) : what == "compare" ? compare(asked) : what == "time" ? time(asked) : family(asked);
+  const std::vector<Asked> asked =
+      questions(std::atoi(arguments[2]), std::atoi(arguments[3]), count - 4, arguments + 4);
+  return what == "dump"      ? dump(asked)
+         : what == "compare" ? compare(asked)
+         : what == "time"    ? time(asked)
+                             : family(asked);
 }

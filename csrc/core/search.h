@@ -40,8 +40,8 @@ class Best {
   double us_ = std::numeric_limits<double>::infinity();
 };
 
-// What plan() of a family answers, as long as that is better than the best so far, which it then is; otherwise anything that is not
-// better, or nothing.
-using Search = Decision (*)(const Problem&, const Device&, Best&);
+// What plan() of a family answers, as long as that is better than the best so far; otherwise anything that is not better, or nothing.
+// A search goes on from a copy, since its own times may be without what the answer's has: a bias gradient, or what it is compared by.
+using Search = Decision (*)(const Problem&, const Device&, Best);
 
 }  // namespace convt2d

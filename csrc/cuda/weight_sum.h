@@ -29,9 +29,9 @@ inline const Device& reference_gpu() {
 // own times are without a bias.
 inline Best best_on_reference(const Device& device, Best best) {
   const auto rates = [](const Device& d) {
-    return std::array{double(d.sm_count),   double(d.smem_optin), double(d.smem_per_sm),
-                      d.copy_bytes_per_us,  d.fma_f32_per_us,     d.mma_f16_per_us,
-                      d.mma_tf32_per_us,    d.matmul_f16_per_us,  d.matmul_tf32_per_us};
+    return std::array{double(d.sm_count),  double(d.smem_optin), double(d.smem_per_sm),
+                      d.copy_bytes_per_us, d.fma_f32_per_us,     d.mma_f16_per_us,
+                      d.mma_tf32_per_us,   d.matmul_f16_per_us,  d.matmul_tf32_per_us};
   };
   return rates(device) == rates(reference_gpu()) ? best : Best{};
 }

@@ -357,12 +357,9 @@ std::vector<Plan> plans(const Problem& problem, const Device& device, std::strin
   return all_plans(problem, device, reason, refusal, candidates_of(nullptr), plan_of);
 }
 
-Decision plan(const Problem& problem, const Device& device) {
-  Best best;
-  return search(problem, device, best);
-}
+Decision plan(const Problem& problem, const Device& device) { return search(problem, device, {}); }
 
-Decision search(const Problem& problem, const Device& device, Best& best) {
+Decision search(const Problem& problem, const Device& device, Best best) {
   return best_plan(problem, device, refusal, candidates_of(&best), plan_of);
 }
 

@@ -14,7 +14,7 @@ namespace convt2d::cuda::fan {
 // Every plan there is, in no order. `reason` says why there is none.
 std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason);
 Decision plan(const Problem& problem, const Device& device);
-Decision search(const Problem& problem, const Device& device, Best& best);
+Decision search(const Problem& problem, const Device& device, Best best);
 
 GatherParams params_of(const Problem& problem, const Plan& plan, const Args& args);
 int64_t blocks_of(const GatherParams& params);  // of the grid

@@ -40,7 +40,7 @@ int best_pitch(const InputParams& p, int size, int least) {
   int best = 0, least_turns = INT32_MAX;
   for (int pitch = static_cast<int>(round_up(least, 16)); pitch < least + 128; pitch += 16) {
     int turns = 0;
-    for (int number = 0; number < std::min(p.reduce, 32 / size); ++number) {
+    for (int number = 0; number < std::min(p.reduce, 32 / size) && turns < least_turns; ++number) {
       int words[32][32], seen[32] = {}, most = 0;  // of a bank
       for (int lane = 0; lane < 32; ++lane) {
         const int k = std::min(p.reduce - 1, number + lane % 4 * (size == 4 ? 1 : 2));
@@ -63,9 +63,10 @@ int best_pitch(const InputParams& p, int size, int least) {
   return best;
 }
 int pitch_of(const InputParams& p, int size, int least) {
-  thread_local Remembered<int, 5, 8> known;
+  thread_local Remembered<int, 7, 8> known;
   const int vector = 16 / size;
-  return known.answer({size, least, p.stride_w, p.y_w % vector, p.y_plane % vector},
+  return known.answer({size, least, p.stride_w, p.dilation_w, p.kernel_w, std::min(p.reduce, 32),
+                       p.y_plane % vector},
                       [&](int& pitch) { pitch = best_pitch(p, size, least); });
 }
 

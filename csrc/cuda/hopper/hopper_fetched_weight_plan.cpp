@@ -531,9 +531,9 @@ Plan plan_of(const Problem& problem, const Device& device, const Choice& c) {
   const FetchedWeightTile tile = kFetchedWeightTiles[c.row];
   FetchedWeightParams p;
   shape(problem, c, p);
-  Plan plan = weight_sum_plan(
-      problem, device, c.row, c.split,
-      predict(problem, device, p, tile, tile_cycles(problem, p, tile)), kLaunch);
+  Plan plan =
+      weight_sum_plan(problem, device, c.row, c.split,
+                      predict(problem, device, p, tile, tile_cycles(problem, p, tile)), kLaunch);
   const int detail[] = {c.stages,  c.y_blocks, c.unit_h,      c.unit_w,    c.runs,
                         c.brought, c.apart,    p.taps_inside, c.whole_rows};
   std::copy(std::begin(detail), std::end(detail), plan.detail);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/phases.h"
 #include "cuda/gather_params.h"
@@ -273,8 +274,8 @@ void order_by_promise(const Problem& problem, const Device& device, std::vector<
 // `columns_copied`: whether the copy engine can bring columns of weights by another tile. `told`: whether nobody wants to know if there
 // is a candidate at all.
 void add_candidates(const Problem& problem, const Device& device, const Group& group,
-                    bool columns_copied, bool told, Best* best,
-                    std::vector<GatherCandidate>& found, std::string& reason) {
+                    bool columns_copied, bool told, Best* best, std::vector<GatherCandidate>& found,
+                    std::string& reason) {
   const size_t before = found.size();
   const bool forward = problem.direction == Direction::fwd, strict = is_strict(problem);
   const TileRow tile = kTiles[group.row];
@@ -298,8 +299,7 @@ void add_candidates(const Problem& problem, const Device& device, const Group& g
     const int least_shift = tile.weights_fetched;  // consumers that fetch them take two slices
     for (int shift = 0; shift <= 2; ++shift) {
       if (shift < least_shift) continue;
-      if (shift > least_shift && (params.one_chunk || params.depth <= slice << (shift - 1)))
-        break;
+      if (shift > least_shift && (params.one_chunk || params.depth <= slice << (shift - 1))) break;
       if (tile.fetched && !params.one_chunk &&
           (1 << shift < slices_fetched(tile) || !chunks_in_groups(params, slice << shift)))
         continue;
@@ -314,9 +314,10 @@ void add_candidates(const Problem& problem, const Device& device, const Group& g
       // All weights, or parts of a chunk's; then as many patches as there is room for.
       const int products =
           std::max(1, params.planes_apart > 1 ? params.plane_products : params.max_products);
-      for (int part :
-           {0, products, (products + 1) / 2, (products + 3) / 4, (products + 7) / 8}) {
+      int part_before = -1;
+      for (int part : {0, products, (products + 1) / 2, (products + 3) / 4, (products + 7) / 8}) {
         if (part > 0 && (params.one_chunk || teams > 1)) break;
+        if (part == std::exchange(part_before, part)) continue;  // of few products
         // Where the copy engine can bring them, threads bring none but those that stay.
         if (part > 0 && tile.copied && !tile.columns_copied && columns_copied) break;
         for (int weight_stages : {2, 3, 4}) {
@@ -336,8 +337,7 @@ void add_candidates(const Problem& problem, const Device& device, const Group& g
                     stages = tile.twin || teams > 1 ? most : most / 2 * 2;
           if (one > memory || stages < 2) {
             if (found.empty())
-              reason =
-                  "a tile needs " + std::to_string(one + patch) + " bytes of shared memory";
+              reason = "a tile needs " + std::to_string(one + patch) + " bytes of shared memory";
             continue;
           }
           choice.source_stages = params.source_stages = stages;
@@ -466,12 +466,9 @@ void set_walkers(const Plan& plan, GatherParams& params) {
   }
 }
 
-Decision plan(const Problem& problem, const Device& device) {
-  Best best;
-  return search(problem, device, best);
-}
+Decision plan(const Problem& problem, const Device& device) { return search(problem, device, {}); }
 
-Decision search(const Problem& problem, const Device& device, Best& best) {
+Decision search(const Problem& problem, const Device& device, Best best) {
   if (!device.has_wgmma) return Decision::decline("no wgmma (sm_90a)");
   if (problem.dtype == DType::f64) return Decision::decline("fp64 is left to direct");
   const bool of_input = problem.direction == Direction::grad_input;

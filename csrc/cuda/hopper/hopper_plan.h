@@ -30,6 +30,6 @@ GatherChoice choice_of(const Plan& plan);
 void set_walkers(const Plan& plan, GatherParams& params);
 
 Decision plan(const Problem& problem, const Device& device);
-Decision search(const Problem& problem, const Device& device, Best& best);
+Decision search(const Problem& problem, const Device& device, Best best);
 
 }  // namespace convt2d::cuda::hopper

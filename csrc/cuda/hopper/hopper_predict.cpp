@@ -424,10 +424,10 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
 
   // Buffers of the source and of the weights that a chunk fills.
   const double pieces = std::min(products, double(p.planes_apart));
-  const bool weights = filled == Filled::all, none = filled == Filled::none;
-  const double parts = p.weight_stages && weights
-                           ? pieces * std::ceil(products / pieces / p.part_products)
-                           : 0;
+  // Of rows of channels it is known how many pixels all tiles have at least.
+  const bool weights = filled == Filled::all, none = filled == Filled::none && !by_channel(tile);
+  const double parts =
+      p.weight_stages && weights ? pieces * std::ceil(products / pieces / p.part_products) : 0;
   // A wgmma takes as long as its multiplications, or as reading both operands, 128 bytes a cycle.
   const double multiply = shared_cycles(tile) * (tile.bordered  ? fetched_multiply(p, tile, half)
                                                  : tile.fetched ? kFetchedWord
@@ -465,7 +465,8 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
   const double tap_sectors = problem.w_layout == Layout::nhwc || tile.fetched
                                  ? products
                                  : double(problem.h.kernel) * problem.w.kernel;
-  const double weight_sectors = p.weight_stages && weights ? tap_sectors * weight_rows(tile) * k_slices : 0;
+  const double weight_sectors =
+      p.weight_stages && weights ? tap_sectors * weight_rows(tile) * k_slices : 0;
   const double produce =
       std::max(p.chunks * (pieces * source_fill + parts * weight_fill), weight_sectors);
 
@@ -496,8 +497,7 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
     return planes_cost(
         problem, p, tile,
         {products, pieces, parts, none ? Load{0, 1, 0} : source_load(p, half),
-         weight_load(p, tile, half),
-         upright ? 8 * size * p.h.slots : run_bytes,
+         weight_load(p, tile, half), upright ? 8 * size * p.h.slots : run_bytes,
          upright ? std::min(4.0, double(problem.h.stride) / p.h.slots) : scatter_of(problem, p),
          read});
   }
@@ -643,8 +643,7 @@ Shares shares_of(const Problem& problem, const GatherParams& p, TileRow tile, Fi
       const int s = all.count++;
       products[s] = products_of(tile, p.h.group[i], p.w.group[j]);
       const auto same = std::find(products, products + s, products[s]) - products;  // many are
-      all.cost[s] =
-          same < s ? all.cost[same] : tile_cost(problem, p, tile, products[s], filled);
+      all.cost[s] = same < s ? all.cost[same] : tile_cost(problem, p, tile, products[s], filled);
     }
   return all;
 }
@@ -707,8 +706,7 @@ double time_of(const Problem& problem, const Device& device, const GatherParams&
                     : tile.bordered && size == 2    ? kFetchedL2
                     : tile.bordered && !tile.strict ? kWordsL2
                                                     : kL2,
-               l2_us = (scattered / (steps && !forward ? kStepsL2 : kL2) +
-                        read_sectors * 32 / l2) /
+               l2_us = (scattered / (steps && !forward ? kStepsL2 : kL2) + read_sectors * 32 / l2) /
                        device.copy_bytes_per_us;
   // Neither hides behind the other altogether; and of plans that move the same bytes the less busy one is better.
   const bool shallow = tile.bordered && size == 4 && p.source_stages == 2,
@@ -727,7 +725,6 @@ double time_of(const Problem& problem, const Device& device, const GatherParams&
   const double few = tile.fetched && p.one_chunk ? kFetchedFew : 1;
   return launch_us + few * (std::max(busy_us, bytes_us) + kBeside * std::min(busy_us, bytes_us));
 }
-
 
 }  // namespace
 
@@ -750,14 +747,12 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
   for (int s = 0; s < shares.count; ++s) {
     const TileCost& cost = shares.cost[s];
     // Of the last round, what is left may have the multiprocessors for itself.
-    const double whole =
-        p.teams == 1 && blocks_of(p) <= device.sm_count ? cost.alone : cost.cycles;
+    const double whole = p.teams == 1 && blocks_of(p) <= device.sm_count ? cost.alone : cost.cycles;
     const double walkers = double(p.walkers[s]) * p.teams, rounds = std::floor(tiles / walkers),
                  rest = tiles - rounds * walkers,
-                 last = rest == 0 ? 0
-                        : rest * 2 <= walkers
-                            ? cost.alone  // of teams, the other one has nothing
-                            : whole;
+                 last = rest == 0             ? 0
+                        : rest * 2 <= walkers ? cost.alone  // of teams, the other one has nothing
+                                              : whole;
     cycles = std::max(cycles, rounds * whole + last + (apart ? 0 : (rounds + (rest > 0)) * kTile));
     sectors += cost.sectors / shares.count;
     prologue = std::max(prologue, cost.prologue);
@@ -794,7 +789,7 @@ double bound(const Problem& problem, const Device& device, GatherParams& p, Tile
   const double beside = counted_apart(problem, p, tile) ? 0 : kTile;
   double cycles = 0, sectors = 0;
   for (int s = 0; s < shares.count; ++s) sectors += shares.cost[s].sectors / shares.count;
-  if (filled == Filled::none) sectors = 0;
+  if (filled == Filled::none && !by_channel(tile)) sectors = 0;
   if (alike(p, tile))
     return time_of(problem, device, p, tile, shares.products, waves,
                    std::ceil(tiles / walkers) * (shares.cost[0].alone + beside),
@@ -804,15 +799,15 @@ double bound(const Problem& problem, const Device& device, GatherParams& p, Tile
   for (int s = 0; s < shares.count; ++s)
     cycles += combos / shares.count * tiles / device.sm_count *
               (std::min(shares.cost[s].alone, shares.cost[s].cycles / together) + beside);
-  // And no less than a tile.
-  for (int s = 0; s < shares.count && !may_rest(tile); ++s)
+  // And no less than a tile, where that does not depend on its positions.
+  for (int s = 0; s < shares.count && !by_channel(tile); ++s)
     cycles = std::max(cycles, shares.cost[s].alone + beside);
   return time_of(problem, device, p, tile, shares.products, 1, cycles, combos * tiles * sectors);
 }
 
 // Where threads may bring weights all the time, it is counted otherwise than where all stay: the lesser of both.
-double bound_of_weights(const Problem& problem, const Device& device, GatherParams& p,
-                        TileRow tile, Filled filled) {
+double bound_of_weights(const Problem& problem, const Device& device, GatherParams& p, TileRow tile,
+                        Filled filled) {
   p.weight_stages = 0;
   double us = bound(problem, device, p, tile, filled);
   if (by_steps(tile) && !copied(p.whole_weight_mode)) {
@@ -831,10 +826,11 @@ void set_least_positions(const Problem& problem, const Device& device, TileRow t
   // As many as there are places, so that each is small; were there more rounds, these would be as much work and more beside it.
   const double walkers = walkers_of(device, p, tile);
   if (alike(p, tile)) tiles = std::ceil(tiles / walkers) * walkers;
+  p.plane_pixels = p.patch_pixels = by_channel(tile) ? static_cast<int32_t>(positions / tiles) : 0;
   const int group = tile.operands * operand_positions(tile);
   p.tile_n = p.tile_h = 1;
-  p.tile_w = may_rest(tile) ? std::max(1, int(positions / tiles / group)) * group
-                            : block_positions(tile);
+  p.tile_w =
+      may_rest(tile) ? std::max(1, int(positions / tiles / group)) * group : block_positions(tile);
   p.tiles_n = p.tiles_h = 1;
   p.tiles_w = static_cast<int32_t>(std::min<double>(tiles, INT32_MAX));
 }
@@ -851,8 +847,7 @@ double least(const Problem& problem, const Device& device, GatherParams& p, Tile
   return us;
 }
 
-double least_of_depth(const Problem& problem, const Device& device, GatherParams& p,
-                      TileRow tile) {
+double least_of_depth(const Problem& problem, const Device& device, GatherParams& p, TileRow tile) {
   const int32_t lead = p.lead;
   p.source_stages = kMaxStages;
   p.lead = most_lead(tile);

@@ -10,8 +10,7 @@ double predict(const Problem& problem, const Device& device, GatherParams& p, Ti
 // What no choice with this tile is predicted to take less than, with over_of(); of parameters from tile_shape(), which it fills.
 double least(const Problem& problem, const Device& device, GatherParams& p, TileRow tile);
 // The same of choices with these positions and slices, all of whose weights stay in the parameters.
-double least_of_depth(const Problem& problem, const Device& device, GatherParams& p,
-                      TileRow tile);
+double least_of_depth(const Problem& problem, const Device& device, GatherParams& p, TileRow tile);
 // The same of fetched rows of TF32, NCHW (hopper_predict_words.cpp), whose shares are in the parameters.
 double predict_words(const Problem& problem, const Device& device, const GatherParams& p,
                      TileRow tile, bool at_least = false);

@@ -6,13 +6,15 @@
 
 #include "core/phases.h"
 #include "cuda/gather_params.h"
+#include "cuda/remembered.h"
 #include "cuda/tensor_map.h"
 
 namespace convt2d::cuda::hopper {
 namespace {
 
-constexpr int64_t kMostParcels = 60000;  // of a chunk: divide() takes 16-bit numbers
-constexpr int kLongestChunk = 8;         // times 16 bytes of K
+constexpr int64_t kMostParcels = 60000;        // of a chunk: divide() takes 16-bit numbers
+constexpr int kLongestChunk = 8;               // times 16 bytes of K
+constexpr int kBanks = 32, kMostCounted = 12;  // banks; instructions whose loads are counted
 
 int32_t round_up(int number, int whole) { return (number + whole - 1) / whole * whole; }
 
@@ -269,10 +271,9 @@ int32_t alike(int64_t least, int64_t like) {
 // What is fetched: in how many turns lanes load a number, on average, if rows of a kernel and channels lie so many
 // bytes apart. Eight neighbouring positions of four numbers of K, of 16 bits every second one, are loaded together; what
 // they touch of a row of the patch is one run of words, and runs that meet in a bank take turns.
-double turns_of_banks(const GatherParams& p, bool words, int taps_w, int row, int channel) {
-  constexpr int kBanks = 32, kMost = 12;
+double count_turns(const GatherParams& p, bool words, int taps_w, int row, int channel) {
   const int size = p.element_bytes, numbers = 16 / size, each = numbers / 4,
-            half = std::min(kMost, p.taps / std::gcd(numbers, p.taps));
+            half = std::min(kMostCounted, p.taps / std::gcd(numbers, p.taps));
   const int reach = (kGroup - 1) * p.w.source_step * p.pixel_channels * size,
             lead = p.w.group[0].offset_low * p.pixel_channels * size & 2;
   int turns = 0;
@@ -300,6 +301,16 @@ double turns_of_banks(const GatherParams& p, bool words, int taps_w, int row, in
     turns += most;
   }
   return double(turns) / half;
+}
+// Many patches ask the same: rows of all banks more make no difference.
+double turns_of_banks(const GatherParams& p, bool words, int taps_w, int row, int channel) {
+  thread_local Remembered<double, 9, 256> known;
+  constexpr int kAllBanks = kBanks * 4;
+  return known.answer({row % kAllBanks, channel % kAllBanks, words, taps_w, p.taps, p.element_bytes,
+                       p.w.source_step, p.pixel_channels, p.w.group[0].offset_low & 1},
+                      [&](double& turns) {
+                        turns = count_turns(p, words, taps_w, row % kAllBanks, channel % kAllBanks);
+                      });
 }
 
 // And how they lie best: channels of a row or rows of a channel side by side, with some 16 bytes or rows that nobody needs.
@@ -486,7 +497,9 @@ void set_buffers(const GatherChoice& choice, GatherParams& params) {
   params.blocks_at_once = at_once ? params.tile_channels / block : 0;
 }
 
-int32_t most_lead(TileRow tile) { return tile.weights_fetched ? INT16_MAX : by_steps(tile) ? 2 : 0; }
+int32_t most_lead(TileRow tile) {
+  return tile.weights_fetched ? INT16_MAX : by_steps(tile) ? 2 : 0;
+}
 
 void set_least_buffers(int slice_shift, TileRow tile, GatherParams& params) {
   const int32_t slice = kSliceBytes / params.element_bytes;
@@ -500,7 +513,7 @@ void set_least_buffers(int slice_shift, TileRow tile, GatherParams& params) {
   params.weight_mode = params.whole_weight_mode;
   params.part_products = std::max(1, params.max_products);
   params.parts = 1;
-  params.plane_pixels = params.patch_pixels = params.patch_bytes = 0;
+  params.patch_bytes = params.patch_pixels * chunk_bytes(params);
   params.product_bytes = params.part_bytes = 0;
   params.operand_columns = 0;
   params.lead = most_lead(tile);
@@ -624,7 +637,7 @@ StoreMode store_of_fetched(const Problem& problem, const GatherChoice& choice) {
 }
 bool fetched_planes(const Problem& problem, TileRow tile) {
   return tile.fetched && (problem.direction == Direction::fwd ? problem.y_layout
-                                                               : problem.x_layout) == Layout::nchw;
+                                                              : problem.x_layout) == Layout::nchw;
 }
 
 }  // namespace
@@ -662,9 +675,7 @@ std::string tile_shape(const Problem& problem, const GatherChoice& choice, Gathe
                     params.columns % vector == 0 && room % whole_runs == 0;
   const bool lines = has_lines(tile) && !forward && destination == Layout::nhwc &&
                      params.columns * params.element_bytes % 4 == 0;
-  params.store_mode = !runs                 ? (lines ? kLines : kSingles)
-                      : tile.columns_copied ? kTraded
-                                            : kDealt;
+  params.store_mode = !runs ? (lines ? kLines : kSingles) : tile.columns_copied ? kTraded : kDealt;
   if (choice.teams > 1 && !may_be_teams(tile)) return "consumers of this tile are one team";
   params.tile_channels = tile.channel_rows ? kChannelRows
                          : runs            ? room

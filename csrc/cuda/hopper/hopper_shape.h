@@ -47,7 +47,7 @@ std::string tile_shape(const Problem& walked, const GatherChoice& choice, Gather
 std::string positions_shape(const Problem& walked, const GatherChoice& choice,
                             GatherParams& params);
 
-// After the first step: buffers that nothing is to be filled in, of chunks of so many slices; and more of a lead than there is. For
+// After the first step: buffers of so many slices, in which nothing is to be filled but the pixels of the patch; and more of a lead than there is. For
 // bounds, not for kernels.
 void set_least_buffers(int slice_shift, TileRow tile, GatherParams& params);
 int32_t most_lead(TileRow tile);

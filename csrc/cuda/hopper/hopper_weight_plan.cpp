@@ -40,8 +40,7 @@ double tile_cycles(const WeightParams& p, WeightTile tile) {
   return busiest + kRest * (mma + shared + l2 + bring - busiest);
 }
 
-double predict(const Problem& problem, const Device& device, const WeightParams& p,
-               double cycles) {
+double predict(const Problem& problem, const Device& device, const WeightParams& p, double cycles) {
   const double blocks = double(weight_combinations(p)) * p.split;
   const double tiles = std::ceil(double(tiles_of(p)) / p.split);
   const double busy_us = std::ceil(blocks / device.sm_count) * (kBlock + tiles * cycles) / kClock;
@@ -118,9 +117,9 @@ double least_time(const Problem& problem, const Device& device, const WeightChoi
   const WeightTile tile = kWeightTiles[c.row];
   const double instructions = kTileSteps * tile.instructions * tile.groups,
                x_rows = double(c.x_blocks) * c.tile_n * c.tile_h * c.tile_w;
-  const double cycles = std::max(
-      {instructions * tile.width / 2, instructions * (kCellChannels + tile.width) / 4 + x_rows,
-       x_rows * (1 + kShortRun / c.x_blocks) * kRowBytes / kL2Bytes});
+  const double cycles = std::max({instructions * tile.width / 2,
+                                  instructions * (kCellChannels + tile.width) / 4 + x_rows,
+                                  x_rows * (1 + kShortRun / c.x_blocks) * kRowBytes / kL2Bytes});
   const double tiles = double(ceil_div(problem.batch, c.tile_n)) *
                        double(ceil_div(problem.h.in, c.tile_h)) *
                        double(ceil_div(problem.w.in, c.tile_w)),
@@ -211,7 +210,7 @@ WeightChoice weight_choice_of(const Plan& plan) {
   return {plan.row, d[0], d[1], d[2], d[3] != 0, d[4], d[5], d[6], d[7], plan.split};
 }
 
-Decision weight_plan(const Problem& problem, const Device& device, const Best& best_of_all) {
+Decision weight_plan(const Problem& problem, const Device& device, Best best) {
   const auto whole = [&](Layout layout, int64_t channels, int64_t of) {
     return layout == Layout::nhwc && channels % of == 0;
   };
@@ -224,13 +223,13 @@ Decision weight_plan(const Problem& problem, const Device& device, const Best& b
         "grad_weight of what is not vectors of channels, of x pairs, is left to igemm");
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
   std::string reason = "no tile fits";
-  Best there = best_on_reference(device, best_of_all);
+  best = best_on_reference(device, best);
   const std::vector<WeightCandidate> found =
-      weight_candidates(problem, reference_gpu(), reason, false, 0, &there);
+      weight_candidates(problem, reference_gpu(), reason, false, 0, &best);
   if (found.empty()) return Decision::decline(reason);
-  WeightCandidate best = cheapest(found);
-  best.predicted_us = weight_time(problem, device, best.choice);
-  return Decision::accept(weight_plan_of(problem, device, best));
+  WeightCandidate least = cheapest(found);
+  least.predicted_us = weight_time(problem, device, least.choice);
+  return Decision::accept(weight_plan_of(problem, device, least));
 }
 
 }  // namespace convt2d::cuda::hopper

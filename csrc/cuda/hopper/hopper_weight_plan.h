@@ -28,6 +28,6 @@ Plan weight_plan_of(const Problem& problem, const Device& device, const WeightCa
 WeightChoice weight_choice_of(const Plan& plan);
 
 // `best`: of others, see Search.
-Decision weight_plan(const Problem& problem, const Device& device, const Best& best = {});
+Decision weight_plan(const Problem& problem, const Device& device, Best best = {});
 
 }  // namespace convt2d::cuda::hopper

@@ -33,8 +33,9 @@ constexpr double kTileLatency = 2.0;  // us, tables and epilogue of a tile that 
 constexpr int kRegisterFile = 65536;
 constexpr int kMostUnits = 60000;  // divide() in the kernel
 
+// `at_least`: however many blocks there are, with any stages, whether weights stay or not.
 double predict(const Problem& problem, const Device& device, const GatherParams& p, TileRow tile,
-               int blocks_per_sm, int walkers) {
+               int blocks_per_sm, int walkers, bool at_least = false) {
   const bool half = element_size(problem.dtype) == 2;
   const int slices = 1 << p.slice_shift;
   const AxisTotals h = totals(p.h), w = totals(p.w);
@@ -62,7 +63,8 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
   // Column phases that other blocks store leave holes in this block's rows.
   const double scatter =
       problem.direction == Direction::fwd ? std::min(4.0, double(problem.w.stride) / p.w.slots) : 1;
-  const double weights = p.resident ? 0 : k_slices * entries * tile.columns / 32;
+  const bool stay = p.resident || at_least;
+  const double weights = stay ? 0 : k_slices * entries * tile.columns / 32;
   const double outputs =
       positions(p) * tile.columns * std::min<double>(tile.slots, p.h.slots * p.w.slots) / 32;
   const double wavefronts =
@@ -82,30 +84,35 @@ double predict(const Problem& problem, const Device& device, const GatherParams&
   const double busiest = std::max({mma_us, lsu_us, issue_us});
   // How well the three overlap depends on how many warps there are to choose from.
   const double warps = blocks_per_sm * p.warps;
-  const double overlap = warps >= 12 ? 0.5 : warps >= 8 ? 0.6 : 1.0;
+  const double overlap = warps >= 12 || at_least ? 0.5 : warps >= 8 ? 0.6 : 1.0;
   const double tile_us =
       busiest + overlap * (mma_us + lsu_us + issue_us - busiest) + p.chunks * kChunkOverhead;
+
+  const bool strided = p.w.source_step > 1 && p.source_mode != kVectors;
+  const bool forward = problem.direction == Direction::fwd;
+  const double few = tile.slots == 1 ? 1 : forward ? kPhasesForward : kPhasesBackward;
+  const double words = !half && p.source_mode == kVectors ? kWordVectors : 1;
+  const double bytes = tensor_bytes(problem) * 1.05;
+  const double l2_bytes =
+      tensor_bytes(problem) * (p.vector_stores ? 1 : scatter) +
+      combos * tiles * k_slices * kRowBytes * (patch * 32 + (stay ? 0 : entries * tile.columns));
+  const double memory_us = bytes / (0.88 * device.copy_bytes_per_us);
+  const double l2_us = l2_bytes / (1.3 * device.copy_bytes_per_us);
+  if (at_least)
+    return kLaunch + 1 +
+           std::max({combos * tiles / device.sm_count * tile_us * few * words *
+                         stalls(half, is_strict(problem), entries, strided),
+                     memory_us, l2_us});
 
   const double blocks = combos * walkers;
   const double waves = std::ceil(blocks / (static_cast<double>(device.sm_count) * blocks_per_sm));
   const double rounds = std::ceil(tiles / walkers) * waves;
   const double sharing = std::min<double>(blocks_per_sm, std::ceil(blocks / device.sm_count));
-  const bool strided = p.w.source_step > 1 && p.source_mode != kVectors;
-  const bool forward = problem.direction == Direction::fwd;
-  const double few = tile.slots == 1 ? 1 : forward ? kPhasesForward : kPhasesBackward;
-  const double words = !half && p.source_mode == kVectors ? kWordVectors : 1;
   const double busy_us =
       rounds * sharing * tile_us * few * words * stalls(half, is_strict(problem), entries, strided);
   const double latency_us = rounds * (p.chunks * kChunkLatency / (p.stages - 1) + kTileLatency);
   const double prologue_us =
       1 + (p.resident ? k_slices * entries * tile.columns / 32 * 50 / kWavefronts : 0);
-
-  const double bytes = tensor_bytes(problem) * 1.05;
-  const double l2_bytes = tensor_bytes(problem) * (p.vector_stores ? 1 : scatter) +
-                          combos * tiles * k_slices * kRowBytes *
-                              (patch * 32 + (p.resident ? 0 : entries * tile.columns));
-  const double memory_us = bytes / (0.88 * device.copy_bytes_per_us);
-  const double l2_us = l2_bytes / (1.3 * device.copy_bytes_per_us);
   return kLaunch + prologue_us + std::max({busy_us, latency_us, memory_us, l2_us});
 }
 
@@ -130,7 +137,7 @@ constexpr double kFewScatter = 1.4;  // column phases that other blocks store le
 constexpr double kFewL2 = 1.85;      // rate of all copies, times that of a copy in DRAM
 
 double predict_few(const Problem& problem, const Device& device, const GatherParams& p,
-                   TileRow tile, int blocks_per_sm, int walkers) {
+                   TileRow tile, int blocks_per_sm, int walkers, bool at_least = false) {
   const bool half = element_size(problem.dtype) == 2;
   const AxisTotals h = totals(p.h), w = totals(p.w);
   const double groups = static_cast<double>(p.h.groups) * p.w.groups * p.row_blocks;
@@ -148,7 +155,8 @@ double predict_few(const Problem& problem, const Device& device, const GatherPar
   const double source_parcels = p.source_mode == kPixelPairs ? patch
                                 : p.source_mode == kGather   ? patch * 2
                                                              : 0;
-  const double weight_parcels = p.weights_copied || p.resident ? 0 : weights * (half ? 2 : 1);
+  const double weight_parcels =
+      p.weights_copied || p.resident || at_least ? 0 : weights * (half ? 2 : 1);
   const double warp_steps = slices * steps / p.teams;
   const double multiplications =
       slices * entries / p.teams * (tile.columns / 8.0) * (is_strict(problem) ? 3 : 1);
@@ -163,9 +171,12 @@ double predict_few(const Problem& problem, const Device& device, const GatherPar
       std::floor(device.sm_count * blocks_per_sm * (1 - 0.02 * (p.ranks - 1)) / p.ranks);
   const double clusters = static_cast<double>(combinations(p)) * walkers;
   const double rounds =
-      std::ceil(static_cast<double>(tiles_of(p)) / walkers) * std::ceil(clusters / room);
-  const double sharing =
-      std::sqrt(std::min<double>(blocks_per_sm, std::ceil(clusters * p.ranks / device.sm_count)));
+      at_least ? 1
+               : std::ceil(static_cast<double>(tiles_of(p)) / walkers) * std::ceil(clusters / room);
+  const double sharing = at_least
+                             ? 1
+                             : std::sqrt(std::min<double>(
+                                   blocks_per_sm, std::ceil(clusters * p.ranks / device.sm_count)));
   const double work = copies * kFewCopy * (half ? 1 : 2) +
                       (source_parcels * kFewSource + weight_parcels * kFewWeights) / threads +
                       warp_steps * (kFewStep + conflicts * kFewConflict) +
@@ -238,7 +249,7 @@ std::vector<int> tap_rows_of(const Problem& problem) {
 }
 
 // Candidates of a tile: how deep its units of K are, how many stages they have, and how many blocks share them.
-void add_depths(const Problem& problem, const Device& device, GatherChoice choice,
+void add_depths(const Problem& problem, const Device& device, GatherChoice choice, Best* best,
                 std::vector<GatherCandidate>& found, std::string& reason) {
   const TileRow tile = kTiles[choice.row];
   GatherParams params;
@@ -261,7 +272,12 @@ void add_depths(const Problem& problem, const Device& device, GatherChoice choic
     if (choice.slice_shift > 0 && params.reduce <= row_elements << (choice.slice_shift - 1)) break;
     if (choice.slice_shift > 0 && !few && params.max_entries << choice.slice_shift > 24) break;
     if (choice.teams > params.max_steps << choice.slice_shift) continue;
-    for (choice.ranks = 1; choice.ranks <= most_ranks; choice.ranks *= 2)
+    for (choice.ranks = 1; choice.ranks <= most_ranks; choice.ranks *= 2) {
+      const auto time = few ? predict_few : predict;
+      choice.resident = 0, choice.stages = most_stages;
+      set_depth(problem, choice, params);
+      const double least = best ? time(problem, device, params, tile, 1, 1, true) : 0;
+      if (best && best->beats(least)) continue;
       for (choice.resident = 0; choice.resident <= !is_shared(choice); ++choice.resident)
         for (choice.stages = 2; choice.stages <= most_stages; ++choice.stages) {
           set_depth(problem, choice, params);
@@ -284,17 +300,18 @@ void add_depths(const Problem& problem, const Device& device, GatherChoice choic
           const int64_t walkers = std::max<int64_t>(1, room / combinations(params));
           choice.walkers = static_cast<int>(params.shared ? tiles_of(params)
                                                           : std::min(walkers, tiles_of(params)));
-          const auto time = few ? predict_few : predict;
           found.push_back(
-              {choice, time(problem, device, params, tile, blocks_per_sm, choice.walkers)});
+              {choice, time(problem, device, params, tile, blocks_per_sm, choice.walkers, false)});
+          if (best) best->found(found.back().predicted_us, least);
         }
+    }
   }
 }
 
 }  // namespace
 
 std::vector<GatherCandidate> gather_candidates(const Problem& problem, const Device& device,
-                                               std::string& reason) {
+                                               std::string& reason, Best* best) {
   std::vector<GatherCandidate> found;
   const bool forward = problem.direction == Direction::fwd;
   const int64_t extent_h = forward ? ceil_div(problem.h.out, problem.h.stride) : problem.h.in;
@@ -319,7 +336,7 @@ std::vector<GatherCandidate> gather_candidates(const Problem& problem, const Dev
             for (int rows : tap_rows[choice.folded]) {
               if (rows && !shares) break;
               choice.tap_rows = rows;
-              add_depths(problem, device, choice, found, reason);
+              add_depths(problem, device, choice, best, found, reason);
             }
         }
   }
@@ -353,12 +370,9 @@ GatherChoice choice_of(const Plan& plan) {
   return {plan.row, d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7], plan.split, d[8], d[9], d[10]};
 }
 
-Decision plan(const Problem& problem, const Device& device) {
-  Best best;
-  return search(problem, device, best);
-}
+Decision plan(const Problem& problem, const Device& device) { return search(problem, device, {}); }
 
-Decision search(const Problem& problem, const Device& device, Best& best) {
+Decision search(const Problem& problem, const Device& device, Best best) {
   if (!device.has_mma_f16)
     return Decision::decline("no tensor cores with fp32 accumulation of bf16/tf32 (sm_80 and up)");
   if (problem.dtype == DType::f64) return Decision::decline("fp64 is left to direct");
@@ -367,7 +381,7 @@ Decision search(const Problem& problem, const Device& device, Best& best) {
     return Decision::decline(reason);
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
   std::string reason = "no tile fits";
-  const std::vector<GatherCandidate> found = gather_candidates(problem, device, reason);
+  const std::vector<GatherCandidate> found = gather_candidates(problem, device, reason, &best);
   if (found.empty()) return Decision::decline(reason);
   GatherCandidate least = cheapest(found);
   // No more tiles make a kernel faster: what few of them cost is the least that many do.

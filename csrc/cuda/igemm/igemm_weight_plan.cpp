@@ -383,20 +383,20 @@ WeightChoice weight_choice_of(const Plan& plan) {
   return {plan.row, d[0], d[1] >> 8, d[1] & 255, d[2], d[3], d[4], d[5], d[6], d[7], plan.split};
 }
 
-Decision weight_plan(const Problem& problem, const Device& device, const Best& best_of_all) {
+Decision weight_plan(const Problem& problem, const Device& device, Best best) {
   if (is_strict(problem)) return Decision::decline("grad_weight in strict fp32 is left to direct");
   if (problem.wide_index) return Decision::decline("a tensor has more than 2^31 elements");
   std::string reason = "no tile fits";
-  Best there = best_on_reference(device, best_of_all);
+  best = best_on_reference(device, best);
   const std::vector<WeightCandidate> found =
-      weight_candidates(problem, reference_gpu(), reason, &there);
+      weight_candidates(problem, reference_gpu(), reason, &best);
   if (found.empty()) return Decision::decline(reason);
-  WeightCandidate best = cheapest(found);
+  WeightCandidate least = cheapest(found);
   WeightParams params;
-  weight_shape(problem, best.choice, params);
-  best.choice.stages = params.stages = stages_that_fit(device, params, best.choice.row, problem);
-  best.predicted_us = predict(problem, device, params, best.choice.row);
-  return Decision::accept(weight_plan_of(problem, device, best));
+  weight_shape(problem, least.choice, params);
+  least.choice.stages = params.stages = stages_that_fit(device, params, least.choice.row, problem);
+  least.predicted_us = predict(problem, device, params, least.choice.row);
+  return Decision::accept(weight_plan_of(problem, device, least));
 }
 
 }  // namespace convt2d::cuda::igemm

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 
 #include "core/phases.h"
 #include "cuda/gather_params.h"
@@ -28,16 +27,22 @@ std::string build_axis(const Axis& axis, int part, int tile, int load, WeightAxi
   if (farthest > kFarthest || axis.stride > kFarthest)
     return "taps reach " + std::to_string(std::max(farthest, axis.stride)) + " pixels";
   const auto offset = [&](int64_t tap) { return tap * axis.dilation - axis.near_pad; };
-  const auto quotient = [&](int64_t tap) { return floor_div(offset(tap), axis.stride); };
-  const auto residue = [&](int64_t tap) { return offset(tap) - quotient(tap) * axis.stride; };
-  using Order = std::array<int, kMaxTaps>;
-  thread_local Remembered<Order, 4, 8> known;
-  const Order& order =
-      known.answer({axis.kernel, axis.dilation, axis.near_pad, axis.stride}, [&](Order& taps) {
-        std::iota(taps.begin(), taps.begin() + axis.kernel, 0);
-        std::stable_sort(taps.begin(), taps.begin() + axis.kernel,
-                         [&](int a, int b) { return residue(a) < residue(b); });
+  struct Taps {
+    std::array<int, kMaxTaps> order;
+    std::array<int64_t, kMaxTaps> quotient, residue;
+  };
+  thread_local Remembered<Taps, 4, 8> known;
+  const Taps& taps =
+      known.answer({axis.kernel, axis.dilation, axis.near_pad, axis.stride}, [&](Taps& found) {
+        for (int tap = 0; tap < axis.kernel; ++tap) {
+          found.order[tap] = tap;
+          found.quotient[tap] = floor_div(offset(tap), axis.stride);
+          found.residue[tap] = offset(tap) - found.quotient[tap] * axis.stride;
+        }
+        std::stable_sort(found.order.begin(), found.order.begin() + axis.kernel,
+                         [&](int a, int b) { return found.residue[a] < found.residue[b]; });
       });
+  const auto& [order, quotient, residue] = taps;
   table.taps = static_cast<int32_t>(axis.kernel);
   table.part = std::min(part, table.taps);
   table.parts = static_cast<int32_t>(ceil_div(table.taps, table.part));
@@ -51,7 +56,7 @@ std::string build_axis(const Axis& axis, int part, int tile, int load, WeightAxi
     if (i % table.part != 0) {
       const int before = order[i - 1];
       const int64_t step =
-          residue(before) == residue(tap) ? quotient(tap) - quotient(before) : tile;
+          residue[before] == residue[tap] ? quotient[tap] - quotient[before] : tile;
       shift = table.shift[i - 1] + std::min<int64_t>(step, tile);
     } else {
       low = high = offset(tap);

@@ -220,7 +220,8 @@ double laid_cycles(const GatherParams& p, Tile tile, int group, bool at_least) {
                turned = p.row_sets * ceil_div(p.items, 32 * kTurners) *
                         (p.brought ? kBroughtAlone : fit.turned);
   // A stage is asked for again when it was turned.
-  const double waits = p.brought || at_least ? 0 : (fit.under_way / p.slices + patch + turned) / p.x_stages;
+  const double waits =
+      p.brought || at_least ? 0 : (fit.under_way / p.slices + patch + turned) / p.x_stages;
   const double over =
       (p.turned_stages == 2 && !at_least ? kLaidTwo : 1) *
       (!halves && p.layout != kRuns && (tile.phases == 1 || starts_anywhere(p, tile)) ? kLaidColumns
@@ -258,7 +259,7 @@ double tile_cycles(const GatherParams& p, Tile tile, int group, bool at_least) {
   // Of swizzled segments lanes read every second 8 bytes.
   const int met = at_least          ? 1
                   : p.segment_bytes ? 2
-                  : p.woven         ? 1
+                  : p.woven ? 1
                             : most_in_a_bank(unit_bytes(tile, p), p.row_pitch, p.number_pitch),
             products = tile.strict ? 3 : 1, split = tile.strict ? kTurnedSplit : 0;
   const double weight_bytes = p.resident || at_least ? 0 : double(p.weight_bytes) / p.slices,
@@ -310,7 +311,8 @@ double tile_cycles(const GatherParams& p, Tile tile, int group, bool at_least) {
       : p.brought || p.x_stages > 1 ? 0
                                     : kUnderWay / p.slices + turned + (halves ? patch : 0);
   const double stepped = p.steps_w == 1 || halves ? 1 : p.parts > 1 ? kParted : kStepped;
-  const double waiting = !at_least && !p.resident && p.weight_stages == 2 && tile.phases == 2 ? kTwoStages : 1;
+  const double waiting =
+      !at_least && !p.resident && p.weight_stages == 2 && tile.phases == 2 ? kTwoStages : 1;
   const double asked =
       double(p.lines) * (words ? p.parts * p.row_sets : p.load_h) * kBox / p.slices;
   const double computed = std::max({tensor, banks, issued, turned, waited}),
@@ -340,7 +342,8 @@ double tile_cycles(const GatherParams& p, Tile tile, int group, bool at_least) {
     const double stored = p.lined ? shown * pairs * 2 * tile.phases * kLineWord / kInstructions +
                                         p.tile_n * p.tile_h * fit.line
                                   : shown * pairs * kStored / kInstructions;
-    if (at_least) return p.chunks * (p.slices * longest + fit.chunk) * (tile.taps == 3 ? kBehind : 1);
+    if (at_least)
+      return p.chunks * (p.slices * longest + fit.chunk) * (tile.taps == 3 ? kBehind : 1);
     const double hidden = p.boxed && tile.taps == 3 ? kBehind : 1;
     const double cycles = p.chunks * (p.slices * longest + fit.chunk) * hidden + stored +
                           (p.boxed    ? kBoxed
@@ -421,16 +424,15 @@ double time_of(const Problem& problem, const Device& device, Tile tile, const Ga
                                      : !p.forward    ? kByPhases
                                      : anywhere      ? fit.lines_by_phases
                                                      : fit.by_phases);
-  double memory_us =
-      tensor_bytes(problem) / (rate * (p.boxed && !at_least ? kBoxedRate : 1) * device.copy_bytes_per_us);
+  double memory_us = tensor_bytes(problem) /
+                     (rate * (p.boxed && !at_least ? kBoxedRate : 1) * device.copy_bytes_per_us);
   if (p.laid) {
     const double lanes = laid_of(p).memory * (p.h.groups == 1 ? 1 : kByPhases);
-    memory_us = tensor_bytes(problem) /
-                ((at_least  ? std::max(laid_of(p).lines_memory, lanes)
-                  : p.lined ? laid_of(p).lines_memory
-                  : p.boxed ? lanes * kBoxedRate
-                            : lanes) *
-                 device.copy_bytes_per_us);
+    memory_us = tensor_bytes(problem) / ((at_least  ? std::max(laid_of(p).lines_memory, lanes)
+                                          : p.lined ? laid_of(p).lines_memory
+                                          : p.boxed ? lanes * kBoxedRate
+                                                    : lanes) *
+                                         device.copy_bytes_per_us);
     if (p.element_bytes == 4 && memory_us > busy_us && !at_least) memory_us /= kLaidWords;
   }
   const double rows = double(problem.batch) * p.columns * p.groups * p.h.destination_extent;

@@ -8,12 +8,15 @@
 
 #include "core/phases.h"
 #include "cuda/gather_params.h"
+#include "cuda/remembered.h"
 #include "cuda/shared_memory.h"
 #include "cuda/tensor_map.h"
 
 namespace convt2d::cuda::loom {
 
-int most_in_a_bank(int bytes, int row_pitch, int number_pitch) {
+namespace {
+
+int count_in_a_bank(int bytes, int row_pitch, int number_pitch) {
   const int lanes = 128 / bytes;
   int most = 0;
   for (int first = 0; first < 32; first += lanes) {
@@ -26,6 +29,14 @@ int most_in_a_bank(int bytes, int row_pitch, int number_pitch) {
     }
   }
   return most;
+}
+
+}  // namespace
+
+int most_in_a_bank(int bytes, int row_pitch, int number_pitch) {
+  thread_local Remembered<int, 3, 32> known;
+  return known.answer({bytes, row_pitch, number_pitch},
+                      [&](int& most) { most = count_in_a_bank(bytes, row_pitch, number_pitch); });
 }
 
 int unit_bytes(Tile tile, const GatherParams& p) {

@@ -7,6 +7,7 @@
 
 #include "core/phases.h"
 #include "cuda/gather_params.h"
+#include "cuda/remembered.h"
 #include "cuda/rows/rows.h"
 #include "cuda/strict_sums.h"
 
@@ -66,7 +67,7 @@ struct Choice {
 int64_t positions(const Axis& axis) { return ceil_div(axis.out, axis.stride); }
 
 // Returns why it cannot be done, or an empty string.
-std::string set_axis(const Axis& axis, int most_taps, int most_phases, AxisTaps& taps) {
+std::string find_axis(const Axis& axis, int most_taps, int most_phases, AxisTaps& taps) {
   if (axis.kernel > most_taps) return "kernels of more than " + std::to_string(most_taps);
   if (axis.stride > most_phases) return "strides of more than " + std::to_string(most_phases);
   taps = {static_cast<int32_t>(axis.in),       static_cast<int32_t>(axis.out),
@@ -97,6 +98,23 @@ std::string set_axis(const Axis& axis, int most_taps, int most_phases, AxisTaps&
   for (int tap = 0; tap < axis.kernel; ++tap)
     if (taps.phase[tap] >= 0) taps.offset[tap] = static_cast<int16_t>(offset[tap] - first);
   return {};
+}
+
+// The same, which every choice asks again.
+std::string set_axis(const Axis& axis, int most_taps, int most_phases, AxisTaps& taps) {
+  struct Answer {
+    AxisTaps taps;
+    std::string reason;
+  };
+  thread_local Remembered<Answer, 8, 4> known;
+  const Answer& found = known.answer({axis.in, axis.out, axis.kernel, axis.stride, axis.near_pad,
+                                      axis.dilation, most_taps, most_phases},
+                                     [&](Answer& answer) {
+                                       answer.reason =
+                                           find_axis(axis, most_taps, most_phases, answer.taps);
+                                     });
+  if (found.reason.empty()) taps = found.taps;
+  return found.reason;
 }
 
 // Pieces of which so many lie together, with a gap before the next ones in shared memory, and in global.

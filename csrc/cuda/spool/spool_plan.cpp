@@ -158,7 +158,13 @@ Beside beside(const Problem& problem, const Device& device, int64_t images) {
                                 : Beside{kTurn + turn, 1};
 }
 
-double predict(const Problem& problem, const Device& device, const Choice& choice) {
+// hopper's time for all images.
+double multiply_time(const Problem& problem, const Device& device, const Choice& choice) {
+  return hopper::weight_time(turned_problem(problem, problem.batch), device, choice.slice, true);
+}
+
+double predict(const Problem& problem, const Device& device, const Choice& choice,
+               double multiply) {
   const hopper::WeightChoice& slice = choice.slice;
   const double rate = device.copy_bytes_per_us, slices = double(slices_of(problem, choice));
   const double turn =
@@ -166,8 +172,6 @@ double predict(const Problem& problem, const Device& device, const Choice& choic
   const double dense = double(weight_elements(problem)) * 2;
   const double back =
       is_rounded(problem, slice.split) ? kReturn + 2 * dense / (kReturnRate * rate) : 0;
-  const double multiply =
-      hopper::weight_time(turned_problem(problem, problem.batch), device, slice, true);
   if (slices == 1) return kTurn + turn + multiply + back;
   // A piece has whole K tiles of each slice.
   const auto tiles = [&](int64_t images) {
@@ -195,10 +199,9 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
     // All images take no less than those of a slice.
     const auto [beside_us, factor] = beside(problem, device, images);
     Best multiply = best ? best->of_part(beside_us, factor) : Best{};
-    for (const hopper::WeightCandidate& of :
-         hopper::weight_candidates(turned_problem(problem, images), device, reason, true,
-                                   reel ? kReelBytes + kReelAlignment : 0,
-                                   best ? &multiply : nullptr)) {
+    for (const hopper::WeightCandidate& of : hopper::weight_candidates(
+             turned_problem(problem, images), device, reason, true,
+             reel ? kReelBytes + kReelAlignment : 0, best ? &multiply : nullptr)) {
       const double least = beside_us + factor * of.predicted_us;
       if (best && best->beats(least)) continue;
       const Choice choice = {of.choice, images};
@@ -219,7 +222,8 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
         reason = "copies of the tensors and sums take " + std::to_string(bytes) + " bytes";
         continue;
       }
-      found.push_back({choice, predict(problem, device, choice)});
+      const double multiplied = reel ? multiply_time(problem, device, choice) : of.predicted_us;
+      found.push_back({choice, predict(problem, device, choice, multiplied)});
       if (best) best->found(found.back().predicted_us, least);
     }
   }
@@ -232,8 +236,10 @@ std::vector<Candidate<Choice>> all_candidates(const Problem& problem, const Devi
 }
 
 Plan plan_of(const Problem& problem, const Device& device, const Choice& choice) {
-  Plan plan = hopper::weight_plan_of(turned_problem(problem, choice.images), device,
-                                     {choice.slice, predict(problem, device, choice)}, true);
+  Plan plan = hopper::weight_plan_of(
+      turned_problem(problem, choice.images), device,
+      {choice.slice, predict(problem, device, choice, multiply_time(problem, device, choice))},
+      true);
   plan.detail[kImagesAt] = static_cast<int32_t>(choice.images);
   plan.workspace_bytes = places_of(problem, choice).end;
   const int64_t slices = slices_of(problem, choice);
@@ -279,12 +285,9 @@ std::vector<Plan> plans(const Problem& problem, const Device& device, std::strin
                    at_hand(device, plan_of));
 }
 
-Decision plan(const Problem& problem, const Device& device) {
-  Best best;
-  return search(problem, device, best);
-}
+Decision plan(const Problem& problem, const Device& device) { return search(problem, device, {}); }
 
-Decision search(const Problem& problem, const Device& device, Best& best) {
+Decision search(const Problem& problem, const Device& device, Best best) {
   Best there = best_on_reference(device, best);
   const auto find = [&there](const Problem& p, const Device& reference, std::string& reason) {
     return candidates(p, reference, reason, &there);

@@ -7,8 +7,8 @@
 
 #include "core/args.h"
 #include "core/plan.h"
-#include "core/search.h"
 #include "core/problem.h"
+#include "core/search.h"
 #include "cuda/hopper/hopper_weight_config.h"
 #include "cuda/spool/spool_config.h"
 
@@ -17,7 +17,7 @@ namespace convt2d::cuda::spool {
 // Every plan there is, in no order. `reason` says why there is none.
 std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason);
 Decision plan(const Problem& problem, const Device& device);
-Decision search(const Problem& problem, const Device& device, Best& best);
+Decision search(const Problem& problem, const Device& device, Best best);
 
 // Images of a slice, of which a reel has several: in Plan.detail, behind hopper's.
 constexpr int kImagesAt = 11;
