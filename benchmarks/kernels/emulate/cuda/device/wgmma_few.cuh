@@ -1,0 +1,4 @@
+// Widths are no matter on a CPU.
+#pragma once
+
+#include "cuda/device/wgmma.cuh"
