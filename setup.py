@@ -49,7 +49,7 @@ CUDA_ROOMS = {
     "reed_launch.cpp reed_f16.cu reed_bf16.cu reed_tf32.cu reed_f32x3.cu reed_wide.cu "
     "reed_lapped.cu reed_broad.cu",
     "cuda/narrow": "narrow_plan.cpp narrow_launch.cpp narrow_kernel.cu narrow_kernel_words.cu "
-    "narrow_ribbon_plan.cpp narrow_ribbon.cu narrow_tape_plan.cpp narrow_tape.cu narrow_weight_plan.cpp narrow_weight_halves.cu "
+    "narrow_ribbon_plan.cpp narrow_ribbon.cu narrow_weight_plan.cpp narrow_weight_halves.cu "
     "narrow_weight_words.cu",
     "cuda/spread": "spread_plan.cpp spread_input_plan.cpp spread_launch.cpp spread_kernel.cu "
     "spread_kernel_words.cu spread_input.cu",

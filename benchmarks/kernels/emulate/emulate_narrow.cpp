@@ -15,7 +15,6 @@ alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
 #include "cuda/narrow/narrow_kernel.cuh"
 #include "cuda/narrow/narrow_plan.h"
 #include "cuda/narrow/narrow_ribbon.cuh"
-#include "cuda/narrow/narrow_tape.cuh"
 #include "cuda/narrow/narrow_weight.cuh"
 #include "cuda/visit_row.h"
 #include "fibers.h"
@@ -36,20 +35,7 @@ bool check(const Case& one, Precision precision, int most) {
     plans.erase(std::remove_if(plans.begin(), plans.end(),
                                [](const Plan& plan) { return plan.row < narrow::kTileCount; }),
                 plans.end());
-  if (std::getenv("TAPES"))
-    plans.erase(std::remove_if(plans.begin(), plans.end(),
-                               [](const Plan& plan) {
-                                 return plan.row < narrow::kTileCount + narrow::kRibbonCount;
-                               }),
-                plans.end());
   for (Plan& plan : plans) {
-    if (plan.row >= narrow::kTileCount + narrow::kRibbonCount) {
-      int32_t &strands = plan.detail[1], &stages = plan.detail[2], &teams = plan.detail[3];
-      teams = std::min(teams, 2 + int(emulate::random() % 3));
-      strands = 1 + int(emulate::random() % 9);
-      stages = std::min(stages, 1 + int(emulate::random() % 4));
-      continue;
-    }
     int32_t &rows = plan.detail[1], &stages = plan.detail[2], &walkers = plan.detail[3];
     const Axis& h = trial.problem.h;
     const int reach = int((h.kernel - 1) * h.dilation / h.stride);
@@ -59,17 +45,6 @@ bool check(const Case& one, Precision precision, int most) {
     walkers = std::min(walkers, 1 + int(emulate::random() % 3));
   }
   return trial.passes(trial.some(plans, most, reason), [&](const Plan& plan) {
-    if (plan.row >= narrow::kTileCount + narrow::kRibbonCount) {
-      const narrow::TapeParams params = narrow::tape_params_of(trial.problem, plan, trial.args);
-      const auto map = narrow::tape_map_of(params);
-      visit_row<narrow::kTapeCount>(
-          plan.row - narrow::kTileCount - narrow::kRibbonCount, [&](auto row) {
-            emulate::run_grid(narrow::tape_blocks(params), params.teams * narrow::kTeamThreads,
-                              params.shared_bytes,
-                              [&] { narrow::convt2d_narrow_tape_kernel<T, row>(params, map); });
-          });
-      return;
-    }
     if (plan.row >= narrow::kTileCount) {
       const narrow::RibbonParams params = narrow::ribbon_params_of(trial.problem, plan, trial.args);
       const auto map = narrow::ribbon_map_of(params);

@@ -5,7 +5,6 @@
 #include "cuda/narrow/narrow.h"
 #include "cuda/narrow/narrow_plan.h"
 #include "cuda/narrow/narrow_ribbon.h"
-#include "cuda/narrow/narrow_tape.h"
 #include "cuda/narrow/narrow_weight.h"
 #include "cuda/weight_sum.h"
 
@@ -23,12 +22,6 @@ void launch_weight(const Problem& problem, const Plan& plan, const Args& args) {
 
 void launch(const Problem& problem, const Plan& plan, const Args& args) {
   if (problem.direction == Direction::grad_weight) return launch_weight(problem, plan, args);
-  if (plan.row >= kTileCount + kRibbonCount) {
-    const TapeParams params = tape_params_of(problem, plan, args);
-    launch_tape(problem.dtype, plan.row - kTileCount - kRibbonCount, params, tape_map_of(params),
-                args.stream);
-    return;
-  }
   if (plan.row >= kTileCount) {
     const RibbonParams params = ribbon_params_of(problem, plan, args);
     launch_ribbon(problem.dtype, plan.row - kTileCount, params, ribbon_map_of(params), args.stream);

@@ -7,7 +7,6 @@
 #include "core/phases.h"
 #include "cuda/gather_params.h"
 #include "cuda/narrow/narrow_ribbon.h"
-#include "cuda/narrow/narrow_tape.h"
 #include "cuda/strict_sums.h"
 
 namespace convt2d::cuda::narrow {
@@ -250,19 +249,14 @@ std::vector<Plan> plans(const Problem& problem, const Device& device, std::strin
   std::vector<Plan> found = all_plans(problem, device, reason, refusal, candidates, plan_of);
   std::string why;
   for (Plan& plan : ribbon_plans(problem, device, why)) found.push_back(std::move(plan));
-  for (Plan& plan : tape_plans(problem, device, why)) found.push_back(std::move(plan));
   return found;
 }
 
 Decision plan(const Problem& problem, const Device& device) {
-  Decision best = best_plan(problem, device, refusal, candidates, plan_of);
-  for (const auto& other : {ribbon_plan, tape_plan}) {
-    Decision decision = other(problem, device);
-    if (decision.accepted &&
-        (!best.accepted || decision.plan.predicted_us < best.plan.predicted_us))
-      best = std::move(decision);
-  }
-  return best;
+  Decision rows = best_plan(problem, device, refusal, candidates, plan_of);
+  Decision ribbons = ribbon_plan(problem, device);
+  if (!ribbons.accepted) return rows;
+  return rows.accepted && rows.plan.predicted_us <= ribbons.plan.predicted_us ? rows : ribbons;
 }
 
 Params params_of(const Problem& problem, const Plan& plan, const Args& args) {

@@ -21,10 +21,31 @@ using RibbonMma =
     std::conditional_t<sizeof(T) == 4, MmaTF32,
                        std::conditional_t<std::is_same_v<T, __half>, MmaF16, MmaBF16>>;
 
-// All weights, by fragments: of a lane, columns l / 4 and channels as the fetching of x deals them out. A warp loads a
-// batch of them before it stores any.
+// Weights in the order of NCHW, where the copy engine does not bring them as they lie.
+template <class T>
+__device__ __forceinline__ void bring_raw(const RibbonParams& p, uint32_t to) {
+  const int count = p.raw_bytes / int(sizeof(T));
+#pragma unroll 1
+  for (int i = threadIdx.x; i < count; i += kRibbonConsumers) {
+    const int line = i / p.kernel_w, kw = i - line * p.kernel_w, kernel = line / p.kernel_h,
+              kh = line - kernel * p.kernel_h, ci = p.by_columns.quotient(kernel),
+              co = kernel - ci * p.columns;
+    const T* const from = static_cast<const T*>(p.weight) +
+                          (ci * p.weight_reduce + co * p.weight_column + kh * p.weight_h +
+                           kw * p.weight_w);
+    if constexpr (sizeof(T) == 4) {
+      store_shared_4(to + i * 4, __float_as_uint(*from));
+    } else {
+      store_shared_2(to + i * 2, *reinterpret_cast<const unsigned short*>(from));
+    }
+  }
+}
+
+// All weights, by fragments: of a lane, columns l / 4 and channels as the fetching of x deals them out. A warp fetches a
+// batch of them before it stores any. `raw`: as they lie.
 template <class T, int ROW>
-__device__ __forceinline__ void bring_fragments(const RibbonParams& p, uint32_t shared) {
+__device__ __forceinline__ void bring_fragments(const RibbonParams& p, uint32_t shared,
+                                                uint32_t raw) {
   constexpr Ribbon ribbon = kRibbons[ROW];
   constexpr int kColumns = ribbon.width / 8, kCount = fragments(ribbon),
                 kPairs = fragment_pairs(ribbon), kNumbers = 4 / sizeof(T),
@@ -33,21 +54,21 @@ __device__ __forceinline__ void bring_fragments(const RibbonParams& p, uint32_t 
   int offset[kCount], left[kCount];  // of a fragment: of its column's tap; channels there are
 #pragma unroll
   for (int n = 0; n < kColumns; ++n) {
-    const int column = n * 8 + lane / 4, line = p.by_kernel_w.quotient(column);
-    const int kw = column - line * p.kernel_w, phase = p.by_columns.quotient(line);
+    const int column = n * 8 + lane / 4, line = p.by_line.quotient(column);
+    const int kw = column - line * p.line_columns, phase = p.by_columns.quotient(line);
     const int channel = line - phase * p.columns;
 #pragma unroll
     for (int s = 0; s < ribbon.span; ++s) {
       const int reach = s * p.stride_h + phase, kh = p.by_dilation.quotient(reach);
-      const bool there = phase < p.stride_h && kh < p.kernel_h && kh * p.dilation_h == reach;
-      offset[s * kColumns + n] = channel * p.weight_column + kh * p.weight_h + kw * p.weight_w;
+      const bool there = phase < p.stride_h && kw < p.kernel_w && kh < p.kernel_h &&
+                         kh * p.dilation_h == reach;
+      offset[s * kColumns + n] = channel * p.raw_column + kh * p.raw_h + kw * p.raw_w;
       left[s * kColumns + n] = there ? p.reduce : 0;
     }
   }
   // The channel of number i of word b.
   const int word_step = sizeof(T) == 4 ? (p.channels_last ? 4 : 1) : 8,
             first = sizeof(T) == 4 ? (p.channels_last ? t : 2 * t) : 2 * t;
-  const T* const weight = static_cast<const T*>(p.weight);
 #pragma unroll 1
   for (int slice = threadIdx.x / 32; slice < p.slices; slice += kRibbonWarps) {
     const uint32_t to = shared + p.weights_at + slice * slice_weights(ribbon);
@@ -61,8 +82,14 @@ __device__ __forceinline__ void bring_fragments(const RibbonParams& p, uint32_t 
 #pragma unroll
           for (int i = 0; i < kNumbers; ++i) {
             const int c = slice * kSlice + first + b * word_step + i;
-            number[f][b][i] = load_if<sizeof(T)>(
-                weight + (c * p.weight_reduce + offset[2 * batch + f]), c, left[2 * batch + f]);
+            const uint32_t from =
+                raw + (c * p.raw_reduce + offset[2 * batch + f]) * uint32_t(sizeof(T));
+            if (c >= left[2 * batch + f]) continue;
+            if constexpr (sizeof(T) == 4) {
+              number[f][b][i] = load_shared_4(from);
+            } else {
+              number[f][b][i] = load_shared<unsigned short>(from);
+            }
           }
       const auto word = [&](int f, int b) {
         const uint32_t low = number[f][b][0];
@@ -291,6 +318,7 @@ __device__ __forceinline__ void follow_ribbons(const RibbonParams& p, uint32_t s
   constexpr bool kStrict = kRibbons[ROW].strict;
   uint32_t place[2] = {};
   if constexpr (sizeof(T) == 4) find_ribbon(p, place);
+  const RibbonLines<ROW> lines = find_lines<T, ROW>(p);
   for_items(p, [&](const Item& item) {
     RibbonSums<ROW> sum;
     const auto each = [&](auto&& change) {
@@ -325,7 +353,7 @@ __device__ __forceinline__ void follow_ribbons(const RibbonParams& p, uint32_t s
         barrier_among(1, kRibbonConsumers);  // the row before has been collected
         store_ribbon<T, ROW>(p, sum, shared + p.products_at);
         barrier_among(1, kRibbonConsumers);
-        collect_ribbon<T, ROW>(p, item, row, shared);
+        collect_ribbon<T, ROW>(p, item, row, lines, shared);
       }
       each(
           [&](int i, int k) { sum[i][k] = k + kRow < kAll ? sum[i][min(k + kRow, kAll - 1)] : 0; });
@@ -343,11 +371,18 @@ __global__ void __launch_bounds__(ribbon_threads(kRibbons[ROW]), kRibbons[ROW].b
   StageRing ring{shared, shared + p.stages_at, p.stages, p.stage_bytes};
   if (threadIdx.x == kRibbonConsumers) {
     prefetch_map(&map);
+#pragma unroll 1
     for (int i = 0; i < p.stages; ++i) {
       barrier_init(ring.barriers + i * 16, 1);
       barrier_init(ring.barriers + i * 16 + 8, kRibbonWarps);
     }
+    const uint32_t raw_there = shared + kMostRibbonStages * 16;
+    barrier_init(raw_there, 1);
     fence_for_wgmma();  // for the copy engine
+    if (p.raw_copied) {
+      barrier_expect(raw_there, p.raw_bytes);
+      copy_run(shared + p.products_at, p.weight, p.raw_bytes, raw_there);
+    }
   }
   __syncthreads();
   if (threadIdx.x >= kRibbonConsumers) {
@@ -355,9 +390,18 @@ __global__ void __launch_bounds__(ribbon_threads(kRibbons[ROW]), kRibbons[ROW].b
     if (threadIdx.x == kRibbonConsumers) bring_chunks(p, map, ring);
   } else {
     if constexpr (lends(kRibbons[ROW])) more_registers<kRibbonRegisters>();
+    const uint32_t products = shared + p.products_at;
+    if (p.raw_copied) {
+      barrier_wait(shared + kMostRibbonStages * 16, 0);
+    } else {
+      bring_raw<T>(p, products);
+      barrier_among(1, kRibbonConsumers);
+    }
+    bring_fragments<T, ROW>(p, shared, products);
+    barrier_among(1, kRibbonConsumers);
+#pragma unroll 1
     for (int at = threadIdx.x * 16; at < p.products_bytes; at += kRibbonConsumers * 16)
-      store_shared_16(shared + p.products_at + at, {0, 0, 0, 0});  // the margins stay
-    bring_fragments<T, ROW>(p, shared);
+      store_shared_16(products + at, {0, 0, 0, 0});  // the margins stay
     fence_for_wgmma();
     barrier_among(1, kRibbonConsumers);
     follow_ribbons<T, ROW>(p, shared, ring);

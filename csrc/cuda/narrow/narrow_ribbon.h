@@ -10,7 +10,8 @@
 //              the tensor core; strict fp32 [pair of fragments][lane][16 B], a fragment for each 8 columns, of a slice all
 //              high parts, then all low ones
 //   x          a ring of chunks: [box of pixels][image][channel][32, 64 or 128 B], swizzled; NHWC: [pixel][32, 64 or 128 B]
-//   products   of a row: [column][image][pixel], zeros between images
+//   products   of a row: [column][image][pixel], zeros between images; at the start the weights as they lie in memory, which
+//              the copy engine brings before x: asked for behind it, and by 2 bytes, they came 2 to 10 us late
 //   turned     NHWC: of a warp's outputs: [phase][pixel][channel], as in y
 //
 // A unit of outputs are stride_w neighbours in a row of y; a thread collects all channels and phases of one.
@@ -91,19 +92,33 @@ struct RibbonParams {
   float two_there[2][kMostSpanOfRibbon];
   // Units are two outputs of at most `span` taps each; which are stored at once; with all channels, by way of shared memory.
   int32_t twos, pairs, wide;
+  // Columns of a line of outputs: as many as kernel columns, or more, where the compiler is to know (kLineColumns). Then so
+  // many lines are collected at once, as many as there are; else 0.
+  int32_t line_columns, lines_at_once;
   int32_t line_bits;  // 1 << line_bits numbers are a line
-  int32_t run, images, line, margin, pitch, step, sweeps;
+  int32_t run, images, line, margin, step, sweeps;
   int32_t units,
       lead;  // of a row of y; of a stretch that is not the first, units less pixels before its own
   int32_t positions;  // units of a stretch, at most
-  FastDivide by_positions, by_run, by_columns, by_kernel_w, by_dilation, by_sweeps, by_row_items;
+  FastDivide by_positions, by_run, by_columns, by_line, by_dilation, by_sweeps, by_row_items;
   int32_t first_row, end_row, item_rows, row_items, items, walkers;
   int32_t stages, stage_bytes, box_bytes;
   int32_t products_bytes, turned_bytes;  // turned_bytes: of a warp
+  // Weights as they lie: all bytes, and strides, if they lie without gaps from a multiple of 16 bytes on; else threads bring
+  // them, in the order of NCHW.
+  int32_t raw_bytes, raw_copied, raw_reduce, raw_column, raw_h, raw_w;
   int32_t weights_at, stages_at, products_at, turned_at, shared_bytes;
 };
 
-constexpr int kRibbonHeader = kMostRibbonStages * 16;
+constexpr int kRibbonHeader = (kMostRibbonStages + 1) * 16;
+// Floats of a column of products: 4 banks more than all of them, so that each store of a warp meets a bank once.
+constexpr int kRibbonPitch = 164;
+
+// Of the table's widths: lines that are collected at once, and columns of each, which other lines have as well.
+CONVT2D_HOST_DEVICE constexpr int most_lines(Ribbon ribbon) { return ribbon.span == 2 ? 6 : 2; }
+CONVT2D_HOST_DEVICE constexpr int line_columns(Ribbon ribbon) {
+  return ribbon.width / most_lines(ribbon);
+}
 
 // The units of a stretch, from `first` to before `end`.
 struct Units {

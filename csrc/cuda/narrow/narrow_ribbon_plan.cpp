@@ -57,7 +57,7 @@ void set_outputs(RibbonParams& p, int span) {
     p.first_tap[i] = taps;
     for (int kw = 0; kw < p.kernel_w; ++kw)
       if ((e - kw * p.dilation_w) % p.stride_w == 0)
-        p.tap[taps++] = (kw * p.pitch + e / p.stride_w - (kw * p.dilation_w) / p.stride_w) * 4;
+        p.tap[taps++] = (kw * kRibbonPitch + e / p.stride_w - (kw * p.dilation_w) / p.stride_w) * 4;
     p.first_tap[i + 1] = taps;
     most = std::max(most, taps - p.first_tap[i]);
   }
@@ -71,6 +71,19 @@ void set_outputs(RibbonParams& p, int span) {
       p.two[i][j] = p.tap[tap];
       p.two_there[i][j] = j < count ? 1.f : 0.f;
     }
+}
+
+// Whether weights are a run of memory, in any order.
+bool without_gaps(const RibbonParams& p) {
+  const int64_t size[] = {p.reduce, p.columns, p.kernel_h, p.kernel_w},
+                stride[] = {p.weight_reduce, p.weight_column, p.weight_h, p.weight_w};
+  int64_t last = 0, count = 1;
+  for (int i = 0; i < 4; ++i) {
+    if (size[i] > 1 && stride[i] <= 0) return false;
+    last += (size[i] - 1) * stride[i];
+    count *= size[i];
+  }
+  return last + 1 == count;
 }
 
 // Everything that follows from the problem and the choice, pointers aside. The refusal has seen to limits.
@@ -111,8 +124,13 @@ void shape(const Problem& problem, const Choice& choice, RibbonParams& p) {
   p.sweeps = pixels <= p.run ? 1 : static_cast<int32_t>(ceil_div(pixels - p.run, p.step)) + 1;
   p.margin = static_cast<int32_t>(
       round_up(std::max({reach_w, last_position - (p.sweeps - 1) * p.step - (p.run - 1), 1}), 4));
-  p.pitch = static_cast<int32_t>(round_up(p.images * (p.run + p.margin) + p.margin, 32)) + 4;
   set_outputs(p, ribbon.span);
+  // Two rows of y, of one channel or of as many as there is room for.
+  const int32_t lines = p.stride_h * p.columns;
+  if (p.twos && p.stride_h == 2 && (lines == 2 || lines == most_lines(ribbon)) &&
+      p.kernel_w <= line_columns(ribbon) && (p.pairs || (p.y_pixel > 1 && p.y_w * p.columns % 2 == 0)))
+    p.lines_at_once = lines;
+  p.line_columns = p.lines_at_once > 0 ? line_columns(ribbon) : p.kernel_w;
   p.positions = 1;
   for (int sweep = 0; sweep < p.sweeps; ++sweep) {
     const Units units = units_of(p, sweep);
@@ -121,7 +139,7 @@ void shape(const Problem& problem, const Choice& choice, RibbonParams& p) {
   p.by_positions = FastDivide(p.positions);
   p.by_run = FastDivide(p.run);
   p.by_columns = FastDivide(p.columns);
-  p.by_kernel_w = FastDivide(p.kernel_w);
+  p.by_line = FastDivide(p.line_columns);
   p.by_dilation = FastDivide(p.dilation_h);
 
   p.first_row = p.pad_h / p.stride_h;
@@ -140,11 +158,12 @@ void shape(const Problem& problem, const Choice& choice, RibbonParams& p) {
   p.stages = choice.stages;
   p.stage_bytes = kRibbonPixels * chunk_bytes;
   while (p.line >> p.line_bits > p.number_bytes) ++p.line_bits;
-  p.products_bytes = ribbon.width * p.pitch * 4;
-  p.turned_bytes = p.wide ? 32 * 2 * p.stride_h * p.columns * p.number_bytes : 0;
+  p.products_bytes = ribbon.width * kRibbonPitch * 4;
+  p.raw_bytes = p.reduce * p.columns * p.kernel_h * p.kernel_w * p.number_bytes;
+  p.turned_bytes = p.wide && p.lines_at_once == 0 ? 32 * 2 * p.stride_h * p.columns * p.number_bytes : 0;
   SharedPlaces places{kRibbonHeader};
   p.weights_at = places.take(int64_t{p.slices} * slice_weights(ribbon), 128);
-  p.products_at = places.take(p.products_bytes, 16);
+  p.products_at = places.take(std::max(p.products_bytes, p.raw_bytes), 16);
   p.turned_at = places.take(int64_t{kRibbonWarps} * p.turned_bytes, 16);
   p.stages_at = places.take(int64_t{p.stages} * p.stage_bytes, 1024);
   p.shared_bytes = static_cast<int32_t>(places.end);
@@ -210,6 +229,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
         Choice choice = {ribbon, run, 1, 2, 1};
         RibbonParams p;
         shape(problem, choice, p);
+        if (p.images * (p.run + p.margin) + p.margin > kRibbonPitch) continue;
         const int room = std::min(device.smem_optin, device.smem_per_sm / blocks - 1024);
         if (p.shared_bytes > room) {
           reason = "two stages of a ribbon need " + std::to_string(p.shared_bytes) +
@@ -271,6 +291,11 @@ RibbonParams ribbon_params_of(const Problem& problem, const Plan& plan, const Ar
   RibbonParams p;
   shape(problem, choice_of(plan), p);
   set_tensors(problem, args, p);
+  p.raw_copied = aligned(p.weight, 16) && p.raw_bytes % 16 == 0 && without_gaps(p);
+  p.raw_reduce = p.raw_copied ? p.weight_reduce : p.columns * p.kernel_h * p.kernel_w;
+  p.raw_column = p.raw_copied ? p.weight_column : p.kernel_h * p.kernel_w;
+  p.raw_h = p.raw_copied ? p.weight_h : p.kernel_w;
+  p.raw_w = p.raw_copied ? p.weight_w : 1;
   return p;
 }
 
