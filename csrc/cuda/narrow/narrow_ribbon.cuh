@@ -125,11 +125,24 @@ __device__ __forceinline__ void bring_fragments(const RibbonParams& p, uint32_t 
   }
 }
 
+// Calls `visit` with each item of a block: its rows of all stretches, which are one behind the other.
+template <class Visit>
+__device__ __forceinline__ void for_ribbons(const RibbonParams& p, Visit&& visit) {
+  const int block = blockIdx.x, first = block * p.walker_rows + min(block, p.longer),
+            end = first + p.walker_rows + (block < p.longer);
+  for (int at = first; at < end;) {
+    const int stretch = p.by_rows.quotient(at), group = p.by_sweeps.quotient(stretch),
+              above = at - stretch * p.rows, rows = min(end - at, p.rows - above);
+    visit(Item{group * p.images, stretch - group * p.sweeps, p.first_row + above, rows});
+    at += rows;
+  }
+}
+
 __device__ __forceinline__ void bring_chunks(const RibbonParams& p, const CUtensorMap& map,
                                              StageRing& ring) {
   const int numbers = 1 << p.line_bits,
             chunk_channels = p.chunk_slices * slice_channels(p.number_bytes);
-  for_items(p, [&](const Item& item) {
+  for_ribbons(p, [&](const Item& item) {
     const int first = item.sweep * p.step, end = min(item.row + item.rows, p.x_h);
     for (int row = max(item.row - p.reach, 0); row < end; ++row)
       for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
@@ -319,7 +332,7 @@ __device__ __forceinline__ void follow_ribbons(const RibbonParams& p, uint32_t s
   uint32_t place[2] = {};
   if constexpr (sizeof(T) == 4) find_ribbon(p, place);
   const RibbonLines<ROW> lines = find_lines<T, ROW>(p);
-  for_items(p, [&](const Item& item) {
+  for_ribbons(p, [&](const Item& item) {
     RibbonSums<ROW> sum;
     const auto each = [&](auto&& change) {
 #pragma unroll

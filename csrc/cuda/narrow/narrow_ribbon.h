@@ -1,7 +1,8 @@
 // narrow's ribbons: the same sums, each pixel multiplied once, several small blocks a multiprocessor.
 //
 // Rows of the GEMM are pixels, its columns (row of the destination, phase, co, kw), as in narrow_config.h. A warpgroup goes
-// down a stretch of 128 pixels of a row, or of rows of a few images, from row to row of x. A row of x belongs to several rows
+// down stretches of 128 pixels of a row, or of rows of a few images, from row to row of x; all blocks have as many rows, to
+// one, of one stretch or of two. A row of x belongs to several rows
 // of the destination: an instruction has the columns of all `span` of them, and when a row of x is done, the sums of one row
 // of the destination are, and the others move up by one. So x passes through shared memory a chunk of channels at a time, and
 // no row of it is kept. Strict fp32 is for `mma.sync`, each warp having 32 pixels.
@@ -100,8 +101,9 @@ struct RibbonParams {
   int32_t units,
       lead;  // of a row of y; of a stretch that is not the first, units less pixels before its own
   int32_t positions;  // units of a stretch, at most
-  FastDivide by_positions, by_run, by_columns, by_line, by_dilation, by_sweeps, by_row_items;
-  int32_t first_row, end_row, item_rows, row_items, items, walkers;
+  FastDivide by_positions, by_run, by_columns, by_line, by_dilation, by_sweeps, by_rows;
+  // Of the destination; blocks, rows of each, and how many have one more.
+  int32_t first_row, rows, walkers, walker_rows, longer;
   int32_t stages, stage_bytes, box_bytes;
   int32_t products_bytes, turned_bytes;  // turned_bytes: of a warp
   // Weights as they lie: all bytes, and strides, if they lie without gaps from a multiple of 16 bytes on; else threads bring

@@ -24,23 +24,26 @@ struct Costs {
   double chunk, row;     // of a row's chunk; of a row: barriers
   double column;         // of a column of a row: sums that move up, and go to shared memory
   double two_lines;      // of two lines of outputs that a warp collects
+  double at_once;        // of a unit's lines that it collects at once; for each of their products
+  double product;
   double above;          // of a row above, which collects nothing
   double memory_rate;    // of the copy rate
   double beside;         // of the lesser of work and bytes
 };
-constexpr Costs kStrictCosts = {6.5, 2500, 700, 150, 300, 0, 260, 0.7, 0.72, 0.25},
-                kCosts = {7.3, 310, 1950, 20, 20, 3.7, 840, 0.5, 0.785, 0.33};
-constexpr double kWgmma = 1.6;  // times what an instruction takes
+constexpr Costs kStrictCosts = {6.5, 2500, 700, 150, 300, 0, 260, 150, 10, 0.7, 0.72, 0.25},
+                kCosts = {7, 1130, 400, 20, 20, 5.9, 840, 196, 13.6, 0.42, 0.88, 0.32};
+constexpr double kWgmma = 1.5;  // times what an instruction takes
 constexpr double kMma = 2.8;    // of a multiprocessor, 16 pixels x 8 columns x 32 bytes of channels
 constexpr double kWait = 12;    // of a warp alone, each of them
 constexpr double kLineIssue = 50;  // of a line of a warp, instructions
+constexpr double kAtOnceIssue = 25;  // the same, where all lines of a unit are collected at once
 constexpr double kAnyLine = 220;   // of a line that is not of twos, for each output
 constexpr double kL2Bytes = 30;    // a cycle and multiprocessor
 constexpr double kAgain = 0.15;    // of a byte that is brought again, from L2
 constexpr double kFlight = 1.1;    // us that what is asked for is on its way
 
 struct Choice {
-  int ribbon, run, item_rows, stages, walkers;
+  int ribbon, run, stages, walkers;
 };
 
 bool fits(const Problem& problem, Ribbon ribbon) {
@@ -143,13 +146,13 @@ void shape(const Problem& problem, const Choice& choice, RibbonParams& p) {
   p.by_dilation = FastDivide(p.dilation_h);
 
   p.first_row = p.pad_h / p.stride_h;
-  p.end_row = static_cast<int32_t>(end_of(h));
-  p.item_rows = choice.item_rows;
-  p.row_items = static_cast<int32_t>(ceil_div(p.end_row - p.first_row, p.item_rows));
+  p.rows = static_cast<int32_t>(end_of(h)) - p.first_row;
   p.by_sweeps = FastDivide(p.sweeps);
-  p.by_row_items = FastDivide(p.row_items);
-  p.items = static_cast<int32_t>(ceil_div(p.batch, p.images)) * p.row_items * p.sweeps;
-  p.walkers = std::min(choice.walkers, p.items);
+  p.by_rows = FastDivide(p.rows);
+  const int64_t rows = ceil_div(p.batch, p.images) * p.sweeps * p.rows;
+  p.walkers = static_cast<int32_t>(std::min<int64_t>(choice.walkers, rows));
+  p.walker_rows = static_cast<int32_t>(rows / p.walkers);
+  p.longer = static_cast<int32_t>(rows % p.walkers);
 
   const int32_t chunk_bytes = p.chunk_slices * kSliceBytes;
   p.line = p.channels_last ? chunk_bytes : std::min(p.run * p.number_bytes, 128);
@@ -182,8 +185,11 @@ double predict(const Problem& problem, const Device& device, const Choice& choic
   const double rounds = std::ceil(double(p.images) * p.positions / kRibbonConsumers);
   const double lines = double(p.stride_h) * p.columns;
   const double collect =
-      rounds * (p.twos ? std::ceil(lines / 2) * costs.two_lines : lines * p.stride_w * kAnyLine);
-  const double issue = rounds * lines * (p.twos ? 1 : p.stride_w) * kLineIssue + products + 100;
+      rounds * (p.lines_at_once > 0 ? costs.at_once + lines * 2 * ribbon.span * costs.product
+                : p.twos            ? std::ceil(lines / 2) * costs.two_lines
+                                    : lines * p.stride_w * kAnyLine);
+  const double line_issue = p.lines_at_once > 0 ? kAtOnceIssue : kLineIssue;
+  const double issue = rounds * lines * (p.twos ? 1 : p.stride_w) * line_issue + products + 100;
   // The tensor core, instructions and L2 serve all blocks of a multiprocessor; one waits for all of what it does.
   const double alone = costs.row + p.chunks * costs.chunk +
                        (ribbon.strict ? products * kWait : tensor_core) + columns * costs.column +
@@ -192,12 +198,15 @@ double predict(const Problem& problem, const Device& device, const Choice& choic
   const double bring = double(p.chunks) * p.stage_bytes * (0.5 + 64. / p.line);
   const double shared = std::max({tensor_core, issue, bring / kL2Bytes});
   const int together = static_cast<int>(ceil_div(p.walkers, device.sm_count));
-  const double items = std::ceil(double(p.items) / p.walkers);
-  const double rows = p.item_rows + p.reach * costs.above;
+  // Blocks whose rows are of two stretches begin twice.
+  const double begins = 1 + std::min(1., double(p.walker_rows) / p.rows),
+               rows = p.walker_rows + (p.longer > 0) + begins * p.reach * costs.above;
   const double weights = std::ceil(double(p.slices) / kRibbonWarps) * costs.slice_weights;
   const double busy_us =
-      (costs.start + weights + items * rows * std::max(alone, together * shared)) / kClock;
-  const double brought = double(p.items) * (p.item_rows + p.reach) * p.chunks * p.stage_bytes;
+      (costs.start + weights + rows * std::max(alone, together * shared)) / kClock;
+  const double brought = double(p.walkers) *
+                         (p.walker_rows + double(p.longer) / p.walkers + begins * p.reach) *
+                         p.chunks * p.stage_bytes;
   const double once = double(p.batch) * p.reduce * p.x_h * p.x_w * p.number_bytes;
   const double bytes = tensor_bytes(problem) + kAgain * std::max(0., brought - once);
   const double flight_us =
@@ -220,13 +229,12 @@ std::string refusal(const Problem& problem, const Device& device) {
 std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
                                           std::string& reason) {
   std::vector<Candidate<Choice>> found;
-  const int64_t rows = end_of(problem.h) - problem.h.near_pad / problem.h.stride;
   for (int ribbon = 0; ribbon < kRibbonCount; ++ribbon) {
     if (!fits(problem, kRibbons[ribbon])) continue;
     for (int run = kRibbonPixels; run >= kLeastRun; run /= 2) {
       if (run / 2 < reach_of(problem.w) + 1) continue;
       for (int blocks = kRibbons[ribbon].blocks; blocks > 0; --blocks) {
-        Choice choice = {ribbon, run, 1, 2, 1};
+        Choice choice = {ribbon, run, 2, device.sm_count * blocks};
         RibbonParams p;
         shape(problem, choice, p);
         if (p.images * (p.run + p.margin) + p.margin > kRibbonPitch) continue;
@@ -237,18 +245,8 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
           continue;
         }
         choice.stages = std::min(kMostRibbonStages, 2 + (room - p.shared_bytes) / p.stage_bytes);
-        const int64_t beside = ceil_div(problem.batch, p.images) * p.sweeps;
-        std::vector<int> heights;
-        for (const int waves : {1, 2, 3, 4})
-          add_once(heights, ceil_div(rows, std::clamp<int64_t>(
-                                               int64_t{device.sm_count} * blocks * waves / beside,
-                                               1, rows)));
-        choice.walkers = device.sm_count * blocks;
-        for (const int height : heights) {
-          choice.item_rows = height;
-          shape(problem, choice, p);
-          found.push_back({choice, predict(problem, device, choice, p)});
-        }
+        shape(problem, choice, p);
+        found.push_back({choice, predict(problem, device, choice, p)});
       }
     }
   }
@@ -262,11 +260,11 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   Plan plan;
   plan.row = kTileCount + c.ribbon;
   plan.predicted_us = candidate.predicted_us;
-  const int detail[] = {c.run, c.item_rows, c.stages, c.walkers};
+  const int detail[] = {c.run, c.stages, c.walkers};
   std::copy(std::begin(detail), std::end(detail), plan.detail);
   plan.note = "ribbons of " + std::to_string(kRibbons[c.ribbon].width) + " columns x " +
               std::to_string(kRibbons[c.ribbon].span) + " rows, " + std::to_string(p.images) +
-              " images x " + std::to_string(p.run) + " pixels, " + std::to_string(p.item_rows) +
+              " images x " + std::to_string(p.run) + " pixels, " + std::to_string(p.walker_rows) +
               " rows, " + std::to_string(p.stages) + " stages, " + std::to_string(p.walkers) +
               " blocks of " + std::to_string(p.shared_bytes) + " bytes";
   return plan;
@@ -274,7 +272,7 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
 
 Choice choice_of(const Plan& plan) {
   const int32_t* d = plan.detail;
-  return {plan.row - kTileCount, d[0], d[1], d[2], d[3]};
+  return {plan.row - kTileCount, d[0], d[1], d[2]};
 }
 
 }  // namespace
