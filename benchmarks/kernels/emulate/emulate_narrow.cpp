@@ -37,7 +37,8 @@ bool check(const Case& one, Precision precision, int most) {
                 plans.end());
   for (Plan& plan : plans) {
     if (plan.row >= narrow::kTileCount) {
-      plan.detail[1] = std::min(plan.detail[1], 1 + int(emulate::random() % 4));
+      if (!narrow::lends(narrow::kRibbons[plan.row - narrow::kTileCount]))
+        plan.detail[1] = std::min(plan.detail[1], 1 + int(emulate::random() % 4));
       plan.detail[2] = std::min(plan.detail[2], 1 + int(emulate::random() % 7));
       continue;
     }

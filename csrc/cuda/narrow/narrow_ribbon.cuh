@@ -125,37 +125,105 @@ __device__ __forceinline__ void bring_fragments(const RibbonParams& p, uint32_t 
   }
 }
 
-// Calls `visit` with each item of a block: its rows of all stretches, which are one behind the other.
+// Rows of a stretch, of all images one behind the other: a block's first one, one past its last, and the item that begins at
+// one of them.
+struct RibbonRows {
+  int at, end, sweep;
+
+  __device__ __forceinline__ explicit RibbonRows(const RibbonParams& p) {
+    const int strand = p.by_sweeps.quotient(blockIdx.x);
+    sweep = blockIdx.x - strand * p.sweeps;
+    at = strand * p.walker_rows + min(strand, p.longer);
+    end = at + p.walker_rows + (strand < p.longer);
+  }
+  __device__ __forceinline__ Item next(const RibbonParams& p) {
+    const int group = p.by_rows.quotient(at), above = at - group * p.rows,
+              rows = min(end - at, p.rows - above);
+    at += rows;
+    return {group * p.images, sweep, p.first_row + above, rows};
+  }
+};
+
+// Calls `visit` with each item of a block.
 template <class Visit>
 __device__ __forceinline__ void for_ribbons(const RibbonParams& p, Visit&& visit) {
-  const int block = blockIdx.x, first = block * p.walker_rows + min(block, p.longer),
-            end = first + p.walker_rows + (block < p.longer);
-  for (int at = first; at < end;) {
-    const int stretch = p.by_rows.quotient(at), group = p.by_sweeps.quotient(stretch),
-              above = at - stretch * p.rows, rows = min(end - at, p.rows - above);
-    visit(Item{group * p.images, stretch - group * p.sweeps, p.first_row + above, rows});
-    at += rows;
+  for (RibbonRows rows(p); rows.at < rows.end;) visit(rows.next(p));
+}
+
+// Barriers (device/barrier.cuh): of those who multiply; of both buffers of products, that they are there, or free.
+constexpr int kMultiplying = 1, kProductsThere = 2, kProductsFree = 4;
+
+// Asks for a chunk of a row of x, when the stage is free.
+__device__ __forceinline__ void bring_chunk(const RibbonParams& p, const CUtensorMap& map,
+                                            StageRing& ring, const Item& item, int row, int chunk) {
+  const int numbers = 1 << p.line_bits, first = item.sweep * p.step,
+            channel = chunk * p.chunk_slices * slice_channels(p.number_bytes);
+  barrier_wait(ring.empty(), ring.parity ^ 1);
+  barrier_expect(ring.full(), p.stage_bytes);
+  uint32_t to = ring.stage();
+  if (p.channels_last) {
+    copy_box(to, &map, ring.full(), channel, first, row, item.n);
+  } else {
+    for (int pixel = 0; pixel < p.run; pixel += numbers, to += p.box_bytes)
+      copy_box(to, &map, ring.full(), first + pixel, channel, row, item.n);
   }
+  ring.advance();
 }
 
 __device__ __forceinline__ void bring_chunks(const RibbonParams& p, const CUtensorMap& map,
                                              StageRing& ring) {
-  const int numbers = 1 << p.line_bits,
-            chunk_channels = p.chunk_slices * slice_channels(p.number_bytes);
   for_ribbons(p, [&](const Item& item) {
-    const int first = item.sweep * p.step, end = min(item.row + item.rows, p.x_h);
+    const int end = min(item.row + item.rows, p.x_h);
     for (int row = max(item.row - p.reach, 0); row < end; ++row)
-      for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
-        barrier_wait(ring.empty(), ring.parity ^ 1);
-        barrier_expect(ring.full(), p.stage_bytes);
-        uint32_t to = ring.stage();
-        if (p.channels_last) {
-          copy_box(to, &map, ring.full(), chunk * chunk_channels, first, row, item.n);
-        } else {
-          for (int pixel = 0; pixel < p.run; pixel += numbers, to += p.box_bytes)
-            copy_box(to, &map, ring.full(), first + pixel, chunk * chunk_channels, row, item.n);
-        }
-      }
+      for (int chunk = 0; chunk < p.chunks; ++chunk) bring_chunk(p, map, ring, item, row, chunk);
+  });
+}
+
+// The same, a chunk at a time.
+struct RibbonAsk {
+  RibbonRows rows;
+  Item item;
+  int row = 0, below = 0, chunk = 0;
+
+  __device__ __forceinline__ void ask(const RibbonParams& p, const CUtensorMap& map,
+                                      StageRing& ring) {
+    while (row >= below) {
+      if (rows.at >= rows.end) return;
+      item = rows.next(p);
+      row = max(item.row - p.reach, 0), below = min(item.row + item.rows, p.x_h);
+    }
+    bring_chunk(p, map, ring, item, row, chunk);
+    if (++chunk == p.chunks) chunk = 0, ++row;
+  }
+};
+
+// A warpgroup that lends registers: its first thread asks the copy engine, for as much as there is room for, then for a chunk
+// whenever one is done with; all of it collects the rows whose products are there.
+template <class T, int ROW>
+__device__ __forceinline__ void collect_ribbons(const RibbonParams& p, const CUtensorMap& map,
+                                                uint32_t shared, StageRing& ring) {
+  const bool asks = threadIdx.x == kRibbonConsumers;
+  RibbonAsk asked{RibbonRows(p)};
+  int left = asked.rows.end - asked.rows.at;  // rows that are not collected
+  if (asks)
+    for (int i = 0; i < p.stages; ++i) asked.ask(p, map, ring);
+  for (int i = 0; i < min(left, 2); ++i) barrier_join(kProductsFree + i, 2 * kRibbonConsumers);
+  const RibbonLines<ROW> lines = find_lines<T, ROW>(p);
+  int buffer = 0;
+  for_ribbons(p, [&](const Item& item) {
+#pragma unroll 1
+    for (int row = max(item.row - p.reach, 0); row < item.row + item.rows; ++row) {
+      const bool collects = row >= item.row;
+      if (collects) barrier_among(kProductsThere + buffer, 2 * kRibbonConsumers);
+      if (asks && row < p.x_h)
+        for (int chunk = 0; chunk < p.chunks; ++chunk) asked.ask(p, map, ring);
+      __syncwarp();
+      if (!collects) continue;
+      collect_ribbon<T, ROW>(p, item, row, lines, shared,
+                             shared + p.products_at + buffer * p.products_bytes);
+      if (--left > 1) barrier_join(kProductsFree + buffer, 2 * kRibbonConsumers);
+      buffer ^= 1;
+    }
   });
 }
 
@@ -332,6 +400,7 @@ __device__ __forceinline__ void follow_ribbons(const RibbonParams& p, uint32_t s
   uint32_t place[2] = {};
   if constexpr (sizeof(T) == 4) find_ribbon(p, place);
   const RibbonLines<ROW> lines = find_lines<T, ROW>(p);
+  int buffer = 0;
   for_ribbons(p, [&](const Item& item) {
     RibbonSums<ROW> sum;
     const auto each = [&](auto&& change) {
@@ -363,10 +432,17 @@ __device__ __forceinline__ void follow_ribbons(const RibbonParams& p, uint32_t s
         }
       }
       if (row >= item.row) {
-        barrier_among(1, kRibbonConsumers);  // the row before has been collected
-        store_ribbon<T, ROW>(p, sum, shared + p.products_at);
-        barrier_among(1, kRibbonConsumers);
-        collect_ribbon<T, ROW>(p, item, row, lines, shared);
+        if constexpr (lends(kRibbons[ROW])) {
+          barrier_among(kProductsFree + buffer, 2 * kRibbonConsumers);
+          store_ribbon<T, ROW>(p, sum, shared + p.products_at + buffer * p.products_bytes);
+          barrier_join(kProductsThere + buffer, 2 * kRibbonConsumers);
+          buffer ^= 1;
+        } else {
+          barrier_among(kMultiplying, kRibbonConsumers);  // the row before has been collected
+          store_ribbon<T, ROW>(p, sum, shared + p.products_at);
+          barrier_among(kMultiplying, kRibbonConsumers);
+          collect_ribbon<T, ROW>(p, item, row, lines, shared, shared + p.products_at);
+        }
       }
       each(
           [&](int i, int k) { sum[i][k] = k + kRow < kAll ? sum[i][min(k + kRow, kAll - 1)] : 0; });
@@ -399,24 +475,29 @@ __global__ void __launch_bounds__(ribbon_threads(kRibbons[ROW]), kRibbons[ROW].b
   }
   __syncthreads();
   if (threadIdx.x >= kRibbonConsumers) {
-    if constexpr (lends(kRibbons[ROW])) fewer_registers<kLentRegisters>();
-    if (threadIdx.x == kRibbonConsumers) bring_chunks(p, map, ring);
+    if constexpr (lends(kRibbons[ROW])) {
+      fewer_registers<collecting_registers(sizeof(T))>();
+      collect_ribbons<T, ROW>(p, map, shared, ring);
+    } else if (threadIdx.x == kRibbonConsumers) {
+      bring_chunks(p, map, ring);
+    }
   } else {
-    if constexpr (lends(kRibbons[ROW])) more_registers<kRibbonRegisters>();
+    if constexpr (lends(kRibbons[ROW])) more_registers<256 - collecting_registers(sizeof(T))>();
     const uint32_t products = shared + p.products_at;
     if (p.raw_copied) {
       barrier_wait(shared + kMostRibbonStages * 16, 0);
     } else {
       bring_raw<T>(p, products);
-      barrier_among(1, kRibbonConsumers);
+      barrier_among(kMultiplying, kRibbonConsumers);
     }
     bring_fragments<T, ROW>(p, shared, products);
-    barrier_among(1, kRibbonConsumers);
+    barrier_among(kMultiplying, kRibbonConsumers);
 #pragma unroll 1
-    for (int at = threadIdx.x * 16; at < p.products_bytes; at += kRibbonConsumers * 16)
+    for (int at = threadIdx.x * 16; at < product_buffers(kRibbons[ROW]) * p.products_bytes;
+         at += kRibbonConsumers * 16)
       store_shared_16(products + at, {0, 0, 0, 0});  // the margins stay
     fence_for_wgmma();
-    barrier_among(1, kRibbonConsumers);
+    barrier_among(kMultiplying, kRibbonConsumers);
     follow_ribbons<T, ROW>(p, shared, ring);
   }
 #endif

@@ -2,7 +2,8 @@
 //
 // Rows of the GEMM are pixels, its columns (row of the destination, phase, co, kw), as in narrow_config.h. A warpgroup goes
 // down stretches of 128 pixels of a row, or of rows of a few images, from row to row of x; all blocks have as many rows, to
-// one, of one stretch or of two. A row of x belongs to several rows
+// one, of one group of images or of two. Blocks side by side have stretches side by side, whose edges they share: at
+// different times NCHW took a tenth to a fifth longer. A row of x belongs to several rows
 // of the destination: an instruction has the columns of all `span` of them, and when a row of x is done, the sums of one row
 // of the destination are, and the others move up by one. So x passes through shared memory a chunk of channels at a time, and
 // no row of it is kept. Strict fp32 is for `mma.sync`, each warp having 32 pixels.
@@ -49,14 +50,19 @@ constexpr int kRibbonWarps = kRibbonPixels / kWarpPixels, kRibbonConsumers = kRi
 constexpr int kChunkSlices = 4, kMostRibbonStages = 8;
 
 // The thread behind those that multiply asks the copy engine. Where sums are many, it has a warpgroup, which gives registers
-// to the other.
+// to the other, and collects a row while the next is multiplied, from two buffers of products by turns.
 CONVT2D_HOST_DEVICE constexpr bool lends(Ribbon ribbon) {
   return ribbon.span * ribbon.width >= 120;
 }
 CONVT2D_HOST_DEVICE constexpr int ribbon_threads(Ribbon ribbon) {
   return kRibbonConsumers + (lends(ribbon) ? 128 : 32);
 }
-constexpr int kRibbonRegisters = 216, kLentRegisters = 40;
+// Of the warpgroup that collects; the other has what is left of 256. Words are fetched to registers.
+CONVT2D_HOST_DEVICE constexpr int collecting_registers(int number_bytes) {
+  return number_bytes == 4 ? 72 : 104;
+}
+
+CONVT2D_HOST_DEVICE constexpr int product_buffers(Ribbon ribbon) { return lends(ribbon) ? 2 : 1; }
 
 // Eights of columns, and pairs of them; all columns; bytes of weights of a slice.
 CONVT2D_HOST_DEVICE constexpr int fragments(Ribbon ribbon) {
@@ -102,7 +108,7 @@ struct RibbonParams {
       lead;  // of a row of y; of a stretch that is not the first, units less pixels before its own
   int32_t positions;  // units of a stretch, at most
   FastDivide by_positions, by_run, by_columns, by_line, by_dilation, by_sweeps, by_rows;
-  // Of the destination; blocks, rows of each, and how many have one more.
+  // Of the destination; blocks, as many of each stretch; rows of each, and of how many it is one more.
   int32_t first_row, rows, walkers, walker_rows, longer;
   int32_t stages, stage_bytes, box_bytes;
   int32_t products_bytes, turned_bytes;  // turned_bytes: of a warp

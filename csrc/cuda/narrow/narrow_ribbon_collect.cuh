@@ -265,18 +265,20 @@ __device__ __forceinline__ void collect_some(const RibbonParams& p, const Ribbon
 
 template <class T, int ROW>
 __device__ __forceinline__ void collect_ribbon(const RibbonParams& p, const Item& item, int row,
-                                               const RibbonLines<ROW>& lines, uint32_t shared) {
+                                               const RibbonLines<ROW>& lines, uint32_t shared,
+                                               uint32_t products) {
   const Units units = units_of(p, item.sweep);
   const int lane = threadIdx.x % 32, count = p.images * p.positions;
   // From one lane: ptxas lets no multiplication be under way where it does not see that a warp goes one way (C7520).
-  const int warp = __shfl_sync(0xffffffff, int(threadIdx.x) / 32, 0);
+  const int warp = __shfl_sync(0xffffffff, int(threadIdx.x) / 32 % kRibbonWarps, 0);
 #pragma unroll 1
   for (int start = warp * 32; start < count; start += kRibbonConsumers) {
     const int task = start + lane, image = p.by_positions.quotient(task);
     const int u = units.first + task - image * p.positions, n = item.n + image;
     const bool here = image < p.images && u < units.end && n < p.batch;
-    const uint32_t from = shared + p.products_at +
-                          (image * p.run + (image + 1) * p.margin + u - item.sweep * p.step) * 4;
+    const uint32_t from =
+        products +
+        (image * p.run + (image + 1) * p.margin + u - item.sweep * p.step) * 4;
     const int first = u * p.stride_w;
     RibbonUnit<T> unit{
         static_cast<T*>(p.destination) + (n * p.columns * p.y_h * p.y_w + first * p.y_pixel), n,

@@ -149,10 +149,11 @@ void shape(const Problem& problem, const Choice& choice, RibbonParams& p) {
   p.rows = static_cast<int32_t>(end_of(h)) - p.first_row;
   p.by_sweeps = FastDivide(p.sweeps);
   p.by_rows = FastDivide(p.rows);
-  const int64_t rows = ceil_div(p.batch, p.images) * p.sweeps * p.rows;
-  p.walkers = static_cast<int32_t>(std::min<int64_t>(choice.walkers, rows));
-  p.walker_rows = static_cast<int32_t>(rows / p.walkers);
-  p.longer = static_cast<int32_t>(rows % p.walkers);
+  const int64_t rows = ceil_div(p.batch, p.images) * p.rows;
+  const int64_t strands = std::clamp<int64_t>(choice.walkers / p.sweeps, 1, rows);
+  p.walkers = static_cast<int32_t>(strands * p.sweeps);
+  p.walker_rows = static_cast<int32_t>(rows / strands);
+  p.longer = static_cast<int32_t>(rows % strands);
 
   const int32_t chunk_bytes = p.chunk_slices * kSliceBytes;
   p.line = p.channels_last ? chunk_bytes : std::min(p.run * p.number_bytes, 128);
@@ -166,7 +167,7 @@ void shape(const Problem& problem, const Choice& choice, RibbonParams& p) {
   p.turned_bytes = p.wide && p.lines_at_once == 0 ? 32 * 2 * p.stride_h * p.columns * p.number_bytes : 0;
   SharedPlaces places{kRibbonHeader};
   p.weights_at = places.take(int64_t{p.slices} * slice_weights(ribbon), 128);
-  p.products_at = places.take(std::max(p.products_bytes, p.raw_bytes), 16);
+  p.products_at = places.take(std::max(product_buffers(ribbon) * p.products_bytes, p.raw_bytes), 16);
   p.turned_at = places.take(int64_t{kRibbonWarps} * p.turned_bytes, 16);
   p.stages_at = places.take(int64_t{p.stages} * p.stage_bytes, 1024);
   p.shared_bytes = static_cast<int32_t>(places.end);
@@ -191,21 +192,22 @@ double predict(const Problem& problem, const Device& device, const Choice& choic
   const double line_issue = p.lines_at_once > 0 ? kAtOnceIssue : kLineIssue;
   const double issue = rounds * lines * (p.twos ? 1 : p.stride_w) * line_issue + products + 100;
   // The tensor core, instructions and L2 serve all blocks of a multiprocessor; one waits for all of what it does.
-  const double alone = costs.row + p.chunks * costs.chunk +
-                       (ribbon.strict ? products * kWait : tensor_core) + columns * costs.column +
-                       collect;
+  const double multiply = costs.row + p.chunks * costs.chunk +
+                          (ribbon.strict ? products * kWait : tensor_core) + columns * costs.column;
+  const double alone = lends(ribbon) ? std::max(multiply, collect) : multiply + collect;
   // Lines of half a length take three quarters of the time.
   const double bring = double(p.chunks) * p.stage_bytes * (0.5 + 64. / p.line);
   const double shared = std::max({tensor_core, issue, bring / kL2Bytes});
   const int together = static_cast<int>(ceil_div(p.walkers, device.sm_count));
-  // Blocks whose rows are of two stretches begin twice.
+  // Blocks whose rows are of two groups of images begin twice.
   const double begins = 1 + std::min(1., double(p.walker_rows) / p.rows),
                rows = p.walker_rows + (p.longer > 0) + begins * p.reach * costs.above;
   const double weights = std::ceil(double(p.slices) / kRibbonWarps) * costs.slice_weights;
   const double busy_us =
       (costs.start + weights + rows * std::max(alone, together * shared)) / kClock;
   const double brought = double(p.walkers) *
-                         (p.walker_rows + double(p.longer) / p.walkers + begins * p.reach) *
+                         (p.walker_rows + double(p.longer) * p.sweeps / p.walkers +
+                          begins * p.reach) *
                          p.chunks * p.stage_bytes;
   const double once = double(p.batch) * p.reduce * p.x_h * p.x_w * p.number_bytes;
   const double bytes = tensor_bytes(problem) + kAgain * std::max(0., brought - once);
@@ -237,6 +239,10 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
         Choice choice = {ribbon, run, 2, device.sm_count * blocks};
         RibbonParams p;
         shape(problem, choice, p);
+        // Who collects asks for chunks a row at a time.
+        if (lends(kRibbons[ribbon])) choice.stages = std::max(2, p.chunks);
+        if (choice.stages > kMostRibbonStages) continue;
+        shape(problem, choice, p);
         if (p.images * (p.run + p.margin) + p.margin > kRibbonPitch) continue;
         const int room = std::min(device.smem_optin, device.smem_per_sm / blocks - 1024);
         if (p.shared_bytes > room) {
@@ -244,7 +250,8 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                    " bytes of shared memory";
           continue;
         }
-        choice.stages = std::min(kMostRibbonStages, 2 + (room - p.shared_bytes) / p.stage_bytes);
+        choice.stages = std::min(kMostRibbonStages,
+                                 choice.stages + (room - p.shared_bytes) / p.stage_bytes);
         shape(problem, choice, p);
         found.push_back({choice, predict(problem, device, choice, p)});
       }
