@@ -37,7 +37,7 @@ bool check(const Case& one, Precision precision, int most) {
                 plans.end());
   for (Plan& plan : plans) {
     if (plan.row >= narrow::kTileCount) {
-      if (!narrow::lends(narrow::kRibbons[plan.row - narrow::kTileCount]))
+      if (!narrow::collects_apart(narrow::kRibbons[plan.row - narrow::kTileCount], sizeof(T)))
         plan.detail[1] = std::min(plan.detail[1], 1 + int(emulate::random() % 4));
       plan.detail[2] = std::min(plan.detail[2], 1 + int(emulate::random() % 7));
       continue;

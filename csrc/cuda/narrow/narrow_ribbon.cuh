@@ -208,7 +208,7 @@ __device__ __forceinline__ void collect_ribbons(const RibbonParams& p, const CUt
   if (asks)
     for (int i = 0; i < p.stages; ++i) asked.ask(p, map, ring);
   for (int i = 0; i < min(left, 2); ++i) barrier_join(kProductsFree + i, 2 * kRibbonConsumers);
-  const RibbonLines<ROW> lines = find_lines<T, ROW>(p);
+  const RibbonBias<ROW> bias = find_bias<T, ROW>(p);
   int buffer = 0;
   for_ribbons(p, [&](const Item& item) {
 #pragma unroll 1
@@ -219,7 +219,7 @@ __device__ __forceinline__ void collect_ribbons(const RibbonParams& p, const CUt
         for (int chunk = 0; chunk < p.chunks; ++chunk) asked.ask(p, map, ring);
       __syncwarp();
       if (!collects) continue;
-      collect_ribbon<T, ROW>(p, item, row, lines, shared,
+      collect_ribbon<T, ROW>(p, item, row, bias, shared,
                              shared + p.products_at + buffer * p.products_bytes);
       if (--left > 1) barrier_join(kProductsFree + buffer, 2 * kRibbonConsumers);
       buffer ^= 1;
@@ -399,7 +399,7 @@ __device__ __forceinline__ void follow_ribbons(const RibbonParams& p, uint32_t s
   constexpr bool kStrict = kRibbons[ROW].strict;
   uint32_t place[2] = {};
   if constexpr (sizeof(T) == 4) find_ribbon(p, place);
-  const RibbonLines<ROW> lines = find_lines<T, ROW>(p);
+  const RibbonBias<ROW> bias = find_bias<T, ROW>(p);
   int buffer = 0;
   for_ribbons(p, [&](const Item& item) {
     RibbonSums<ROW> sum;
@@ -432,7 +432,7 @@ __device__ __forceinline__ void follow_ribbons(const RibbonParams& p, uint32_t s
         }
       }
       if (row >= item.row) {
-        if constexpr (lends(kRibbons[ROW])) {
+        if constexpr (collects_apart(kRibbons[ROW], sizeof(T))) {
           barrier_among(kProductsFree + buffer, 2 * kRibbonConsumers);
           store_ribbon<T, ROW>(p, sum, shared + p.products_at + buffer * p.products_bytes);
           barrier_join(kProductsThere + buffer, 2 * kRibbonConsumers);
@@ -441,7 +441,7 @@ __device__ __forceinline__ void follow_ribbons(const RibbonParams& p, uint32_t s
           barrier_among(kMultiplying, kRibbonConsumers);  // the row before has been collected
           store_ribbon<T, ROW>(p, sum, shared + p.products_at);
           barrier_among(kMultiplying, kRibbonConsumers);
-          collect_ribbon<T, ROW>(p, item, row, lines, shared, shared + p.products_at);
+          collect_ribbon<T, ROW>(p, item, row, bias, shared, shared + p.products_at);
         }
       }
       each(
@@ -476,13 +476,15 @@ __global__ void __launch_bounds__(ribbon_threads(kRibbons[ROW]), kRibbons[ROW].b
   __syncthreads();
   if (threadIdx.x >= kRibbonConsumers) {
     if constexpr (lends(kRibbons[ROW])) {
-      fewer_registers<collecting_registers(sizeof(T))>();
+      fewer_registers<kept_registers(sizeof(T))>();
+    }
+    if constexpr (collects_apart(kRibbons[ROW], sizeof(T))) {
       collect_ribbons<T, ROW>(p, map, shared, ring);
     } else if (threadIdx.x == kRibbonConsumers) {
       bring_chunks(p, map, ring);
     }
   } else {
-    if constexpr (lends(kRibbons[ROW])) more_registers<256 - collecting_registers(sizeof(T))>();
+    if constexpr (lends(kRibbons[ROW])) more_registers<256 - kept_registers(sizeof(T))>();
     const uint32_t products = shared + p.products_at;
     if (p.raw_copied) {
       barrier_wait(shared + kMostRibbonStages * 16, 0);
@@ -493,7 +495,7 @@ __global__ void __launch_bounds__(ribbon_threads(kRibbons[ROW]), kRibbons[ROW].b
     bring_fragments<T, ROW>(p, shared, products);
     barrier_among(kMultiplying, kRibbonConsumers);
 #pragma unroll 1
-    for (int at = threadIdx.x * 16; at < product_buffers(kRibbons[ROW]) * p.products_bytes;
+    for (int at = threadIdx.x * 16; at < product_buffers(kRibbons[ROW], sizeof(T)) * p.products_bytes;
          at += kRibbonConsumers * 16)
       store_shared_16(products + at, {0, 0, 0, 0});  // the margins stay
     fence_for_wgmma();

@@ -50,19 +50,24 @@ constexpr int kRibbonWarps = kRibbonPixels / kWarpPixels, kRibbonConsumers = kRi
 constexpr int kChunkSlices = 4, kMostRibbonStages = 8;
 
 // The thread behind those that multiply asks the copy engine. Where sums are many, it has a warpgroup, which gives registers
-// to the other, and collects a row while the next is multiplied, from two buffers of products by turns.
+// to the other. In 16 bits this keeps enough to collect a row while the next is multiplied, from two buffers of products by
+// turns (words: with a buffer of x less, 184 us for 230).
 CONVT2D_HOST_DEVICE constexpr bool lends(Ribbon ribbon) {
   return ribbon.span * ribbon.width >= 120;
+}
+CONVT2D_HOST_DEVICE constexpr bool collects_apart(Ribbon ribbon, int number_bytes) {
+  return lends(ribbon) && number_bytes == 2;
+}
+CONVT2D_HOST_DEVICE constexpr int product_buffers(Ribbon ribbon, int number_bytes) {
+  return collects_apart(ribbon, number_bytes) ? 2 : 1;
 }
 CONVT2D_HOST_DEVICE constexpr int ribbon_threads(Ribbon ribbon) {
   return kRibbonConsumers + (lends(ribbon) ? 128 : 32);
 }
-// Of the warpgroup that collects; the other has what is left of 256. Words are fetched to registers.
-CONVT2D_HOST_DEVICE constexpr int collecting_registers(int number_bytes) {
-  return number_bytes == 4 ? 72 : 104;
+// What is left to a warpgroup that lends, of 256 of both.
+CONVT2D_HOST_DEVICE constexpr int kept_registers(int number_bytes) {
+  return number_bytes == 2 ? 104 : 40;
 }
-
-CONVT2D_HOST_DEVICE constexpr int product_buffers(Ribbon ribbon) { return lends(ribbon) ? 2 : 1; }
 
 // Eights of columns, and pairs of them; all columns; bytes of weights of a slice.
 CONVT2D_HOST_DEVICE constexpr int fragments(Ribbon ribbon) {
@@ -99,7 +104,7 @@ struct RibbonParams {
   float two_there[2][kMostSpanOfRibbon];
   // Units are two outputs of at most `span` taps each; which are stored at once; with all channels, by way of shared memory.
   int32_t twos, pairs, wide;
-  // Columns of a line of outputs: as many as kernel columns, or more, where the compiler is to know (kLineColumns). Then so
+  // Columns of a line of outputs: as many as kernel columns, or more, where the compiler knows it (line_columns()). Then so
   // many lines are collected at once, as many as there are; else 0.
   int32_t line_columns, lines_at_once;
   int32_t line_bits;  // 1 << line_bits numbers are a line

@@ -145,25 +145,19 @@ __device__ __forceinline__ void collect_twos(const RibbonParams& p, const Ribbon
   }
 }
 
-// What a thread knows of the lines of a unit that it collects at once, the same for all rows: where they are in y, from the
-// first one's row, and the bias.
+// Of the channels whose lines are collected at once.
 template <int ROW>
-struct RibbonLines {
-  static constexpr int kMost = most_lines(kRibbons[ROW]);
-  int place[kMost];
-  float bias[kMost];
+struct RibbonBias {
+  float of[most_lines(kRibbons[ROW]) / 2];
 };
 
 template <class T, int ROW>
-__device__ __forceinline__ RibbonLines<ROW> find_lines(const RibbonParams& p) {
-  RibbonLines<ROW> lines;
+__device__ __forceinline__ RibbonBias<ROW> find_bias(const RibbonParams& p) {
+  RibbonBias<ROW> bias;
 #pragma unroll
-  for (int line = 0; line < lines.kMost; ++line) {
-    const int phase = p.by_columns.quotient(line), channel = line - phase * p.columns;
-    lines.place[line] = channel * p.y_channel + phase * p.y_w * p.y_pixel;
-    lines.bias[line] = bias_of<T>(p, channel);
-  }
-  return lines;
+  for (int i = 0; i < most_lines(kRibbons[ROW]) / 2; ++i)
+    bias.of[i] = bias_of<T>(p, min(i, p.columns - 1));
+  return bias;
 }
 
 // Stores two neighbours, at a multiple of their size.
@@ -180,7 +174,7 @@ __device__ __forceinline__ void store_pair(T* to, float a, float b) {
 // and nothing stored, if an output is not finite.
 template <class T, int ROW, int LINES>
 __device__ __forceinline__ bool collect_all(const RibbonParams& p, const RibbonUnit<T>& unit,
-                                            uint32_t from, const RibbonLines<ROW>& lines) {
+                                            uint32_t from, const RibbonBias<ROW>& bias) {
   constexpr int kTaps = kRibbons[ROW].span, kChannels = LINES / 2,
                 kLine = line_columns(kRibbons[ROW]) * kRibbonPitch * 4;
   float sum[LINES][2], product[LINES][2][kTaps];
@@ -198,7 +192,7 @@ __device__ __forceinline__ bool collect_all(const RibbonParams& p, const RibbonU
   for (int line = 0; line < LINES; ++line)
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      sum[line][i] = lines.bias[line];
+      sum[line][i] = bias.of[line % kChannels];
 #pragma unroll
       for (int j = 0; j < kTaps; ++j)
         sum[line][i] = fmaf(product[line][i][j], p.two_there[i][j], sum[line][i]);
@@ -206,12 +200,14 @@ __device__ __forceinline__ bool collect_all(const RibbonParams& p, const RibbonU
     }
   if (sound != 0.f) return false;
   const int y_row = unit.row * 2 - p.pad_h;
-  T* const y = unit.y + y_row * p.y_w * p.y_pixel;
+  const int row = p.y_w * p.y_pixel;
+  T* const y = unit.y + y_row * row;
   if (kChannels == 1 || p.y_pixel == 1) {
 #pragma unroll
     for (int line = 0; line < LINES; ++line)
       if (unsigned(y_row + line / kChannels) < unsigned(p.y_h))
-        store_pair(y + lines.place[line], sum[line][0], sum[line][1]);
+        store_pair(y + (line % kChannels * p.y_channel + line / kChannels * row), sum[line][0],
+                   sum[line][1]);
   } else {  // channels of both outputs lie side by side
 #pragma unroll
     for (int phase = 0; phase < 2; ++phase) {
@@ -219,7 +215,7 @@ __device__ __forceinline__ bool collect_all(const RibbonParams& p, const RibbonU
       const auto number = [&](int k) { return sum[phase * kChannels + k % kChannels][k / kChannels]; };
 #pragma unroll
       for (int k = 0; k < 2 * kChannels; k += 2)
-        store_pair(y + lines.place[phase * kChannels] + k, number(k), number(k + 1));
+        store_pair(y + (phase * row + k), number(k), number(k + 1));
     }
   }
   return true;
@@ -265,7 +261,7 @@ __device__ __forceinline__ void collect_some(const RibbonParams& p, const Ribbon
 
 template <class T, int ROW>
 __device__ __forceinline__ void collect_ribbon(const RibbonParams& p, const Item& item, int row,
-                                               const RibbonLines<ROW>& lines, uint32_t shared,
+                                               const RibbonBias<ROW>& bias, uint32_t shared,
                                                uint32_t products) {
   const Units units = units_of(p, item.sweep);
   const int lane = threadIdx.x % 32, count = p.images * p.positions;
@@ -288,11 +284,11 @@ __device__ __forceinline__ void collect_ribbon(const RibbonParams& p, const Item
       continue;
     }
     if (p.lines_at_once > 0) {
-      const bool most = p.lines_at_once == lines.kMost;
+      constexpr int kMost = most_lines(kRibbons[ROW]);
       bool done = !here;
       if (here && first + 1 < p.y_w)
-        done = most ? collect_all<T, ROW, lines.kMost>(p, unit, from, lines)
-                    : collect_all<T, ROW, 2>(p, unit, from, lines);
+        done = p.lines_at_once == kMost ? collect_all<T, ROW, kMost>(p, unit, from, bias)
+                                        : collect_all<T, ROW, 2>(p, unit, from, bias);
       if (!done) collect_twos<T, kRibbons[ROW].span>(p, unit, from, 0);
       continue;
     }

@@ -15,8 +15,9 @@ namespace {
 constexpr double kClock = 1700;  // cycles a microsecond
 
 // What things cost, in cycles where nothing else is said: counted by hand, then fitted to 640 plans of four layers, four modes
-// (strict fp32; H200, 2026-11-24), and to 800 plans of six layers (the others; H100, 2026-11-25): within 10 %, and the choice is
-// the best or within 10 %. What a fit finds says little about one thing alone.
+// (strict fp32; H200, 2026-11-24), 800 plans of six layers (the others; H100, 2026-11-25), and, for what is collected at once
+// and weights that come as they lie, 144 plans of four layers (H200, 2026-11-27): within 8 %, and the choice is the best or
+// within 7 %. What a fit finds says little about one thing alone.
 struct Costs {
   double launch;         // us: an empty kernel, the tail
   double start;          // of a block: barriers, the first chunk, beside what follows
@@ -34,7 +35,7 @@ constexpr Costs kStrictCosts = {6.5, 2500, 700, 150, 300, 0, 260, 150, 10, 0.7, 
                 kCosts = {7, 1130, 400, 20, 20, 5.9, 840, 196, 13.6, 0.42, 0.88, 0.32};
 constexpr double kWgmma = 1.5;  // times what an instruction takes
 constexpr double kMma = 2.8;    // of a multiprocessor, 16 pixels x 8 columns x 32 bytes of channels
-constexpr double kWait = 12;    // of a warp alone, each of them
+constexpr double kWait = 9.8;   // of a warp alone, each of them
 constexpr double kLineIssue = 50;  // of a line of a warp, instructions
 constexpr double kAtOnceIssue = 25;  // the same, where all lines of a unit are collected at once
 constexpr double kAnyLine = 220;   // of a line that is not of twos, for each output
@@ -167,7 +168,7 @@ void shape(const Problem& problem, const Choice& choice, RibbonParams& p) {
   p.turned_bytes = p.wide && p.lines_at_once == 0 ? 32 * 2 * p.stride_h * p.columns * p.number_bytes : 0;
   SharedPlaces places{kRibbonHeader};
   p.weights_at = places.take(int64_t{p.slices} * slice_weights(ribbon), 128);
-  p.products_at = places.take(std::max(product_buffers(ribbon) * p.products_bytes, p.raw_bytes), 16);
+  p.products_at = places.take(std::max(product_buffers(ribbon, p.number_bytes) * p.products_bytes, p.raw_bytes), 16);
   p.turned_at = places.take(int64_t{kRibbonWarps} * p.turned_bytes, 16);
   p.stages_at = places.take(int64_t{p.stages} * p.stage_bytes, 1024);
   p.shared_bytes = static_cast<int32_t>(places.end);
@@ -194,7 +195,8 @@ double predict(const Problem& problem, const Device& device, const Choice& choic
   // The tensor core, instructions and L2 serve all blocks of a multiprocessor; one waits for all of what it does.
   const double multiply = costs.row + p.chunks * costs.chunk +
                           (ribbon.strict ? products * kWait : tensor_core) + columns * costs.column;
-  const double alone = lends(ribbon) ? std::max(multiply, collect) : multiply + collect;
+  const double alone = collects_apart(ribbon, p.number_bytes) ? std::max(multiply, collect)
+                                                               : multiply + collect;
   // Lines of half a length take three quarters of the time.
   const double bring = double(p.chunks) * p.stage_bytes * (0.5 + 64. / p.line);
   const double shared = std::max({tensor_core, issue, bring / kL2Bytes});
@@ -240,7 +242,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
         RibbonParams p;
         shape(problem, choice, p);
         // Who collects asks for chunks a row at a time.
-        if (lends(kRibbons[ribbon])) choice.stages = std::max(2, p.chunks);
+        if (collects_apart(kRibbons[ribbon], p.number_bytes)) choice.stages = std::max(2, p.chunks);
         if (choice.stages > kMostRibbonStages) continue;
         shape(problem, choice, p);
         if (p.images * (p.run + p.margin) + p.margin > kRibbonPitch) continue;
