@@ -207,6 +207,7 @@ __device__ __forceinline__ void collect_ribbons(const RibbonParams& p, const CUt
   int left = asked.rows.end - asked.rows.at;  // rows that are not collected
   if (asks)
     for (int i = 0; i < p.stages; ++i) asked.ask(p, map, ring);
+  __syncwarp();
   for (int i = 0; i < min(left, 2); ++i) barrier_join(kProductsFree + i, 2 * kRibbonConsumers);
   const RibbonBias<ROW> bias = find_bias<T, ROW>(p);
   int buffer = 0;
@@ -494,9 +495,9 @@ __global__ void __launch_bounds__(ribbon_threads(kRibbons[ROW]), kRibbons[ROW].b
     }
     bring_fragments<T, ROW>(p, shared, products);
     barrier_among(kMultiplying, kRibbonConsumers);
+    const int clear_bytes = product_buffers(kRibbons[ROW], sizeof(T)) * p.products_bytes;
 #pragma unroll 1
-    for (int at = threadIdx.x * 16; at < product_buffers(kRibbons[ROW], sizeof(T)) * p.products_bytes;
-         at += kRibbonConsumers * 16)
+    for (int at = threadIdx.x * 16; at < clear_bytes; at += kRibbonConsumers * 16)
       store_shared_16(products + at, {0, 0, 0, 0});  // the margins stay
     fence_for_wgmma();
     barrier_among(kMultiplying, kRibbonConsumers);

@@ -1,12 +1,13 @@
 // narrow's ribbons: the same sums, each pixel multiplied once, several small blocks a multiprocessor.
 //
 // Rows of the GEMM are pixels, its columns (row of the destination, phase, co, kw), as in narrow_config.h. A warpgroup goes
-// down stretches of 128 pixels of a row, or of rows of a few images, from row to row of x; all blocks have as many rows, to
-// one, of one group of images or of two. Blocks side by side have stretches side by side, whose edges they share: at
-// different times NCHW took a tenth to a fifth longer. A row of x belongs to several rows
+// down a stretch of 128 pixels of a row, or of rows of a few images, from row to row of x. A row of x belongs to several rows
 // of the destination: an instruction has the columns of all `span` of them, and when a row of x is done, the sums of one row
 // of the destination are, and the others move up by one. So x passes through shared memory a chunk of channels at a time, and
 // no row of it is kept. Strict fp32 is for `mma.sync`, each warp having 32 pixels.
+//
+// Rows of all images are one sequence, of which each block has as many, to one. Blocks side by side have stretches side by
+// side at the same time: they share edges, and at other times NCHW took up to a fifth longer.
 //
 //   weights    [slice of channels][16 B of channels][column][16 B]; 16 bits of NCHW [eight columns][channel][16 B], turned by
 //              the tensor core; strict fp32 [pair of fragments][lane][16 B], a fragment for each 8 columns, of a slice all

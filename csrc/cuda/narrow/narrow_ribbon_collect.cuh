@@ -212,7 +212,9 @@ __device__ __forceinline__ bool collect_all(const RibbonParams& p, const RibbonU
 #pragma unroll
     for (int phase = 0; phase < 2; ++phase) {
       if (unsigned(y_row + phase) >= unsigned(p.y_h)) continue;
-      const auto number = [&](int k) { return sum[phase * kChannels + k % kChannels][k / kChannels]; };
+      const auto number = [&](int k) {
+        return sum[phase * kChannels + k % kChannels][k / kChannels];
+      };
 #pragma unroll
       for (int k = 0; k < 2 * kChannels; k += 2)
         store_pair(y + (phase * row + k), number(k), number(k + 1));
@@ -243,7 +245,8 @@ __device__ __forceinline__ void collect_some(const RibbonParams& p, const Ribbon
 #pragma unroll 1
   for (int phase = 0; phase < p.stride_h; ++phase)
 #pragma unroll 1
-    for (int channel = 0; channel < p.columns; ++channel, from += p.line_columns * kRibbonPitch * 4) {
+    for (int channel = 0; channel < p.columns;
+         ++channel, from += p.line_columns * kRibbonPitch * 4) {
       if (!unit.there(p, phase)) continue;
       T* const to = unit.place(p, phase, channel);
 #pragma unroll 1

@@ -132,7 +132,8 @@ void shape(const Problem& problem, const Choice& choice, RibbonParams& p) {
   // Two rows of y, of one channel or of as many as there is room for.
   const int32_t lines = p.stride_h * p.columns;
   if (p.twos && p.stride_h == 2 && (lines == 2 || lines == most_lines(ribbon)) &&
-      p.kernel_w <= line_columns(ribbon) && (p.pairs || (p.y_pixel > 1 && p.y_w * p.columns % 2 == 0)))
+      p.kernel_w <= line_columns(ribbon) &&
+      (p.pairs || (p.y_pixel > 1 && p.y_w * p.columns % 2 == 0)))
     p.lines_at_once = lines;
   p.line_columns = p.lines_at_once > 0 ? line_columns(ribbon) : p.kernel_w;
   p.positions = 1;
@@ -165,10 +166,12 @@ void shape(const Problem& problem, const Choice& choice, RibbonParams& p) {
   while (p.line >> p.line_bits > p.number_bytes) ++p.line_bits;
   p.products_bytes = ribbon.width * kRibbonPitch * 4;
   p.raw_bytes = p.reduce * p.columns * p.kernel_h * p.kernel_w * p.number_bytes;
-  p.turned_bytes = p.wide && p.lines_at_once == 0 ? 32 * 2 * p.stride_h * p.columns * p.number_bytes : 0;
+  p.turned_bytes =
+      p.wide && p.lines_at_once == 0 ? 32 * 2 * p.stride_h * p.columns * p.number_bytes : 0;
   SharedPlaces places{kRibbonHeader};
   p.weights_at = places.take(int64_t{p.slices} * slice_weights(ribbon), 128);
-  p.products_at = places.take(std::max(product_buffers(ribbon, p.number_bytes) * p.products_bytes, p.raw_bytes), 16);
+  const int32_t buffers = product_buffers(ribbon, p.number_bytes);
+  p.products_at = places.take(std::max(buffers * p.products_bytes, p.raw_bytes), 16);
   p.turned_at = places.take(int64_t{kRibbonWarps} * p.turned_bytes, 16);
   p.stages_at = places.take(int64_t{p.stages} * p.stage_bytes, 1024);
   p.shared_bytes = static_cast<int32_t>(places.end);
@@ -242,7 +245,8 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
         RibbonParams p;
         shape(problem, choice, p);
         // Who collects asks for chunks a row at a time.
-        if (collects_apart(kRibbons[ribbon], p.number_bytes)) choice.stages = std::max(2, p.chunks);
+        if (collects_apart(kRibbons[ribbon], p.number_bytes))
+          choice.stages = std::max(2, p.chunks);
         if (choice.stages > kMostRibbonStages) continue;
         shape(problem, choice, p);
         if (p.images * (p.run + p.margin) + p.margin > kRibbonPitch) continue;
