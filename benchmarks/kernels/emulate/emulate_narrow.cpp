@@ -36,12 +36,17 @@ bool check(const Case& one, Precision precision, int most) {
                                [](const Plan& plan) { return plan.row < narrow::kTileCount; }),
                 plans.end());
   for (Plan& plan : plans) {
+    if (plan.row >= narrow::kTileCount) {
+      if (!narrow::collects_apart(narrow::kRibbons[plan.row - narrow::kTileCount], sizeof(T)))
+        plan.detail[1] = std::min(plan.detail[1], 1 + int(emulate::random() % 4));
+      plan.detail[2] = std::min(plan.detail[2], 1 + int(emulate::random() % 7));
+      continue;
+    }
     int32_t &rows = plan.detail[1], &stages = plan.detail[2], &walkers = plan.detail[3];
     const Axis& h = trial.problem.h;
     const int reach = int((h.kernel - 1) * h.dilation / h.stride);
     if (emulate::random() % 2) rows = std::min(rows, 1 + int(emulate::random() % 8));
-    stages = std::min(stages,
-                      (plan.row < narrow::kTileCount ? reach + 1 : 1) + int(emulate::random() % 4));
+    stages = std::min(stages, reach + 1 + int(emulate::random() % 4));
     walkers = std::min(walkers, 1 + int(emulate::random() % 3));
   }
   return trial.passes(trial.some(plans, most, reason), [&](const Plan& plan) {

@@ -21,10 +21,31 @@ using RibbonMma =
     std::conditional_t<sizeof(T) == 4, MmaTF32,
                        std::conditional_t<std::is_same_v<T, __half>, MmaF16, MmaBF16>>;
 
-// All weights, by fragments: of a lane, columns l / 4 and channels as the fetching of x deals them out. A warp loads a
-// batch of them before it stores any.
+// Weights in the order of NCHW, where the copy engine does not bring them as they lie.
+template <class T>
+__device__ __forceinline__ void bring_raw(const RibbonParams& p, uint32_t to) {
+  const int count = p.raw_bytes / int(sizeof(T));
+#pragma unroll 1
+  for (int i = threadIdx.x; i < count; i += kRibbonConsumers) {
+    const int line = i / p.kernel_w, kw = i - line * p.kernel_w, kernel = line / p.kernel_h,
+              kh = line - kernel * p.kernel_h, ci = p.by_columns.quotient(kernel),
+              co = kernel - ci * p.columns;
+    const T* const from = static_cast<const T*>(p.weight) +
+                          (ci * p.weight_reduce + co * p.weight_column + kh * p.weight_h +
+                           kw * p.weight_w);
+    if constexpr (sizeof(T) == 4) {
+      store_shared_4(to + i * 4, __float_as_uint(*from));
+    } else {
+      store_shared_2(to + i * 2, *reinterpret_cast<const unsigned short*>(from));
+    }
+  }
+}
+
+// All weights, by fragments: of a lane, columns l / 4 and channels as the fetching of x deals them out. A warp fetches a
+// batch of them before it stores any. `raw`: as they lie.
 template <class T, int ROW>
-__device__ __forceinline__ void bring_fragments(const RibbonParams& p, uint32_t shared) {
+__device__ __forceinline__ void bring_fragments(const RibbonParams& p, uint32_t shared,
+                                                uint32_t raw) {
   constexpr Ribbon ribbon = kRibbons[ROW];
   constexpr int kColumns = ribbon.width / 8, kCount = fragments(ribbon),
                 kPairs = fragment_pairs(ribbon), kNumbers = 4 / sizeof(T),
@@ -33,21 +54,21 @@ __device__ __forceinline__ void bring_fragments(const RibbonParams& p, uint32_t 
   int offset[kCount], left[kCount];  // of a fragment: of its column's tap; channels there are
 #pragma unroll
   for (int n = 0; n < kColumns; ++n) {
-    const int column = n * 8 + lane / 4, line = p.by_kernel_w.quotient(column);
-    const int kw = column - line * p.kernel_w, phase = p.by_columns.quotient(line);
+    const int column = n * 8 + lane / 4, line = p.by_line.quotient(column);
+    const int kw = column - line * p.line_columns, phase = p.by_columns.quotient(line);
     const int channel = line - phase * p.columns;
 #pragma unroll
     for (int s = 0; s < ribbon.span; ++s) {
       const int reach = s * p.stride_h + phase, kh = p.by_dilation.quotient(reach);
-      const bool there = phase < p.stride_h && kh < p.kernel_h && kh * p.dilation_h == reach;
-      offset[s * kColumns + n] = channel * p.weight_column + kh * p.weight_h + kw * p.weight_w;
+      const bool there = phase < p.stride_h && kw < p.kernel_w && kh < p.kernel_h &&
+                         kh * p.dilation_h == reach;
+      offset[s * kColumns + n] = channel * p.raw_column + kh * p.raw_h + kw * p.raw_w;
       left[s * kColumns + n] = there ? p.reduce : 0;
     }
   }
   // The channel of number i of word b.
   const int word_step = sizeof(T) == 4 ? (p.channels_last ? 4 : 1) : 8,
             first = sizeof(T) == 4 ? (p.channels_last ? t : 2 * t) : 2 * t;
-  const T* const weight = static_cast<const T*>(p.weight);
 #pragma unroll 1
   for (int slice = threadIdx.x / 32; slice < p.slices; slice += kRibbonWarps) {
     const uint32_t to = shared + p.weights_at + slice * slice_weights(ribbon);
@@ -61,8 +82,14 @@ __device__ __forceinline__ void bring_fragments(const RibbonParams& p, uint32_t 
 #pragma unroll
           for (int i = 0; i < kNumbers; ++i) {
             const int c = slice * kSlice + first + b * word_step + i;
-            number[f][b][i] = load_if<sizeof(T)>(
-                weight + (c * p.weight_reduce + offset[2 * batch + f]), c, left[2 * batch + f]);
+            const uint32_t from =
+                raw + (c * p.raw_reduce + offset[2 * batch + f]) * uint32_t(sizeof(T));
+            if (c >= left[2 * batch + f]) continue;
+            if constexpr (sizeof(T) == 4) {
+              number[f][b][i] = load_shared_4(from);
+            } else {
+              number[f][b][i] = load_shared<unsigned short>(from);
+            }
           }
       const auto word = [&](int f, int b) {
         const uint32_t low = number[f][b][0];
@@ -98,24 +125,106 @@ __device__ __forceinline__ void bring_fragments(const RibbonParams& p, uint32_t 
   }
 }
 
+// Rows of a stretch, of all images one behind the other: a block's first one, one past its last, and the item that begins at
+// one of them.
+struct RibbonRows {
+  int at, end, sweep;
+
+  __device__ __forceinline__ explicit RibbonRows(const RibbonParams& p) {
+    const int strand = p.by_sweeps.quotient(blockIdx.x);
+    sweep = blockIdx.x - strand * p.sweeps;
+    at = strand * p.walker_rows + min(strand, p.longer);
+    end = at + p.walker_rows + (strand < p.longer);
+  }
+  __device__ __forceinline__ Item next(const RibbonParams& p) {
+    const int group = p.by_rows.quotient(at), above = at - group * p.rows,
+              rows = min(end - at, p.rows - above);
+    at += rows;
+    return {group * p.images, sweep, p.first_row + above, rows};
+  }
+};
+
+// Calls `visit` with each item of a block.
+template <class Visit>
+__device__ __forceinline__ void for_ribbons(const RibbonParams& p, Visit&& visit) {
+  for (RibbonRows rows(p); rows.at < rows.end;) visit(rows.next(p));
+}
+
+// Barriers (device/barrier.cuh): of those who multiply; of both buffers of products, that they are there, or free.
+constexpr int kMultiplying = 1, kProductsThere = 2, kProductsFree = 4;
+
+// Asks for a chunk of a row of x, when the stage is free.
+__device__ __forceinline__ void bring_chunk(const RibbonParams& p, const CUtensorMap& map,
+                                            StageRing& ring, const Item& item, int row, int chunk) {
+  const int numbers = 1 << p.line_bits, first = item.sweep * p.step,
+            channel = chunk * p.chunk_slices * slice_channels(p.number_bytes);
+  barrier_wait(ring.empty(), ring.parity ^ 1);
+  barrier_expect(ring.full(), p.stage_bytes);
+  uint32_t to = ring.stage();
+  if (p.channels_last) {
+    copy_box(to, &map, ring.full(), channel, first, row, item.n);
+  } else {
+    for (int pixel = 0; pixel < p.run; pixel += numbers, to += p.box_bytes)
+      copy_box(to, &map, ring.full(), first + pixel, channel, row, item.n);
+  }
+  ring.advance();
+}
+
 __device__ __forceinline__ void bring_chunks(const RibbonParams& p, const CUtensorMap& map,
                                              StageRing& ring) {
-  const int numbers = 1 << p.line_bits,
-            chunk_channels = p.chunk_slices * slice_channels(p.number_bytes);
-  for_items(p, [&](const Item& item) {
-    const int first = item.sweep * p.step, end = min(item.row + item.rows, p.x_h);
+  for_ribbons(p, [&](const Item& item) {
+    const int end = min(item.row + item.rows, p.x_h);
     for (int row = max(item.row - p.reach, 0); row < end; ++row)
-      for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
-        barrier_wait(ring.empty(), ring.parity ^ 1);
-        barrier_expect(ring.full(), p.stage_bytes);
-        uint32_t to = ring.stage();
-        if (p.channels_last) {
-          copy_box(to, &map, ring.full(), chunk * chunk_channels, first, row, item.n);
-        } else {
-          for (int pixel = 0; pixel < p.run; pixel += numbers, to += p.box_bytes)
-            copy_box(to, &map, ring.full(), first + pixel, chunk * chunk_channels, row, item.n);
-        }
-      }
+      for (int chunk = 0; chunk < p.chunks; ++chunk) bring_chunk(p, map, ring, item, row, chunk);
+  });
+}
+
+// The same, a chunk at a time.
+struct RibbonAsk {
+  RibbonRows rows;
+  Item item;
+  int row = 0, below = 0, chunk = 0;
+
+  __device__ __forceinline__ void ask(const RibbonParams& p, const CUtensorMap& map,
+                                      StageRing& ring) {
+    while (row >= below) {
+      if (rows.at >= rows.end) return;
+      item = rows.next(p);
+      row = max(item.row - p.reach, 0), below = min(item.row + item.rows, p.x_h);
+    }
+    bring_chunk(p, map, ring, item, row, chunk);
+    if (++chunk == p.chunks) chunk = 0, ++row;
+  }
+};
+
+// A warpgroup that lends registers: its first thread asks the copy engine, for as much as there is room for, then for a chunk
+// whenever one is done with; all of it collects the rows whose products are there.
+template <class T, int ROW>
+__device__ __forceinline__ void collect_ribbons(const RibbonParams& p, const CUtensorMap& map,
+                                                uint32_t shared, StageRing& ring) {
+  const bool asks = threadIdx.x == kRibbonConsumers;
+  RibbonAsk asked{RibbonRows(p)};
+  int left = asked.rows.end - asked.rows.at;  // rows that are not collected
+  if (asks)
+    for (int i = 0; i < p.stages; ++i) asked.ask(p, map, ring);
+  __syncwarp();
+  for (int i = 0; i < min(left, 2); ++i) barrier_join(kProductsFree + i, 2 * kRibbonConsumers);
+  const RibbonBias<ROW> bias = find_bias<T, ROW>(p);
+  int buffer = 0;
+  for_ribbons(p, [&](const Item& item) {
+#pragma unroll 1
+    for (int row = max(item.row - p.reach, 0); row < item.row + item.rows; ++row) {
+      const bool collects = row >= item.row;
+      if (collects) barrier_among(kProductsThere + buffer, 2 * kRibbonConsumers);
+      if (asks && row < p.x_h)
+        for (int chunk = 0; chunk < p.chunks; ++chunk) asked.ask(p, map, ring);
+      __syncwarp();
+      if (!collects) continue;
+      collect_ribbon<T, ROW>(p, item, row, bias, shared,
+                             shared + p.products_at + buffer * p.products_bytes);
+      if (--left > 1) barrier_join(kProductsFree + buffer, 2 * kRibbonConsumers);
+      buffer ^= 1;
+    }
   });
 }
 
@@ -291,7 +400,9 @@ __device__ __forceinline__ void follow_ribbons(const RibbonParams& p, uint32_t s
   constexpr bool kStrict = kRibbons[ROW].strict;
   uint32_t place[2] = {};
   if constexpr (sizeof(T) == 4) find_ribbon(p, place);
-  for_items(p, [&](const Item& item) {
+  const RibbonBias<ROW> bias = find_bias<T, ROW>(p);
+  int buffer = 0;
+  for_ribbons(p, [&](const Item& item) {
     RibbonSums<ROW> sum;
     const auto each = [&](auto&& change) {
 #pragma unroll
@@ -322,10 +433,17 @@ __device__ __forceinline__ void follow_ribbons(const RibbonParams& p, uint32_t s
         }
       }
       if (row >= item.row) {
-        barrier_among(1, kRibbonConsumers);  // the row before has been collected
-        store_ribbon<T, ROW>(p, sum, shared + p.products_at);
-        barrier_among(1, kRibbonConsumers);
-        collect_ribbon<T, ROW>(p, item, row, shared);
+        if constexpr (collects_apart(kRibbons[ROW], sizeof(T))) {
+          barrier_among(kProductsFree + buffer, 2 * kRibbonConsumers);
+          store_ribbon<T, ROW>(p, sum, shared + p.products_at + buffer * p.products_bytes);
+          barrier_join(kProductsThere + buffer, 2 * kRibbonConsumers);
+          buffer ^= 1;
+        } else {
+          barrier_among(kMultiplying, kRibbonConsumers);  // the row before has been collected
+          store_ribbon<T, ROW>(p, sum, shared + p.products_at);
+          barrier_among(kMultiplying, kRibbonConsumers);
+          collect_ribbon<T, ROW>(p, item, row, bias, shared, shared + p.products_at);
+        }
       }
       each(
           [&](int i, int k) { sum[i][k] = k + kRow < kAll ? sum[i][min(k + kRow, kAll - 1)] : 0; });
@@ -343,23 +461,46 @@ __global__ void __launch_bounds__(ribbon_threads(kRibbons[ROW]), kRibbons[ROW].b
   StageRing ring{shared, shared + p.stages_at, p.stages, p.stage_bytes};
   if (threadIdx.x == kRibbonConsumers) {
     prefetch_map(&map);
+#pragma unroll 1
     for (int i = 0; i < p.stages; ++i) {
       barrier_init(ring.barriers + i * 16, 1);
       barrier_init(ring.barriers + i * 16 + 8, kRibbonWarps);
     }
+    const uint32_t raw_there = shared + kMostRibbonStages * 16;
+    barrier_init(raw_there, 1);
     fence_for_wgmma();  // for the copy engine
+    if (p.raw_copied) {
+      barrier_expect(raw_there, p.raw_bytes);
+      copy_run(shared + p.products_at, p.weight, p.raw_bytes, raw_there);
+    }
   }
   __syncthreads();
   if (threadIdx.x >= kRibbonConsumers) {
-    if constexpr (lends(kRibbons[ROW])) fewer_registers<kLentRegisters>();
-    if (threadIdx.x == kRibbonConsumers) bring_chunks(p, map, ring);
+    if constexpr (lends(kRibbons[ROW])) {
+      fewer_registers<kept_registers(sizeof(T))>();
+    }
+    if constexpr (collects_apart(kRibbons[ROW], sizeof(T))) {
+      collect_ribbons<T, ROW>(p, map, shared, ring);
+    } else if (threadIdx.x == kRibbonConsumers) {
+      bring_chunks(p, map, ring);
+    }
   } else {
-    if constexpr (lends(kRibbons[ROW])) more_registers<kRibbonRegisters>();
-    for (int at = threadIdx.x * 16; at < p.products_bytes; at += kRibbonConsumers * 16)
-      store_shared_16(shared + p.products_at + at, {0, 0, 0, 0});  // the margins stay
-    bring_fragments<T, ROW>(p, shared);
+    if constexpr (lends(kRibbons[ROW])) more_registers<256 - kept_registers(sizeof(T))>();
+    const uint32_t products = shared + p.products_at;
+    if (p.raw_copied) {
+      barrier_wait(shared + kMostRibbonStages * 16, 0);
+    } else {
+      bring_raw<T>(p, products);
+      barrier_among(kMultiplying, kRibbonConsumers);
+    }
+    bring_fragments<T, ROW>(p, shared, products);
+    barrier_among(kMultiplying, kRibbonConsumers);
+    const int clear_bytes = product_buffers(kRibbons[ROW], sizeof(T)) * p.products_bytes;
+#pragma unroll 1
+    for (int at = threadIdx.x * 16; at < clear_bytes; at += kRibbonConsumers * 16)
+      store_shared_16(products + at, {0, 0, 0, 0});  // the margins stay
     fence_for_wgmma();
-    barrier_among(1, kRibbonConsumers);
+    barrier_among(kMultiplying, kRibbonConsumers);
     follow_ribbons<T, ROW>(p, shared, ring);
   }
 #endif

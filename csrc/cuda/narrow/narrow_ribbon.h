@@ -6,11 +6,15 @@
 // of the destination are, and the others move up by one. So x passes through shared memory a chunk of channels at a time, and
 // no row of it is kept. Strict fp32 is for `mma.sync`, each warp having 32 pixels.
 //
+// Rows of all images are one sequence, of which each block has as many, to one. Blocks side by side have stretches side by
+// side at the same time: they share edges, and at other times NCHW took up to a fifth longer.
+//
 //   weights    [slice of channels][16 B of channels][column][16 B]; 16 bits of NCHW [eight columns][channel][16 B], turned by
 //              the tensor core; strict fp32 [pair of fragments][lane][16 B], a fragment for each 8 columns, of a slice all
 //              high parts, then all low ones
 //   x          a ring of chunks: [box of pixels][image][channel][32, 64 or 128 B], swizzled; NHWC: [pixel][32, 64 or 128 B]
-//   products   of a row: [column][image][pixel], zeros between images
+//   products   of a row: [column][image][pixel], zeros between images; at the start the weights as they lie in memory, which
+//              the copy engine brings before x: asked for behind it, and by 2 bytes, they came 2 to 10 us late
 //   turned     NHWC: of a warp's outputs: [phase][pixel][channel], as in y
 //
 // A unit of outputs are stride_w neighbours in a row of y; a thread collects all channels and phases of one.
@@ -47,14 +51,24 @@ constexpr int kRibbonWarps = kRibbonPixels / kWarpPixels, kRibbonConsumers = kRi
 constexpr int kChunkSlices = 4, kMostRibbonStages = 8;
 
 // The thread behind those that multiply asks the copy engine. Where sums are many, it has a warpgroup, which gives registers
-// to the other.
+// to the other. In 16 bits this keeps enough to collect a row while the next is multiplied, from two buffers of products by
+// turns (words: with a buffer of x less, 184 us for 230).
 CONVT2D_HOST_DEVICE constexpr bool lends(Ribbon ribbon) {
   return ribbon.span * ribbon.width >= 120;
+}
+CONVT2D_HOST_DEVICE constexpr bool collects_apart(Ribbon ribbon, int number_bytes) {
+  return lends(ribbon) && number_bytes == 2;
+}
+CONVT2D_HOST_DEVICE constexpr int product_buffers(Ribbon ribbon, int number_bytes) {
+  return collects_apart(ribbon, number_bytes) ? 2 : 1;
 }
 CONVT2D_HOST_DEVICE constexpr int ribbon_threads(Ribbon ribbon) {
   return kRibbonConsumers + (lends(ribbon) ? 128 : 32);
 }
-constexpr int kRibbonRegisters = 216, kLentRegisters = 40;
+// What is left to a warpgroup that lends, of 256 of both.
+CONVT2D_HOST_DEVICE constexpr int kept_registers(int number_bytes) {
+  return number_bytes == 2 ? 104 : 40;
+}
 
 // Eights of columns, and pairs of them; all columns; bytes of weights of a slice.
 CONVT2D_HOST_DEVICE constexpr int fragments(Ribbon ribbon) {
@@ -91,19 +105,34 @@ struct RibbonParams {
   float two_there[2][kMostSpanOfRibbon];
   // Units are two outputs of at most `span` taps each; which are stored at once; with all channels, by way of shared memory.
   int32_t twos, pairs, wide;
+  // Columns of a line of outputs: as many as kernel columns, or more, where the compiler knows it (line_columns()). Then so
+  // many lines are collected at once, as many as there are; else 0.
+  int32_t line_columns, lines_at_once;
   int32_t line_bits;  // 1 << line_bits numbers are a line
-  int32_t run, images, line, margin, pitch, step, sweeps;
+  int32_t run, images, line, margin, step, sweeps;
   int32_t units,
       lead;  // of a row of y; of a stretch that is not the first, units less pixels before its own
   int32_t positions;  // units of a stretch, at most
-  FastDivide by_positions, by_run, by_columns, by_kernel_w, by_dilation, by_sweeps, by_row_items;
-  int32_t first_row, end_row, item_rows, row_items, items, walkers;
+  FastDivide by_positions, by_run, by_columns, by_line, by_dilation, by_sweeps, by_rows;
+  // Of the destination; blocks, as many of each stretch; rows of each, and of how many it is one more.
+  int32_t first_row, rows, walkers, walker_rows, longer;
   int32_t stages, stage_bytes, box_bytes;
   int32_t products_bytes, turned_bytes;  // turned_bytes: of a warp
+  // Weights as they lie: all bytes, and strides, if they lie without gaps from a multiple of 16 bytes on; else threads bring
+  // them, in the order of NCHW.
+  int32_t raw_bytes, raw_copied, raw_reduce, raw_column, raw_h, raw_w;
   int32_t weights_at, stages_at, products_at, turned_at, shared_bytes;
 };
 
-constexpr int kRibbonHeader = kMostRibbonStages * 16;
+constexpr int kRibbonHeader = (kMostRibbonStages + 1) * 16;
+// Floats of a column of products: 4 banks more than all of them, so that each store of a warp meets a bank once.
+constexpr int kRibbonPitch = 164;
+
+// Of the table's widths: lines that are collected at once, and columns of each, which other lines have as well.
+CONVT2D_HOST_DEVICE constexpr int most_lines(Ribbon ribbon) { return ribbon.span == 2 ? 6 : 2; }
+CONVT2D_HOST_DEVICE constexpr int line_columns(Ribbon ribbon) {
+  return ribbon.width / most_lines(ribbon);
+}
 
 // The units of a stretch, from `first` to before `end`.
 struct Units {

@@ -16,14 +16,14 @@ namespace convt2d::cuda::narrow {
 template <int ROW>
 using RibbonSums = float[2][all_columns(kRibbons[ROW]) / 2];
 
-// Of the first row of the destination, columns 8 n + 2 t and the next. With a pitch of 4 banks more than all of them, each store of a warp meets a bank once.
+// Of the first row of the destination, columns 8 n + 2 t and the next.
 template <class T, int ROW>
 __device__ __forceinline__ void store_ribbon(const RibbonParams& p, const RibbonSums<ROW>& sum,
                                              uint32_t products) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const auto place = [&](int pixel) {
     const int image = p.by_run.quotient(pixel);
-    return products + (lane % 4 * 2 * p.pitch + pixel + (image + 1) * p.margin) * 4;
+    return products + (lane % 4 * 2 * kRibbonPitch + pixel + (image + 1) * p.margin) * 4;
   };
   if (sizeof(T) == 4 && !p.channels_last) {  // four pixels
     const uint32_t to = place(warp * kWarpPixels + lane / 4 * 4);
@@ -32,7 +32,7 @@ __device__ __forceinline__ void store_ribbon(const RibbonParams& p, const Ribbon
 #pragma unroll
       for (int odd = 0; odd < 2; ++odd)
         store_shared_16(
-            to + (8 * n + odd) * p.pitch * 4,
+            to + (8 * n + odd) * kRibbonPitch * 4,
             {__float_as_uint(sum[0][4 * n + odd]), __float_as_uint(sum[0][4 * n + 2 + odd]),
              __float_as_uint(sum[1][4 * n + odd]), __float_as_uint(sum[1][4 * n + 2 + odd])});
     return;
@@ -44,8 +44,8 @@ __device__ __forceinline__ void store_ribbon(const RibbonParams& p, const Ribbon
     for (int n = 0; n < kRibbons[ROW].width / 8; ++n)
 #pragma unroll
       for (int odd = 0; odd < 2; ++odd) {
-        store_shared_sum(to + (8 * n + odd) * p.pitch * 4, sum[i][4 * n + odd]);
-        store_shared_sum(to + (8 * n + odd) * p.pitch * 4 + 32, sum[i][4 * n + 2 + odd]);
+        store_shared_sum(to + (8 * n + odd) * kRibbonPitch * 4, sum[i][4 * n + odd]);
+        store_shared_sum(to + (8 * n + odd) * kRibbonPitch * 4 + 32, sum[i][4 * n + 2 + odd]);
       }
   }
 }
@@ -94,7 +94,7 @@ template <class T, int TAPS>
 __device__ __forceinline__ void collect_twos(const RibbonParams& p, const RibbonUnit<T>& unit,
                                              uint32_t from, uint32_t turned) {
   const int lines = p.stride_h * p.columns;
-  const uint32_t line_bytes = p.kernel_w * p.pitch * 4;
+  const uint32_t line_bytes = p.line_columns * kRibbonPitch * 4;
 #pragma unroll 1
   for (int line = 0; line < lines; line += 2) {
     int phase[2], channel[2];
@@ -145,6 +145,84 @@ __device__ __forceinline__ void collect_twos(const RibbonParams& p, const Ribbon
   }
 }
 
+// Of the channels whose lines are collected at once.
+template <int ROW>
+struct RibbonBias {
+  float of[most_lines(kRibbons[ROW]) / 2];
+};
+
+template <class T, int ROW>
+__device__ __forceinline__ RibbonBias<ROW> find_bias(const RibbonParams& p) {
+  RibbonBias<ROW> bias;
+#pragma unroll
+  for (int i = 0; i < most_lines(kRibbons[ROW]) / 2; ++i)
+    bias.of[i] = bias_of<T>(p, min(i, p.columns - 1));
+  return bias;
+}
+
+// Stores two neighbours, at a multiple of their size.
+template <class T>
+__device__ __forceinline__ void store_pair(T* to, float a, float b) {
+  if constexpr (sizeof(T) == 4) {
+    store_words(to, __float_as_uint(a), __float_as_uint(b));
+  } else {
+    *reinterpret_cast<uint32_t*>(to) = pack<T>(a, b);
+  }
+}
+
+// All LINES of units of two outputs, of two rows of y: loads at fixed places, one behind the other, few instructions. False,
+// and nothing stored, if an output is not finite.
+template <class T, int ROW, int LINES>
+__device__ __forceinline__ bool collect_all(const RibbonParams& p, const RibbonUnit<T>& unit,
+                                            uint32_t from, const RibbonBias<ROW>& bias) {
+  constexpr int kTaps = kRibbons[ROW].span, kChannels = LINES / 2,
+                kLine = line_columns(kRibbons[ROW]) * kRibbonPitch * 4;
+  float sum[LINES][2], product[LINES][2][kTaps];
+#pragma unroll
+  for (int i = 0; i < 2; ++i)
+#pragma unroll
+    for (int j = 0; j < kTaps; ++j) {
+      const uint32_t at = from + p.two[i][j];
+#pragma unroll
+      for (int line = 0; line < LINES; ++line)
+        product[line][i][j] = load_shared<float>(at + line * kLine);
+    }
+  float sound = 0;
+#pragma unroll
+  for (int line = 0; line < LINES; ++line)
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      sum[line][i] = bias.of[line % kChannels];
+#pragma unroll
+      for (int j = 0; j < kTaps; ++j)
+        sum[line][i] = fmaf(product[line][i][j], p.two_there[i][j], sum[line][i]);
+      sound = fmaf(sum[line][i], 0.f, sound);
+    }
+  if (sound != 0.f) return false;
+  const int y_row = unit.row * 2 - p.pad_h;
+  const int row = p.y_w * p.y_pixel;
+  T* const y = unit.y + y_row * row;
+  if (kChannels == 1 || p.y_pixel == 1) {
+#pragma unroll
+    for (int line = 0; line < LINES; ++line)
+      if (unsigned(y_row + line / kChannels) < unsigned(p.y_h))
+        store_pair(y + (line % kChannels * p.y_channel + line / kChannels * row), sum[line][0],
+                   sum[line][1]);
+  } else {  // channels of both outputs lie side by side
+#pragma unroll
+    for (int phase = 0; phase < 2; ++phase) {
+      if (unsigned(y_row + phase) >= unsigned(p.y_h)) continue;
+      const auto number = [&](int k) {
+        return sum[phase * kChannels + k % kChannels][k / kChannels];
+      };
+#pragma unroll
+      for (int k = 0; k < 2 * kChannels; k += 2)
+        store_pair(y + (phase * row + k), number(k), number(k + 1));
+    }
+  }
+  return true;
+}
+
 // What a warp has turned, of its first unit: 64 pixels of each phase, all channels.
 template <class T>
 __device__ __forceinline__ void store_turned_units(const RibbonParams& p,
@@ -167,7 +245,8 @@ __device__ __forceinline__ void collect_some(const RibbonParams& p, const Ribbon
 #pragma unroll 1
   for (int phase = 0; phase < p.stride_h; ++phase)
 #pragma unroll 1
-    for (int channel = 0; channel < p.columns; ++channel, from += p.kernel_w * p.pitch * 4) {
+    for (int channel = 0; channel < p.columns;
+         ++channel, from += p.line_columns * kRibbonPitch * 4) {
       if (!unit.there(p, phase)) continue;
       T* const to = unit.place(p, phase, channel);
 #pragma unroll 1
@@ -185,24 +264,35 @@ __device__ __forceinline__ void collect_some(const RibbonParams& p, const Ribbon
 
 template <class T, int ROW>
 __device__ __forceinline__ void collect_ribbon(const RibbonParams& p, const Item& item, int row,
-                                               uint32_t shared) {
+                                               const RibbonBias<ROW>& bias, uint32_t shared,
+                                               uint32_t products) {
   const Units units = units_of(p, item.sweep);
   const int lane = threadIdx.x % 32, count = p.images * p.positions;
   // From one lane: ptxas lets no multiplication be under way where it does not see that a warp goes one way (C7520).
-  const int warp = __shfl_sync(0xffffffff, int(threadIdx.x) / 32, 0);
+  const int warp = __shfl_sync(0xffffffff, int(threadIdx.x) / 32 % kRibbonWarps, 0);
 #pragma unroll 1
   for (int start = warp * 32; start < count; start += kRibbonConsumers) {
     const int task = start + lane, image = p.by_positions.quotient(task);
     const int u = units.first + task - image * p.positions, n = item.n + image;
     const bool here = image < p.images && u < units.end && n < p.batch;
-    const uint32_t from = shared + p.products_at +
-                          (image * p.run + (image + 1) * p.margin + u - item.sweep * p.step) * 4;
+    const uint32_t from =
+        products +
+        (image * p.run + (image + 1) * p.margin + u - item.sweep * p.step) * 4;
     const int first = u * p.stride_w;
     RibbonUnit<T> unit{
         static_cast<T*>(p.destination) + (n * p.columns * p.y_h * p.y_w + first * p.y_pixel), n,
         row, first};
     if (!p.twos) {
       if (here) collect_some<T>(p, unit, from);
+      continue;
+    }
+    if (p.lines_at_once > 0) {
+      constexpr int kMost = most_lines(kRibbons[ROW]);
+      bool done = !here;
+      if (here && first + 1 < p.y_w)
+        done = p.lines_at_once == kMost ? collect_all<T, ROW, kMost>(p, unit, from, bias)
+                                        : collect_all<T, ROW, 2>(p, unit, from, bias);
+      if (!done) collect_twos<T, kRibbons[ROW].span>(p, unit, from, 0);
       continue;
     }
     // Where all units of a warp are there, neighbours of a row, and have two outputs.
