@@ -196,12 +196,11 @@ __device__ __forceinline__ void finish_boxes(const GatherParams& p) {
   if (p.boxed && threadIdx.x % 32 == 0) stored_boxes_there();
 }
 
-// Mostly there are all eight channels of a line, and one condition does for them: shorter, and longer code. Of this tile it is faster
-// (H200, 2026-11-27: stylegan2_hi 803 us for 866, in strict fp32 stylegan2_mid 2145 for 2201), of others up to 5 %, in 16 bits 12 %
-// slower.
+// Mostly there are all eight channels of a line, and one condition does for them. Of this tile it is faster (H200, 2026-11-27:
+// stylegan2_hi 811 us for 880), of others 1 to 5 %, in 16 bits 12 %, in strict fp32 28 % slower.
 template <class T>
 __device__ constexpr bool one_condition(Tile tile) {
-  return sizeof(T) == 4 && tile.phases == 2 && tile.taps == 3;
+  return sizeof(T) == 4 && !tile.strict && tile.phases == 2 && tile.taps == 3;
 }
 
 // Where rows of the result start anywhere: a warp lays kLine outputs of each of eight channels out as they lie in memory, and
