@@ -30,9 +30,9 @@ __device__ __forceinline__ void bring_raw(const RibbonParams& p, uint32_t to) {
     const int line = i / p.kernel_w, kw = i - line * p.kernel_w, kernel = line / p.kernel_h,
               kh = line - kernel * p.kernel_h, ci = p.by_columns.quotient(kernel),
               co = kernel - ci * p.columns;
-    const T* const from = static_cast<const T*>(p.weight) +
-                          (ci * p.weight_reduce + co * p.weight_column + kh * p.weight_h +
-                           kw * p.weight_w);
+    const T* const from =
+        static_cast<const T*>(p.weight) +
+        (ci * p.weight_reduce + co * p.weight_column + kh * p.weight_h + kw * p.weight_w);
     if constexpr (sizeof(T) == 4) {
       store_shared_4(to + i * 4, __float_as_uint(*from));
     } else {
@@ -60,8 +60,8 @@ __device__ __forceinline__ void bring_fragments(const RibbonParams& p, uint32_t 
 #pragma unroll
     for (int s = 0; s < ribbon.span; ++s) {
       const int reach = s * p.stride_h + phase, kh = p.by_dilation.quotient(reach);
-      const bool there = phase < p.stride_h && kw < p.kernel_w && kh < p.kernel_h &&
-                         kh * p.dilation_h == reach;
+      const bool there =
+          phase < p.stride_h && kw < p.kernel_w && kh < p.kernel_h && kh * p.dilation_h == reach;
       offset[s * kColumns + n] = channel * p.raw_column + kh * p.raw_h + kw * p.raw_w;
       left[s * kColumns + n] = there ? p.reduce : 0;
     }

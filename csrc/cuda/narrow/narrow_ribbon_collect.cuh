@@ -276,8 +276,7 @@ __device__ __forceinline__ void collect_ribbon(const RibbonParams& p, const Item
     const int u = units.first + task - image * p.positions, n = item.n + image;
     const bool here = image < p.images && u < units.end && n < p.batch;
     const uint32_t from =
-        products +
-        (image * p.run + (image + 1) * p.margin + u - item.sweep * p.step) * 4;
+        products + (image * p.run + (image + 1) * p.margin + u - item.sweep * p.step) * 4;
     const int first = u * p.stride_w;
     RibbonUnit<T> unit{
         static_cast<T*>(p.destination) + (n * p.columns * p.y_h * p.y_w + first * p.y_pixel), n,

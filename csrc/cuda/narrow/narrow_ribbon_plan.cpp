@@ -27,21 +27,21 @@ struct Costs {
   double two_lines;      // of two lines of outputs that a warp collects
   double at_once;        // of a unit's lines that it collects at once; for each of their products
   double product;
-  double above;          // of a row above, which collects nothing
-  double memory_rate;    // of the copy rate
-  double beside;         // of the lesser of work and bytes
+  double above;        // of a row above, which collects nothing
+  double memory_rate;  // of the copy rate
+  double beside;       // of the lesser of work and bytes
 };
 constexpr Costs kStrictCosts = {6.5, 2500, 700, 150, 300, 0, 260, 150, 10, 0.7, 0.72, 0.25},
                 kCosts = {7, 1130, 400, 20, 20, 5.9, 840, 196, 13.6, 0.42, 0.88, 0.32};
 constexpr double kWgmma = 1.5;  // times what an instruction takes
 constexpr double kMma = 2.8;    // of a multiprocessor, 16 pixels x 8 columns x 32 bytes of channels
 constexpr double kWait = 9.8;   // of a warp alone, each of them
-constexpr double kLineIssue = 50;  // of a line of a warp, instructions
+constexpr double kLineIssue = 50;    // of a line of a warp, instructions
 constexpr double kAtOnceIssue = 25;  // the same, where all lines of a unit are collected at once
-constexpr double kAnyLine = 220;   // of a line that is not of twos, for each output
-constexpr double kL2Bytes = 30;    // a cycle and multiprocessor
-constexpr double kAgain = 0.15;    // of a byte that is brought again, from L2
-constexpr double kFlight = 1.1;    // us that what is asked for is on its way
+constexpr double kAnyLine = 220;     // of a line that is not of twos, for each output
+constexpr double kL2Bytes = 30;      // a cycle and multiprocessor
+constexpr double kAgain = 0.15;      // of a byte that is brought again, from L2
+constexpr double kFlight = 1.1;      // us that what is asked for is on its way
 
 struct Choice {
   int ribbon, run, stages, walkers;
@@ -198,8 +198,8 @@ double predict(const Problem& problem, const Device& device, const Choice& choic
   // The tensor core, instructions and L2 serve all blocks of a multiprocessor; one waits for all of what it does.
   const double multiply = costs.row + p.chunks * costs.chunk +
                           (ribbon.strict ? products * kWait : tensor_core) + columns * costs.column;
-  const double alone = collects_apart(ribbon, p.number_bytes) ? std::max(multiply, collect)
-                                                               : multiply + collect;
+  const double alone =
+      collects_apart(ribbon, p.number_bytes) ? std::max(multiply, collect) : multiply + collect;
   // Lines of half a length take three quarters of the time.
   const double bring = double(p.chunks) * p.stage_bytes * (0.5 + 64. / p.line);
   const double shared = std::max({tensor_core, issue, bring / kL2Bytes});
@@ -210,10 +210,10 @@ double predict(const Problem& problem, const Device& device, const Choice& choic
   const double weights = std::ceil(double(p.slices) / kRibbonWarps) * costs.slice_weights;
   const double busy_us =
       (costs.start + weights + rows * std::max(alone, together * shared)) / kClock;
-  const double brought = double(p.walkers) *
-                         (p.walker_rows + double(p.longer) * p.sweeps / p.walkers +
-                          begins * p.reach) *
-                         p.chunks * p.stage_bytes;
+  const double brought =
+      double(p.walkers) *
+      (p.walker_rows + double(p.longer) * p.sweeps / p.walkers + begins * p.reach) * p.chunks *
+      p.stage_bytes;
   const double once = double(p.batch) * p.reduce * p.x_h * p.x_w * p.number_bytes;
   const double bytes = tensor_bytes(problem) + kAgain * std::max(0., brought - once);
   const double flight_us =
@@ -245,8 +245,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
         RibbonParams p;
         shape(problem, choice, p);
         // Who collects asks for chunks a row at a time.
-        if (collects_apart(kRibbons[ribbon], p.number_bytes))
-          choice.stages = std::max(2, p.chunks);
+        if (collects_apart(kRibbons[ribbon], p.number_bytes)) choice.stages = std::max(2, p.chunks);
         if (choice.stages > kMostRibbonStages) continue;
         shape(problem, choice, p);
         if (p.images * (p.run + p.margin) + p.margin > kRibbonPitch) continue;
@@ -256,8 +255,8 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                    " bytes of shared memory";
           continue;
         }
-        choice.stages = std::min(kMostRibbonStages,
-                                 choice.stages + (room - p.shared_bytes) / p.stage_bytes);
+        choice.stages =
+            std::min(kMostRibbonStages, choice.stages + (room - p.shared_bytes) / p.stage_bytes);
         shape(problem, choice, p);
         found.push_back({choice, predict(problem, device, choice, p)});
       }
