@@ -203,6 +203,8 @@ double predicted_us(const Problem& problem, const Device& device) {
   return launches + std::max(memory, issue);
 }
 
+constexpr double kStepWait = 0.6;  // us
+
 // Row 1, y or dY in registers, if that serves the problem; the alignment of pointers is taken for granted.
 // Issue slots are counted (sass, 2026-11-23), nothing is measured yet: hence a modest share of the copy rate.
 std::optional<Plan> register_plan(const Problem& problem, const Device& device) {
@@ -212,7 +214,7 @@ std::optional<Plan> register_plan(const Problem& problem, const Device& device) 
   Plan plan;
   plan.row = 1;
   std::ostringstream note;
-  double slots = 0, moved = tensor_bytes(problem);
+  double slots = 0, moved = tensor_bytes(problem), steps = 0;
   int64_t blocks = 0, part_floats = 0;
   if (const int index = lane_kernel(problem); index >= 0) {
     const LaneKernel& kernel = kLaneKernels[index];
@@ -221,6 +223,10 @@ std::optional<Plan> register_plan(const Problem& problem, const Device& device) 
         3 + kernel.taps * kernel.taps +
         (forward ? 40. : 60.) / (lane_columns(kernel.stride, bytes) * lane_phases(kernel.stride));
     blocks = t.blocks, plan.split = t.split * t.tiles, part_floats = t.part_floats;
+    // A step waits for memory, of stride 8 half as long (fitted to 10 layers on an H200, 2026-11-27, fp16: within 25 %; in
+    // grad_input and of words it is not seen).
+    if (bytes == 2 && problem.direction != Direction::grad_input)
+      steps = double(t.rounds) * (t.rows + kernel.taps - 1) * (kernel.stride == 8 ? 0.5 : 1);
     note << "lanes, " << kernel.taps << " taps, " << t.rounds << " strips of " << t.rows << ", "
          << blocks << " blocks of " << t.threads;
   } else if (!walks_serve(problem)) {
@@ -255,7 +261,10 @@ std::optional<Plan> register_plan(const Problem& problem, const Device& device) 
   const double late = problem.y_layout == Layout::nhwc && bytes == 2 ? 1.4 : 1;
   const double memory = moved / (0.78 * device.copy_bytes_per_us);
   const double issue = outputs_of(problem) * slots / device.fma_f32_per_us;
-  plan.predicted_us = (back ? 8 : forward ? 5 : 4) + late * std::max(memory, issue);
+  plan.predicted_us = (back      ? 8
+                       : forward ? 5
+                                 : 4) +
+                      std::max(late * std::max(memory, issue), kStepWait * steps);
   plan.note = note.str();
   return plan;
 }

@@ -47,9 +47,10 @@ constexpr double kPixelSum = 4;        // of two sums of each lane, to the buffe
 constexpr double kOddSum = 5.5;        // where channels are odd;
 constexpr double kPixelPiece = 11;     // of 16 bytes of each lane, to memory,
 constexpr double kPixelUnit = 83;      // and of a unit of pixels of each lane
-constexpr double kPixelUsed = 0.615;   // of the instructions that a multiprocessor could start,
-constexpr double kPixelAlone = 0.77;   // and of that, of a block that has it to itself
-constexpr double kPixelProduct = 1.6;  // its cycles for an instruction of 16 x 8 sums
+constexpr double kPixelUsed = 0.615,
+                 kPixelUsedWords = 0.57;  // of the instructions that a multiprocessor could start,
+constexpr double kPixelAlone = 0.77;      // and of that, of a block that has it to itself
+constexpr double kPixelProduct = 1.6;     // its cycles for an instruction of 16 x 8 sums
 // Cycles that a warp waits: between the start and the end of a multiplication, and for two steps of it; for 16 bytes of each
 // lane on their way; and a block, for pixels, how much of it beside another one.
 constexpr double kPixelWait = 316, kPixelStepWait = 46, kPixelPieceWait = 28, kPixelFill = 3730;
@@ -57,7 +58,7 @@ constexpr double kFillBeside = 0.59;
 constexpr double kAgainRate = 2.36;  // of the copy rate: what is in L2
 // Of the copy rate: rows of whole sectors, others, and pixels that are parts of lines, one by one.
 constexpr double kSectorRate = 1.05, kOddRate = 0.555, kPartRate = 0.68;
-constexpr double kPixelBeside = 0.363;  // as kTensorBeside
+constexpr double kPixelBeside = 0.363, kPixelBesideWords = 0.15;  // as kTensorBeside
 
 // `buffers` of planes, those after it of pixels; see Params.
 struct Choice {
@@ -393,7 +394,8 @@ double predict_pixels(const Problem& problem, const Device& device, const Params
   const bool alone = resident_blocks(device, p, kPixelBlocks) == 1;
   const double cycles =
       std::max(a_multiprocessor / (alone ? kPixelAlone : 1) *
-                   std::max({issued / (4 * kPixelUsed), wavefronts, products * kPixelProduct}),
+                   std::max({issued / (4 * (size == 2 ? kPixelUsed : kPixelUsedWords)), wavefronts,
+                             products * kPixelProduct}),
                rounds * wait);
   const double busy_us = cycles / kClock;
   const double rate = p.run_phases < p.w.phases && int(p.run_phases * pixel) % 128 != 0 ? kPartRate
@@ -408,7 +410,7 @@ double predict_pixels(const Problem& problem, const Device& device, const Params
   const double weights = double(p.first_step[p.part_h * p.part_w]) * p.panels * kPanel;
   const double launch = size == 2 ? kPixelLaunchHalves : kPixelLaunch;
   return launch + std::ceil(weights / kThreads) * kFetch + std::max(busy_us, memory_us) +
-         kPixelBeside * std::min(busy_us, memory_us);
+         (size == 2 ? kPixelBeside : kPixelBesideWords) * std::min(busy_us, memory_us);
 }
 
 std::string refuse(const Problem& problem, const Device& device) {
