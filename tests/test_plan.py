@@ -218,6 +218,7 @@ HOLES = Case(
 FEW_OF_GROUPS = Case(
     "few_of_groups", 12, 24, 48, (96, 192), (3, 5), (2, 3), (1, 2), dilation=(2, 1), groups=3
 )
+IMAGES = Case("from_three", 8, 3, 48, (144, 208), (5, 5), (2, 2), (2, 2))
 THIN = Case("to_three", 8, 160, 3, (72, 96), (4, 4), (2, 2), (1, 1))
 BLURRED = Case("to_one", 8, 48, 1, (200, 320), (7, 7), (2, 2), (3, 3))
 HEADS = Case("heads", 500, 256, 256, (14, 14), (2, 2), (2, 2))
@@ -239,6 +240,7 @@ REGIMES = (
     (NARROW, ("f32",), ("forward",), ("nchw",), HOPPER, "loom"),
     (HOLES, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "rows"),
     (HOLES, TENSOR_CORES, ("forward",), ("nhwc",), HOPPER, "rows"),
+    (IMAGES, TENSOR_CORES, ("forward",), ("nhwc",), HOPPER, "rows"),
     (FEW_OF_GROUPS, (*TENSOR_CORES, "f32"), ("grad_input",), ("nchw",), ("h200",), "heddle"),
     (SHUFFLE, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "fold"),
     (POINTS, ("tf32",), ("forward",), ("nchw",), HOPPER, "fold"),
@@ -615,6 +617,13 @@ def test_operands_are_fetched_or_turned_where_that_is_faster():
     ):
         text = explain(case, direction, dtype, layout, "h200")
         assert chosen(text) == family and words in text.splitlines()[1], text
+
+
+@needs_cuda_room
+def test_walks_that_wait_for_memory_at_every_step_are_left_to_strips():
+    case = Case("upsampled", 8, 48, 48, (72, 80), (8, 8), (4, 4), (2, 2), groups=48)
+    text = explain(case, "forward", "f16", "nchw", "h200")
+    assert chosen(text) == "depthwise" and "strips of 8" in text.splitlines()[1], text
 
 
 @needs_cuda_room
