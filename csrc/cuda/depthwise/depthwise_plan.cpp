@@ -193,20 +193,27 @@ double outputs_of(const Problem& problem) {
          double(problem.w.out);
 }
 
+double launch_us(const Problem& problem) {
+  return problem.direction == Direction::grad_weight ? 8
+         : problem.direction == Direction::fwd       ? 5
+                                                     : 4;
+}
+
 double predicted_us(const Problem& problem, const Device& device) {
   if (is_flipped_forward(problem)) return predicted_us(flipped_forward(problem), device);
   // Of the copy rate: forward 0.85 (dla_up2 f32 50 us, k3 s1 f32 61 us, floors 39.8 and 48.8), else 0.7.
   const bool forward = problem.direction == Direction::fwd;
   const double memory = tensor_bytes(problem) / ((forward ? 0.85 : 0.7) * device.copy_bytes_per_us);
   const double issue = outputs_of(problem) * slots_per_output(problem) / device.fma_f32_per_us;
-  const double launches = problem.direction == Direction::grad_weight ? 8 : forward ? 5 : 4;
-  return launches + std::max(memory, issue);
+  return launch_us(problem) + std::max(memory, issue);
 }
 
-constexpr double kStepWait = 0.6;  // us
+// Of a lane's step in 16 bits, us: it waits for memory, whatever it moves (10 layers on an H200, 2026-11-27, fp16 forward within
+// 27 %, nine of them within 12 %; grad_weight within 25 %). Not seen in grad_input, nor of words.
+constexpr double kStepWait = 0.6, kStepWaitOfEight = 0.3;  // the latter of stride 8
 
 // Row 1, y or dY in registers, if that serves the problem; the alignment of pointers is taken for granted.
-// Issue slots are counted (sass, 2026-11-23), nothing is measured yet: hence a modest share of the copy rate.
+// Issue slots are counted (sass, 2026-11-23), not fitted: hence a modest share of the copy rate.
 std::optional<Plan> register_plan(const Problem& problem, const Device& device) {
   const bool back = problem.direction == Direction::grad_weight;
   const bool forward = problem.direction == Direction::fwd;
@@ -214,7 +221,7 @@ std::optional<Plan> register_plan(const Problem& problem, const Device& device) 
   Plan plan;
   plan.row = 1;
   std::ostringstream note;
-  double slots = 0, moved = tensor_bytes(problem), steps = 0;
+  double slots = 0, moved = tensor_bytes(problem), wait_us = 0;
   int64_t blocks = 0, part_floats = 0;
   if (const int index = lane_kernel(problem); index >= 0) {
     const LaneKernel& kernel = kLaneKernels[index];
@@ -223,10 +230,9 @@ std::optional<Plan> register_plan(const Problem& problem, const Device& device) 
         3 + kernel.taps * kernel.taps +
         (forward ? 40. : 60.) / (lane_columns(kernel.stride, bytes) * lane_phases(kernel.stride));
     blocks = t.blocks, plan.split = t.split * t.tiles, part_floats = t.part_floats;
-    // A step waits for memory, of stride 8 half as long (fitted to 10 layers on an H200, 2026-11-27, fp16: within 25 %; in
-    // grad_input and of words it is not seen).
     if (bytes == 2 && problem.direction != Direction::grad_input)
-      steps = double(t.rounds) * (t.rows + kernel.taps - 1) * (kernel.stride == 8 ? 0.5 : 1);
+      wait_us = double(t.rounds) * t.by_steps.divisor *
+                (kernel.stride == 8 ? kStepWaitOfEight : kStepWait);
     note << "lanes, " << kernel.taps << " taps, " << t.rounds << " strips of " << t.rows << ", "
          << blocks << " blocks of " << t.threads;
   } else if (!walks_serve(problem)) {
@@ -261,10 +267,7 @@ std::optional<Plan> register_plan(const Problem& problem, const Device& device) 
   const double late = problem.y_layout == Layout::nhwc && bytes == 2 ? 1.4 : 1;
   const double memory = moved / (0.78 * device.copy_bytes_per_us);
   const double issue = outputs_of(problem) * slots / device.fma_f32_per_us;
-  plan.predicted_us = (back      ? 8
-                       : forward ? 5
-                                 : 4) +
-                      std::max(late * std::max(memory, issue), kStepWait * steps);
+  plan.predicted_us = launch_us(problem) + std::max(late * std::max(memory, issue), wait_us);
   plan.note = note.str();
   return plan;
 }

@@ -38,6 +38,7 @@ constexpr double kTensorMemoryRate = 0.825, kTensorBeside = 0.259;  // as below
 
 // The same of channels-last tensors: counted, and fitted to 1760 plans of 56 layers in fp16 on an H200 (2026-11-26): chosen ones are 1.08
 // times off (before: 1.47; a block alone was thought to be slower than it is).
+// What words have of their own is from 476 plans of 52 layers in TF32 (2026-11-27).
 constexpr double kPixelLaunch = 10.5, kPixelLaunchHalves = 7.6;
 constexpr double kFetch = 0.541;       // us for a unit of weights of each thread
 constexpr double kPixelItem = 141;     // instructions of a warp, its way to memory included, beside
@@ -47,10 +48,10 @@ constexpr double kPixelSum = 4;        // of two sums of each lane, to the buffe
 constexpr double kOddSum = 5.5;        // where channels are odd;
 constexpr double kPixelPiece = 11;     // of 16 bytes of each lane, to memory,
 constexpr double kPixelUnit = 83;      // and of a unit of pixels of each lane
-constexpr double kPixelUsed = 0.615,
-                 kPixelUsedWords = 0.57;  // of the instructions that a multiprocessor could start,
-constexpr double kPixelAlone = 0.77;      // and of that, of a block that has it to itself
-constexpr double kPixelProduct = 1.6;     // its cycles for an instruction of 16 x 8 sums
+// Of the instructions that a multiprocessor could start,
+constexpr double kPixelUsed = 0.57, kPixelUsedHalves = 0.615;
+constexpr double kPixelAlone = 0.77;   // and of that, of a block that has it to itself
+constexpr double kPixelProduct = 1.6;  // its cycles for an instruction of 16 x 8 sums
 // Cycles that a warp waits: between the start and the end of a multiplication, and for two steps of it; for 16 bytes of each
 // lane on their way; and a block, for pixels, how much of it beside another one.
 constexpr double kPixelWait = 316, kPixelStepWait = 46, kPixelPieceWait = 28, kPixelFill = 3730;
@@ -58,7 +59,7 @@ constexpr double kFillBeside = 0.59;
 constexpr double kAgainRate = 2.36;  // of the copy rate: what is in L2
 // Of the copy rate: rows of whole sectors, others, and pixels that are parts of lines, one by one.
 constexpr double kSectorRate = 1.05, kOddRate = 0.555, kPartRate = 0.68;
-constexpr double kPixelBeside = 0.363, kPixelBesideWords = 0.15;  // as kTensorBeside
+constexpr double kPixelBeside = 0.15, kPixelBesideHalves = 0.363;  // as kTensorBeside
 
 // `buffers` of planes, those after it of pixels; see Params.
 struct Choice {
@@ -354,6 +355,10 @@ std::string pixel_shape(const Problem& problem, Choice choice, Params& p) {
 double predict_pixels(const Problem& problem, const Device& device, const Params& p) {
   const double size = double(element_size(problem.dtype)), row_tiles = p.row_tiles,
                at_once = p.panels_at_once, chunks = p.divide_chunks.divisor;
+  const bool half = size == 2;
+  const double launch = half ? kPixelLaunchHalves : kPixelLaunch,
+               used = half ? kPixelUsedHalves : kPixelUsed,
+               beside = half ? kPixelBesideHalves : kPixelBeside;
   const double multiplies = double(p.groups) * p.group_panels / p.panels_at_once;  // of a pair
   const double pixel = double(problem.out_channels) * size;
   const double run = row_tiles * kPositions * p.part_w * pixel;
@@ -394,8 +399,7 @@ double predict_pixels(const Problem& problem, const Device& device, const Params
   const bool alone = resident_blocks(device, p, kPixelBlocks) == 1;
   const double cycles =
       std::max(a_multiprocessor / (alone ? kPixelAlone : 1) *
-                   std::max({issued / (4 * (size == 2 ? kPixelUsed : kPixelUsedWords)), wavefronts,
-                             products * kPixelProduct}),
+                   std::max({issued / (4 * used), wavefronts, products * kPixelProduct}),
                rounds * wait);
   const double busy_us = cycles / kClock;
   const double rate = p.run_phases < p.w.phases && int(p.run_phases * pixel) % 128 != 0 ? kPartRate
@@ -408,9 +412,8 @@ double predict_pixels(const Problem& problem, const Device& device, const Params
                            again / device.copy_bytes_per_us +
                            rounds * kPixelFill * (alone ? 1 : kFillBeside) / kClock;
   const double weights = double(p.first_step[p.part_h * p.part_w]) * p.panels * kPanel;
-  const double launch = size == 2 ? kPixelLaunchHalves : kPixelLaunch;
   return launch + std::ceil(weights / kThreads) * kFetch + std::max(busy_us, memory_us) +
-         (size == 2 ? kPixelBeside : kPixelBesideWords) * std::min(busy_us, memory_us);
+         beside * std::min(busy_us, memory_us);
 }
 
 std::string refuse(const Problem& problem, const Device& device) {
