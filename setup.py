@@ -36,7 +36,9 @@ CUDA_ROOMS = {
     "fold_kernel_flat.cu fold_kernel_words.cu",
     "cuda/slide": "slide_plan.cpp slide_launch.cpp slide_kernel_f16.cu slide_kernel_bf16.cu "
     "slide_turned.cu slide_strided_plan.cpp slide_strided.cu",
-    "cuda/scroll": "scroll_plan.cpp scroll_launch.cpp scroll_f16.cu scroll_bf16.cu scroll_tf32.cu",
+    "cuda/scroll": "scroll_plan.cpp scroll_planes_plan.cpp scroll_launch.cpp scroll_f16.cu "
+    "scroll_bf16.cu scroll_tf32.cu scroll_planes_f16.cu scroll_planes_bf16.cu "
+    "scroll_planes_tf32.cu",
     "cuda/plait": "plait_plan.cpp plait_shape.cpp plait_launch.cpp plait_kernel.cu",
     "cuda/comb": "comb_plan.cpp comb_lines_plan.cpp comb_launch.cpp comb_f16.cu comb_bf16.cu "
     "comb_tf32.cu comb_f32x3.cu",

@@ -3,5 +3,5 @@
 #   benchmarks/kernels/emulate_scroll.sh fp16 fwd SEED PLANS [NAME]
 set -eu
 cd "$(dirname "$0")/../.."
-benchmarks/kernels/emulate/build.sh emulate_scroll csrc/cuda/scroll/scroll_plan.cpp
+benchmarks/kernels/emulate/build.sh emulate_scroll csrc/cuda/scroll/scroll_plan.cpp csrc/cuda/scroll/scroll_planes_plan.cpp
 build/kernels/emulate_scroll benchmarks/kernels/cases.txt "$@"

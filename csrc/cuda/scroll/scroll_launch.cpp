@@ -3,12 +3,20 @@
 
 #include "cuda/scroll/scroll.h"
 #include "cuda/scroll/scroll_plan.h"
+#include "cuda/scroll/scroll_planes_plan.h"
 
 namespace convt2d::cuda {
 namespace scroll {
 namespace {
 
 void launch(const Problem& problem, const Plan& plan, const Args& args) {
+  if (kTiles[plan.row].phases > 0) {
+    const PlaneParams params = plane_params_of(problem, plan, args);
+    const auto run = problem.dtype == DType::f16    ? launch_planes_f16
+                     : problem.dtype == DType::bf16 ? launch_planes_bf16
+                                                    : launch_planes_tf32;
+    return run(plan.row, blocks_of(params), params, args.stream);
+  }
   const Params params = params_of(problem, plan, args);
   const auto run = problem.dtype == DType::f16    ? launch_f16
                    : problem.dtype == DType::bf16 ? launch_bf16

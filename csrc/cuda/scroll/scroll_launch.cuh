@@ -14,11 +14,13 @@ void launch_rows(int row, int64_t blocks, const Params& params, const CUtensorMa
                  void* stream) {
   visit_row<kTileCount>(row, [&](auto index) {
     constexpr int kRow = decltype(index)::value;
-    constexpr auto kernel = convt2d_scroll_kernel<T, kRow>;
-    allow_shared_memory<kernel>(params.shared_bytes);
-    kernel<<<static_cast<unsigned>(blocks), threads(params.warpgroups), params.shared_bytes,
-             static_cast<cudaStream_t>(stream)>>>(params, map);
-    check_launch("convt2d_scroll_kernel");
+    if constexpr (kTiles[kRow].phases == 0) {
+      constexpr auto kernel = convt2d_scroll_kernel<T, kRow>;
+      allow_shared_memory<kernel>(params.shared_bytes);
+      kernel<<<static_cast<unsigned>(blocks), threads(params.warpgroups), params.shared_bytes,
+               static_cast<cudaStream_t>(stream)>>>(params, map);
+      check_launch("convt2d_scroll_kernel");
+    }
   });
 }
 

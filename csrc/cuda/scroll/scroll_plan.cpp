@@ -7,6 +7,7 @@
 
 #include "core/phases.h"
 #include "cuda/gather_params.h"
+#include "cuda/scroll/scroll_planes_plan.h"
 #include "cuda/tensor_map.h"
 
 namespace convt2d::cuda::scroll {
@@ -40,70 +41,31 @@ struct Choice {
   int walkers[kMostPhases];
 };
 
-// grad_input of stride 1 is a forward from the output's side, its kernel turned around.
-Problem as_forward(const Problem& given) {
-  if (given.direction == Direction::fwd) return given;
-  const auto seen_from_y = [](const Axis& a) {
-    return Axis{a.out, a.in, a.kernel, 1, (a.kernel - 1) * a.dilation - a.near_pad, a.dilation};
-  };
-  Problem p = given;
-  p.direction = Direction::fwd;
-  std::swap(p.in_channels, p.out_channels);
-  std::swap(p.x_layout, p.y_layout);
-  p.h = seen_from_y(given.h);
-  p.w = seen_from_y(given.w);
-  p.has_bias = 0;
-  return p;
-}
-
-Taps taps_of(const Axis& axis, int phase) {
-  const AxisWalk walk = forward_walk(axis, phase);
-  if (walk.taps == 0) return {};
-  const int64_t before = walk.taps - 1;  // offsets fall
-  const auto number = [](int64_t value) { return static_cast<int32_t>(value); };
-  return {number(walk.taps), number(walk.first_offset + before * walk.offset_step),
-          number(-walk.offset_step), number(walk.first_tap + before * walk.tap_step),
-          number(-walk.tap_step)};
-}
-
 // Everything that follows from the problem and the choice, pointers aside.
 void shape(const Problem& problem, const Choice& choice, Params& p) {
   const Tile tile = kTiles[choice.row];
-  const Axis &h = problem.h, &w = problem.w;
+  const Axis& w = problem.w;
   const auto number = [](int64_t value) { return static_cast<int32_t>(value); };
   p = {};
-  set_extents(problem, p);
-  set_geometry(problem, p);
-  p.x_h = number(h.in);
-  p.x_w = number(w.in);
-  p.dilation_w = number(w.dilation);
-  p.column_tiles = number(ceil_div(p.columns, tile.width));
+  set_problem(problem, tile, p);
   p.warpgroups = choice.groups;
   p.eights = choice.eights;
   int32_t most = 0;
   for (int phase = 0; phase < p.stride_w; ++phase) {
-    p.taps[phase] = taps_of(w, phase);
     most = std::max(most, (p.taps[phase].count - 1) * p.taps[phase].shift);
     p.walkers[phase] = choice.walkers[phase];
   }
   const int32_t positions = p.eights ? kEight : kPositions, images = p.eights ? kEight : 1;
   p.pixels = positions + most;
-  p.number_bytes = static_cast<int32_t>(element_size(problem.dtype));
   const int32_t bytes = p.reduce * p.number_bytes;
   // Long rows where they hold no more that is nothing.
   p.line = bytes <= 32                                                      ? 32
            : bytes <= 64 || (bytes > 128 && round_up(bytes, 64) % 128 != 0) ? 64
                                                                             : 128;
-  p.chunks = number(ceil_div(bytes, p.line));
+  set_chunks(p);
   p.slices = p.chunks > 1 ? p.line / kSliceBytes : number(ceil_div(bytes, kSliceBytes));
   p.strips_w = number(ceil_div(ceil_div(p.y_w, p.stride_w), positions));
-  p.first_row = number(floor_div(h.near_pad, h.stride));
-  p.steps = number(floor_div(h.out - 1 + h.near_pad, h.stride) + 1 - p.first_row);
   p.lines = p.strips_w * number(ceil_div(p.batch, images)) * p.steps;
-  p.vectors = p.chunks * p.line / 16;
-  while (16 << p.vector_bits < p.line) ++p.vector_bits;
-  p.by_vectors = FastDivide(p.vectors);
-  p.by_steps = FastDivide(p.steps);
   p.by_strips = FastDivide(p.strips_w);
   p.chunk_bytes = number(round_up(images * p.pixels * p.line, 1024));
   p.stages = choice.stages;
@@ -177,33 +139,21 @@ void share_blocks(const Device& device, const Params& p, Tile tile, Choice& choi
 
 std::string refusal(const Problem& given, const Device& device) {
   const auto number = [](int64_t value) { return std::to_string(value); };
-  if (!device.has_wgmma) return "no wgmma (sm_90a)";
-  if (given.direction == Direction::grad_weight) return "scroll is for forward and grad_input";
-  if (given.direction == Direction::grad_input && (given.h.stride != 1 || given.w.stride != 1))
-    return "scroll takes grad_input of stride 1, not " + number(given.h.stride) + " x " +
-           number(given.w.stride);
+  if (std::string reason = common_refusal(given, device); !reason.empty()) return reason;
   const Problem problem = as_forward(given);
   const Axis &h = problem.h, &w = problem.w;
-  if (problem.dtype == DType::f64 ||
-      (problem.dtype == DType::f32 && problem.precision != Precision::tf32))
-    return "scroll is for fp16, bf16 and TF32";
   if (problem.x_layout != Layout::nhwc || problem.y_layout != Layout::nhwc)
-    return "scroll is for NHWC";
-  if (problem.groups > 1) return "scroll takes one group, not " + number(problem.groups);
+    return "scroll takes x and y of one layout, NCHW or NHWC";
   const int64_t vector = 16 / element_size(problem.dtype);
   if (problem.in_channels % vector != 0 || problem.out_channels % vector != 0)
     return number(problem.in_channels) + " or " + number(problem.out_channels) +
            " channels are not whole vectors of " + number(vector);
-  if (h.dilation != 1) return "scroll takes no dilation of rows";
-  if (w.stride > kMostPhases)
-    return "a stride of " + number(w.stride) + " is more than " + number(kMostPhases);
   if (std::none_of(std::begin(kTiles), std::end(kTiles), [&](const Tile& tile) {
-        return tile.rows == h.kernel && tile.step == h.stride;
+        return tile.phases == 0 && tile.rows == h.kernel && tile.step == h.stride;
       }))
     return "no tile has " + number(h.kernel) + " kernel rows and stride " + number(h.stride);
   if (kPositions + (w.kernel - 1) * w.dilation > kMostSpan)
     return "kernel rows reach over " + number((w.kernel - 1) * w.dilation) + " pixels";
-  if (problem.wide_index) return "a tensor has more than 2^31 elements";
   return {};
 }
 
@@ -214,7 +164,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& given, const Device& de
   std::vector<Candidate<Choice>> found;
   for (int row = 0; row < kTileCount; ++row) {
     const Tile tile = kTiles[row];
-    if (tile.rows != problem.h.kernel || tile.step != problem.h.stride) continue;
+    if (tile.phases > 0 || tile.rows != problem.h.kernel || tile.step != problem.h.stride) continue;
     for (int groups = tile.groups; groups >= kLeastGroups; --groups)
       for (const int eights : {0, 1}) {
         Choice choice = {row, groups, eights, 0, {1, 1}};
@@ -263,23 +213,58 @@ Choice choice_of(const Plan& plan) {
 
 }  // namespace
 
-int64_t blocks_of(const Params& p) {
-  int64_t walkers = 0;
-  for (int phase = 0; phase < p.stride_w; ++phase) walkers += p.walkers[phase];
-  return walkers * p.column_tiles;
+// grad_input of stride 1 is a forward from the output's side, its kernel turned around.
+Problem as_forward(const Problem& given) {
+  if (given.direction == Direction::fwd) return given;
+  const auto seen_from_y = [](const Axis& a) {
+    return Axis{a.out, a.in, a.kernel, 1, (a.kernel - 1) * a.dilation - a.near_pad, a.dilation};
+  };
+  Problem p = given;
+  p.direction = Direction::fwd;
+  std::swap(p.in_channels, p.out_channels);
+  std::swap(p.x_layout, p.y_layout);
+  p.h = seen_from_y(given.h);
+  p.w = seen_from_y(given.w);
+  p.has_bias = 0;
+  return p;
 }
 
-std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
-  return all_plans(problem, device, reason, refusal, candidates, plan_of);
+namespace {
+Taps taps_of(const Axis& axis, int phase) {
+  const AxisWalk walk = forward_walk(axis, phase);
+  if (walk.taps == 0) return {};
+  const int64_t before = walk.taps - 1;  // offsets fall
+  const auto number = [](int64_t value) { return static_cast<int32_t>(value); };
+  return {number(walk.taps), number(walk.first_offset + before * walk.offset_step),
+          number(-walk.offset_step), number(walk.first_tap + before * walk.tap_step),
+          number(-walk.tap_step)};
+}
+}  // namespace
+
+void set_problem(const Problem& problem, Tile tile, Params& p) {
+  const Axis &h = problem.h, &w = problem.w;
+  const auto number = [](int64_t value) { return static_cast<int32_t>(value); };
+  set_extents(problem, p);
+  set_geometry(problem, p);
+  p.x_h = number(h.in);
+  p.x_w = number(w.in);
+  p.dilation_w = number(w.dilation);
+  p.number_bytes = number(element_size(problem.dtype));
+  p.column_tiles = number(ceil_div(p.columns, tile.width));
+  for (int phase = 0; phase < p.stride_w; ++phase) p.taps[phase] = taps_of(w, phase);
+  p.first_row = number(floor_div(h.near_pad, h.stride));
+  p.steps = number(floor_div(h.out - 1 + h.near_pad, h.stride) + 1 - p.first_row);
+  p.by_steps = FastDivide(p.steps);
 }
 
-Decision plan(const Problem& problem, const Device& device) {
-  return best_plan(problem, device, refusal, candidates, plan_of);
+void set_chunks(Params& p) {
+  p.chunks = static_cast<int32_t>(ceil_div(p.reduce * p.number_bytes, p.line));
+  p.vectors = p.chunks * p.line / 16;
+  while (16 << p.vector_bits < p.line) ++p.vector_bits;
+  p.by_vectors = FastDivide(p.vectors);
 }
 
-Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
-  Params p;
-  shape(as_forward(problem), choice_of(plan), p);
+void set_operands(const Problem& problem, const Args& args, Params& p) {
   set_tensors(problem, args, p);
   if (problem.direction == Direction::grad_input) {
     p.weight = static_cast<const char*>(p.weight) +
@@ -292,6 +277,50 @@ Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   p.weight_mode = taps && p.weight_column == 1 && whole(p.weight_reduce)   ? kColumnVectors
                   : taps && p.weight_reduce == 1 && whole(p.weight_column) ? kDepthVectors
                                                                            : kAnyStrides;
+}
+
+std::string common_refusal(const Problem& given, const Device& device) {
+  const auto number = [](int64_t value) { return std::to_string(value); };
+  if (!device.has_wgmma) return "no wgmma (sm_90a)";
+  if (given.direction == Direction::grad_weight) return "scroll is for forward and grad_input";
+  if (given.direction == Direction::grad_input && (given.h.stride != 1 || given.w.stride != 1))
+    return "scroll takes grad_input of stride 1, not " + number(given.h.stride) + " x " +
+           number(given.w.stride);
+  const Problem problem = as_forward(given);
+  const Axis &h = problem.h, &w = problem.w;
+  if (problem.dtype == DType::f64 ||
+      (problem.dtype == DType::f32 && problem.precision != Precision::tf32))
+    return "scroll is for fp16, bf16 and TF32";
+  if (problem.groups > 1) return "scroll takes one group, not " + number(problem.groups);
+  if (h.dilation != 1) return "scroll takes no dilation of rows";
+  if (w.stride > kMostPhases)
+    return "a stride of " + number(w.stride) + " is more than " + number(kMostPhases);
+  if (problem.wide_index) return "a tensor has more than 2^31 elements";
+  return {};
+}
+
+int64_t blocks_of(const Params& p) {
+  int64_t walkers = 0;
+  for (int phase = 0; phase < p.stride_w; ++phase) walkers += p.walkers[phase];
+  return walkers * p.column_tiles;
+}
+
+std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
+  return problem.x_layout == Layout::nchw
+             ? plane_plans(problem, device, reason)
+             : all_plans(problem, device, reason, refusal, candidates, plan_of);
+}
+
+Decision plan(const Problem& problem, const Device& device) {
+  return problem.x_layout == Layout::nchw
+             ? plane_plan(problem, device)
+             : best_plan(problem, device, refusal, candidates, plan_of);
+}
+
+Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
+  Params p;
+  shape(as_forward(problem), choice_of(plan), p);
+  set_operands(problem, args, p);
   return p;
 }
 

@@ -21,4 +21,12 @@ Params params_of(const Problem& problem, const Plan& plan, const Args& args);
 CUtensorMap map_of(const Params& params);
 int64_t blocks_of(const Params& params);
 
+// What tiles of planes share (scroll_planes_plan.h): grad_input of stride 1 as a forward; what follows from the problem and
+// the tile alone, and from the bytes of a line; pointers and weights; and reasons to refuse.
+Problem as_forward(const Problem& given);
+void set_problem(const Problem& problem, Tile tile, Params& params);
+void set_chunks(Params& params);
+void set_operands(const Problem& problem, const Args& args, Params& params);
+std::string common_refusal(const Problem& given, const Device& device);
+
 }  // namespace convt2d::cuda::scroll

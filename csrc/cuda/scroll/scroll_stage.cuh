@@ -43,8 +43,10 @@ __device__ __forceinline__ void bring_rows(const Params& p, Tile tile, const CUt
 CONVT2D_HOST_DEVICE constexpr int run_of(int channel, int width, int bytes) {
   return bytes == 2 && channel / 32 * 32 + 32 <= width ? 8 : 4;
 }
-// Where a channel of a tile's `width` is among its columns.
-CONVT2D_HOST_DEVICE constexpr int column_of(int channel, int width, int bytes) {
+// Where a channel of a tile is among its columns.
+CONVT2D_HOST_DEVICE constexpr int column_of(int channel, Tile tile, int bytes) {
+  if (tile.phases > 0) return channel;  // planes
+  const int width = tile.width;
   const int run = run_of(channel, width, bytes), group = channel / (4 * run) * 4 * run,
             inside = channel - group;
   return group + inside % run / 2 * 8 + inside / run * 2 + inside % 2;
@@ -66,7 +68,7 @@ __device__ __forceinline__ uint32_t place_of(const Params& p, const Taps& taps, 
   const int chunk = vector >> p.vector_bits, inside = vector - (chunk << p.vector_bits);
   const uint32_t at = weights +
                       ((chunk * taps.count + tap) * columns_of(tile) + kh * tile.width +
-                       column_of(channel, tile.width, bytes)) *
+                       column_of(channel, tile, bytes)) *
                           p.line +
                       inside * 16;
   return at ^ (at >> 7 & (p.line / 16 - 1)) << 4;
@@ -79,7 +81,7 @@ __device__ __forceinline__ bool bring_weights(const Params& p, const Scope& at, 
   constexpr int kBytes = sizeof(T), kVector = 16 / kBytes, kTogether = 8;
   const Taps& taps = p.taps[at.phase];
   const int all = taps.count * columns_of(tile) * p.vectors;
-  const bool whole = p.weight_mode == kDepthVectors;
+  const bool whole = p.weight_mode == kDepthVectors, deep = p.weight_reduce < p.weight_column;
   const int threads = 128 * p.warpgroups;
   bool finite = true;
 #pragma unroll 1
@@ -88,10 +90,10 @@ __device__ __forceinline__ bool bring_weights(const Params& p, const Scope& at, 
 #pragma unroll
     for (int k = 0; k < kTogether; ++k) {
       // Neighbours in memory are neighbouring threads.
-      const int i = start + k * threads, first = whole ? i : i / tile.width,
+      const int i = start + k * threads, first = deep ? i : i / tile.width,
                 of_vectors = p.by_vectors.quotient(first), vector = first - of_vectors * p.vectors;
-      const int line = whole ? of_vectors / tile.width : of_vectors,
-                of_tile = whole ? of_vectors % tile.width : i % tile.width, tap = line / tile.rows,
+      const int line = deep ? of_vectors / tile.width : of_vectors,
+                of_tile = deep ? of_vectors % tile.width : i % tile.width, tap = line / tile.rows,
                 kh = line - tap * tile.rows, depth = vector * kVector,
                 channel = at.column_tile * tile.width + of_tile,
                 left = i < all && channel < p.columns ? p.reduce : 0;

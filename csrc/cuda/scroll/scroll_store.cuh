@@ -87,9 +87,9 @@ __device__ __forceinline__ void store_rows(const Params& p, const Scope& at, con
 }
 
 // An output in ordinary arithmetic.
-template <class T>
+template <class T, bool PLANES>
 __device__ __noinline__ T plain_output(const Params& p, int n, int channel, int row, int column) {
-  const T* const x = static_cast<const T*>(p.source) + n * p.x_h * p.x_w * p.reduce;
+  const T* const x = static_cast<const T*>(p.source);
   const T* const weight = static_cast<const T*>(p.weight) + channel * p.weight_column;
   float sum = 0;
   for (int kh = 0; kh < p.kernel_h; ++kh)
@@ -98,11 +98,21 @@ __device__ __noinline__ T plain_output(const Params& p, int n, int channel, int 
       if (h < 0 || w < 0 || h % p.stride_h || w % p.stride_w) continue;
       if (h / p.stride_h >= p.x_h || w / p.stride_w >= p.x_w) continue;
       for (int c = 0; c < p.reduce; ++c)
-        sum = fmaf(load(x + ((h / p.stride_h * p.x_w + w / p.stride_w) * p.reduce + c)),
-                   load(weight + (c * p.weight_reduce + kh * p.weight_h + kw * p.weight_w)), sum);
+        sum = fmaf(
+            load(x + spot_of<PLANES>(n, c, p.reduce, h / p.stride_h, p.x_h, w / p.stride_w, p.x_w)),
+            load(weight + (c * p.weight_reduce + kh * p.weight_h + kw * p.weight_w)), sum);
     }
   if (p.bias) sum += load(static_cast<const T*>(p.bias) + channel);
   return Numeric<T>::narrow(sum);
+}
+
+template <class T, bool PLANES>
+__device__ __forceinline__ void repair_output(const Params& p, int n, int channel, int y,
+                                              int column) {
+  T* const to = static_cast<T*>(p.destination) +
+                spot_of<PLANES>(n, channel, p.columns, y, p.y_h, column, p.y_w);
+  const float stored = Numeric<T>::widen(*to);
+  if (stored != stored) *to = plain_output<T, PLANES>(p, n, channel, y, column);
 }
 
 // Zeros stand in for pixels beside the image, so where a weight is not finite what came out NaN is summed again: by a second
@@ -121,10 +131,7 @@ __device__ __noinline__ void repair(const Params* params, Scope at, int group) {
                   column =
                       (part.q + (p.eights ? position % kEight : position)) * p.stride_w + at.phase;
         if (n >= p.batch || column >= p.y_w || channel >= p.columns) continue;
-        T* const to = static_cast<T*>(p.destination) +
-                      (((n * p.y_h + y) * p.y_w + column) * p.columns + channel);
-        const float stored = Numeric<T>::widen(*to);
-        if (stored != stored) *to = plain_output<T>(p, n, channel, y, column);
+        repair_output<T, false>(p, n, channel, y, column);
       }
   }
 }

@@ -17,6 +17,14 @@ __device__ __forceinline__ Scope scope_of(const Params& p) {
   return {phase, tile, block - tile * walkers};
 }
 
+// Elements from the first of a tensor to one of its numbers.
+template <bool PLANES>
+__device__ __forceinline__ int spot_of(int n, int channel, int channels, int h, int rows, int w,
+                                       int columns) {
+  return PLANES ? ((n * channels + channel) * rows + h) * columns + w
+                : ((n * rows + h) * columns + w) * channels + channel;
+}
+
 // A warpgroup's lines, a part for each strip they are of. Whoever asks for a part's rows goes down the same ones as who
 // multiplies them.
 class Descent {

@@ -1,0 +1,169 @@
+// The scroll kernel of planes; scroll_planes.h draws the tiling. Warps behind those that multiply turn rows
+// (scroll_planes_stage.cuh): `full` ends a phase when a chunk is turned, `empty` when all four warps have multiplied it.
+#pragma once
+
+#include "cuda/scroll/scroll_planes_stage.cuh"
+#include "cuda/scroll/scroll_planes_store.cuh"
+#include "cuda/scroll/scroll_widths.cuh"
+
+namespace convt2d::cuda::scroll {
+
+// Products of a chunk with the next COUNT taps.
+template <class T, int ROW, int SLICES, int COUNT>
+__device__ __forceinline__ void multiply_taps(uint64_t& pixels, uint64_t& weights, uint32_t tap,
+                                              float (&sum)[columns_of(kTiles[ROW]) / 2]) {
+  constexpr int kSlice = kSliceBytes >> 4, kProduct = columns_of(kTiles[ROW]) * SLICES * kSlice;
+  wgmma_fence();
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) {
+#pragma unroll
+    for (int slice = 0; slice < SLICES; ++slice)
+      Wgmma<T, columns_of(kTiles[ROW])>::add(sum, advance(pixels, slice * kSlice),
+                                             advance(weights, i * kProduct + slice * kSlice));
+    pixels = advance(pixels, tap);
+  }
+  weights = advance(weights, COUNT * kProduct);
+  wgmma_commit();
+  wgmma_wait<0>();
+  finished(sum);
+}
+
+// All products of a chunk for a phase of columns, which has a tap at least.
+template <class T, int ROW, int SLICES>
+__device__ __forceinline__ void multiply_chunk(const Taps& taps, uint64_t pixels, uint64_t weights,
+                                               float (&sum)[columns_of(kTiles[ROW]) / 2]) {
+  constexpr int kTogether = kTiles[ROW].phases == 1 ? 3 : 2;
+  const uint32_t tap = taps.shift * SLICES * kSliceBytes >> 4;
+  int left = taps.count;
+#pragma unroll 1
+  for (; left >= kTogether; left -= kTogether)
+    multiply_taps<T, ROW, SLICES, kTogether>(pixels, weights, tap, sum);
+#pragma unroll 1
+  for (; left > 0; --left) multiply_taps<T, ROW, SLICES, 1>(pixels, weights, tap, sum);
+  wgmma_wait<0>();
+  finished(sum);
+}
+
+// Sums from the `first` on begin with their channel's bias.
+template <int ROW>
+__device__ __forceinline__ void begin_rows(
+    uint32_t shared, int first, float (&sum)[kTiles[ROW].phases][columns_of(kTiles[ROW]) / 2]) {
+  constexpr int kEights = kTiles[ROW].width / 8;
+#pragma unroll
+  for (int eight = 0; eight < kEights; ++eight) {
+    uint32_t bias[2];
+    load_shared_8(shared + kBiasAt + (eight * 8 + threadIdx.x % 4 * 2) * 4, bias);
+#pragma unroll
+    for (auto& of_phase : sum)
+#pragma unroll
+      for (int i = first + eight * 4; i < columns_of(kTiles[ROW]) / 2; i += kEights * 4)
+#pragma unroll
+        for (int j = 0; j < 4; ++j) of_phase[i + j] = __uint_as_float(bias[j % 2]);
+  }
+}
+
+template <class T, int ROW, int SLICES>
+__device__ __forceinline__ void follow_tape(const PlaneParams& p, const Scope& at, int group,
+                                            uint32_t shared) {
+  constexpr Tile tile = kTiles[ROW];
+  constexpr int kSums = columns_of(tile) / 2, kUp = tile.step * tile.width / 2;
+  StageRing ring = ring_of(p, shared, group);
+  const uint64_t layout = swizzled_layout(p.line, 8 * p.line);
+  int piece = 0;
+  TapeDescent part(p, at, group);
+  while (part.next(p, tile)) {
+    const auto places = plane_places<T, ROW>(p, at, part);
+    float sum[tile.phases][kSums];
+    begin_rows<ROW>(shared, 0, sum);
+#pragma unroll 1
+    for (int row = part.row; row < part.last; ++row) {
+      if (row >= 0 && row < p.x_h) {
+#pragma unroll 1
+        for (int chunk = 0; chunk < p.chunks; ++chunk) {
+          barrier_wait(ring.full(), ring.parity);
+#pragma unroll
+          for (int phase = 0; phase < tile.phases; ++phase) {
+            const Taps& taps = p.taps[phase];
+            multiply_chunk<T, ROW, SLICES>(
+                taps, operand(layout, ring.stage() + (p.lead + taps.low - p.low) * p.line),
+                operand(layout, shared + p.weights_at + phase * p.phase_bytes +
+                                    chunk * taps.count * columns_of(tile) * p.line),
+                sum[phase]);
+          }
+          __syncwarp();
+          if (threadIdx.x % 32 == 0) barrier_arrive(ring.empty());
+          ring.advance();
+        }
+      }
+      if (row >= part.first) store_planes<T, ROW>(p, at, places, group, shared, row, piece, sum);
+      // Sums move up. What is added is zero: without it nvcc 13.0 moves them before the others are stored, and has no registers
+      // for both.
+      const float zero = load_shared<float>(shared + kZeroAt);
+#pragma unroll
+      for (auto& of_phase : sum)
+#pragma unroll
+        for (int i = 0; i + kUp < kSums; ++i) of_phase[i] = of_phase[i + kUp] + zero;
+      begin_rows<ROW>(shared, kSums - kUp, sum);
+    }
+  }
+}
+
+template <class T, int ROW>
+__global__ void __launch_bounds__(plane_threads(kTiles[ROW], sizeof(T),
+                                                plane_groups(kTiles[ROW], sizeof(T))),
+                                  1)
+    convt2d_scroll_planes_kernel(const __grid_constant__ PlaneParams p) {
+#ifdef CONVT2D_HAS_WGMMA
+  extern __shared__ __align__(1024) unsigned char smem[];
+  constexpr Tile tile = kTiles[ROW];
+  const uint32_t shared = shared_address(smem);
+  const Scope at = scope_of(p);
+  const int warp = threadIdx.x / 32, consumers = 128 * p.warpgroups;
+  if (threadIdx.x == consumers) {
+    store_shared_4(shared + kZeroAt, 0);
+    for (int i = 0; i < plane_groups(tile, sizeof(T)) * kMostStages; ++i) {
+      barrier_init(shared + i * 16, turners(tile, sizeof(T)));
+      barrier_init(shared + i * 16 + 8, 4);
+    }
+  }
+  __syncthreads();
+  if (threadIdx.x >= consumers) {
+    const int mine = warp - consumers / 32;
+    const int group = mine / turners(tile, sizeof(T)), turner = mine % turners(tile, sizeof(T));
+    if (p.slices == 4) {
+      if (p.copy_bytes == 16) {
+        feed<T, ROW, 16, 4>(p, at, group, turner, shared);
+      } else {
+        feed<T, ROW, 4, 4>(p, at, group, turner, shared);
+      }
+    } else if (p.copy_bytes == 16) {
+      feed<T, ROW, 16, 2>(p, at, group, turner, shared);
+    } else {
+      feed<T, ROW, 4, 2>(p, at, group, turner, shared);
+    }
+  } else {
+    bool finite = true;
+    for (int phase = 0; phase < tile.phases; ++phase) {
+      const Scope of_phase = {phase, at.column_tile, at.walker};
+      const uint32_t there = shared + phase * p.phase_bytes;
+      finite &= p.weight_mode == kColumnVectors ? bring_squares<T, ROW>(p, of_phase, there)
+                                                : bring_weights<T, ROW>(p, of_phase, there);
+    }
+    bring_bias<T, ROW>(p, at, shared);
+    fence_for_wgmma();
+    const bool all_finite = barrier_all(1, consumers, finite);
+    const int group = warp / 4;
+    if (p.slices == 4) {
+      follow_tape<T, ROW, 4>(p, at, group, shared);
+    } else {
+      follow_tape<T, ROW, 2>(p, at, group, shared);
+    }
+    if (!all_finite) {
+      barrier_among(2 + group, 128);  // what the others have stored
+      repair_planes<T, ROW>(&p, at, group);
+    }
+  }
+#endif
+}
+
+}  // namespace convt2d::cuda::scroll

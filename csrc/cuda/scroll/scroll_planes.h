@@ -1,0 +1,60 @@
+// scroll where tensors are planes (NCHW): what one block computes beyond scroll_config.h, and the numbers it is told.
+//
+// The tensor core wants channels of a pixel side by side, and memory has pixels of a channel. So rows of x come as they lie,
+// and warps turn them in shared memory:
+//
+//   raw        a ring for each warp that turns, its part of the channels: [channel][pixel], by cp.async, zeros beside the image
+//   x          a ring of chunks of channels for each warpgroup: [pixel][64 or 128 B], swizzled
+//   staging    two pieces of a row of y for each warpgroup: [16 channels][outputs of 64 positions]
+//
+// Rows of one height of all images lie on a tape, one after the other, each `tape` positions long: whole eights, and as many
+// more than the image as keep it from its neighbours. A strip is 64 positions of the tape, so that no more than the last
+// eight of an image is lost. A line of a strip is but 128 or 256 bytes of x, too few for memory by themselves, so that
+// warpgroups beside each other go down strips beside each other at the same time: strips are cut into `tasks` of equal
+// length, and these dealt out in turns. A position is an output of each phase of the columns: a block has the sums of all of them, and
+// stores them as they lie in memory.
+#pragma once
+
+#include "cuda/scroll/scroll_config.h"
+
+namespace convt2d::cuda::scroll {
+
+constexpr int kZeroAt = kHeader, kPlanesHeader = kHeader + 16;
+constexpr int kPieceChannels = 16;  // of a row of y in staging
+constexpr int kMostRawStages = 3, kMostSets = 3;
+// Warpgroups that multiply, at most, and warps that turn for each, a part of a chunk's channels each. Words take twice as long
+// to turn.
+CONVT2D_HOST_DEVICE constexpr int plane_groups(Tile tile, int bytes) {
+  return bytes == 4 && tile.groups > 2 ? 2 : tile.groups;
+}
+CONVT2D_HOST_DEVICE constexpr int turners(Tile tile, int bytes) {
+  return plane_groups(tile, bytes) == 2 ? 2 : 1;
+}
+CONVT2D_HOST_DEVICE constexpr int plane_threads(Tile tile, int bytes, int groups) {
+  return (128 + 32 * turners(tile, bytes)) * groups;
+}
+// Outputs of a channel in staging: the distance keeps stores apart.
+CONVT2D_HOST_DEVICE constexpr int piece_pitch(int phases, int bytes) {
+  return kPositions * phases * bytes + 16;
+}
+CONVT2D_HOST_DEVICE constexpr int staging_bytes(int phases, int bytes) {
+  return 2 * kPieceChannels * piece_pitch(phases, bytes);
+}
+
+struct PlaneParams : Params {
+  int32_t tape, positions;     // of a row of an image: on the tape, and real ones
+  int32_t low;                 // the first pixel that position 0 reads
+  int32_t lead;                // pixels before it, so that copies are whole
+  int32_t copy_bytes, copies;  // of a copy; copies of a channel's line
+  // Sets of copies: the first one, and 1 << set_log of them.
+  int32_t sets, set_first[kMostSets], set_log[kMostSets];
+  int32_t raw_pixels, raw_pitch;  // of a channel's line, whole eights; bytes to the next channel
+  int32_t raw_at, raw_stages, raw_bytes;
+  int32_t staging_at;
+  int32_t phase_bytes;       // weights of the first phase of columns
+  int32_t whole_words;       // rows of y are whole words
+  int32_t tasks, task_rows;  // pieces of strips; lines of one
+  FastDivide by_tape;
+};
+
+}  // namespace convt2d::cuda::scroll

@@ -1,0 +1,264 @@
+#include "cuda/scroll/scroll_planes_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "core/phases.h"
+#include "cuda/gather_params.h"
+#include "cuda/scroll/scroll_plan.h"
+
+namespace convt2d::cuda::scroll {
+namespace {
+
+// Cycles where nothing else is said; fitted to 404 plans of 47 layers on the H200 (2026-11-28), fp16 and TF32, forward and
+// grad_input: 9 % in the root mean square.
+constexpr double kClock = 1700;    // cycles a microsecond
+constexpr double kLaunch = 5.5;    // us: launch, the first rows, last stores
+constexpr double kWeights = 7900;  // of 16 bytes of weights that each thread brings, eight times,
+constexpr double kDeepWeights = 20700;  // and where they are grad_input's
+constexpr double kTensorTime = 0.912;   // over an instruction's least at this clock
+constexpr double kSharedBytes = 115;    // a cycle
+constexpr double kChunk = 625;          // of a warpgroup alone, beside a chunk's instructions,
+constexpr double kLine = 80;            // and a line
+constexpr double kTurnedChunk = 307;    // of a warp that turns, of a chunk,
+constexpr double kCopies = 46.4;        // of 32 copies,
+constexpr double kTurnHalves = 26.3;    // and in 16 bits of 256 numbers
+constexpr double kLesser = 0.483;       // of what neither of these hides
+constexpr double kMemoryRate = 1.09;    // of the copy rate
+constexpr double kAgain = 0.607;        // of x for more channels,
+constexpr double kAgainOfTwo = 0.88;    // and beside two phases of columns
+constexpr double kShortRuns = 1.16;     // times y, in 16 bits
+constexpr double kBeside = 0.426;       // of the lesser of work and bytes
+
+constexpr int kMostReach = 24;  // of kernel rows: copies of a line are kMostSets times 32 at most
+constexpr int kMostParts = 64;  // of a strip
+
+struct Choice {
+  int row, groups, stages, raw_stages, walkers, parts;
+};
+
+void shape(const Problem& problem, const Choice& choice, PlaneParams& p) {
+  const Tile tile = kTiles[choice.row];
+  const auto number = [](int64_t value) { return static_cast<int32_t>(value); };
+  p = {};
+  set_problem(problem, tile, p);
+  p.warpgroups = choice.groups;
+  p.walkers[0] = choice.walkers;
+  int32_t high = INT32_MIN;
+  p.low = INT32_MAX;
+  for (int phase = 0; phase < tile.phases; ++phase) {
+    const Taps& taps = p.taps[phase];
+    p.low = std::min(p.low, taps.low);
+    high = std::max(high, taps.low + (taps.count - 1) * taps.shift);
+  }
+  const int32_t bytes = p.reduce * p.number_bytes;
+  p.line = bytes <= 64 || (bytes > 128 && round_up(bytes, 64) % 128 != 0) ? 64 : 128;
+  set_chunks(p);
+  p.slices = p.line / kSliceBytes;
+  const int32_t turned = p.line / p.number_bytes / turners(tile, p.number_bytes);
+  // The tape: images are kept apart by what their neighbours' outputs reach over.
+  p.positions = number(ceil_div(p.y_w, p.stride_w));
+  const int32_t apart = std::max(-p.low, p.positions + high - p.x_w);
+  p.tape = number(round_up(std::max(p.positions, p.x_w + std::max(apart, 0)), 8));
+  p.by_tape = FastDivide(p.tape);
+  p.copy_bytes = p.x_w * p.number_bytes % 16 == 0 ? 16 : 4;
+  const int32_t together = p.copy_bytes / p.number_bytes;
+  p.lead = number(p.low - floor_div(p.low, together) * together);
+  const int32_t needed = p.lead + kPositions + high - p.low;
+  p.copies = number(ceil_div(needed, together));
+  for (int32_t first = 0; first < p.copies; ++p.sets) {
+    // As large as its copies fill; the last one may have a few too many.
+    const int32_t left = p.copies - first;
+    const bool last = p.sets > 0 && left < 32;
+    int32_t log = 0;
+    while (log < 5 && (last ? 1 << log < left : 2 << log <= left)) ++log;
+    p.set_first[p.sets] = first;
+    p.set_log[p.sets] = log;
+    first += 1 << log;
+  }
+  p.raw_pixels = number(round_up(needed, p.number_bytes == 2 && turned == 16 ? 16 : 8));
+  // An odd number of 16 bytes, which keeps channels in different banks.
+  p.raw_pitch = number(round_up(p.raw_pixels * p.number_bytes, 16));
+  if (p.raw_pitch / 16 % 2 == 0) p.raw_pitch += 16;
+  p.raw_bytes = turned * p.raw_pitch;
+  p.raw_stages = choice.raw_stages;
+  p.whole_words = p.y_w * p.number_bytes % 4 == 0;
+  p.strips_w = number(ceil_div(int64_t{p.batch} * p.tape, kPositions));
+  p.task_rows = number(ceil_div(p.steps, choice.parts));
+  p.tasks = p.strips_w * number(ceil_div(p.steps, p.task_rows));
+  p.by_strips = FastDivide(p.strips_w);
+  p.stages = choice.stages;
+  p.chunk_bytes = number(round_up(p.raw_pixels * p.line, 1024));
+  p.stage_bytes = p.chunk_bytes;
+  SharedPlaces places{kPlanesHeader};
+  const auto weights = [&](const Taps& taps) {
+    return taps.count * p.chunks * columns_of(tile) * p.line;
+  };
+  p.phase_bytes = weights(p.taps[0]);
+  p.weights_at = places.take(int64_t{p.phase_bytes} + weights(p.taps[1]), 1024);
+  p.stages_at = places.take(int64_t{p.warpgroups} * p.stages * p.stage_bytes, 1024);
+  p.raw_at = places.take(
+      int64_t{p.warpgroups} * turners(tile, p.number_bytes) * p.raw_stages * p.raw_bytes, 16);
+  p.staging_at =
+      places.take(int64_t{p.warpgroups} * staging_bytes(tile.phases, p.number_bytes), 16);
+  p.shared_bytes = number(places.end);
+}
+
+// Lines that a warpgroup multiplies.
+double lines_of(const PlaneParams& p, Tile tile) {
+  return double(ceil_div(p.tasks, int64_t{p.walkers[0]} * p.warpgroups)) *
+         (p.task_rows + reach_of(tile));
+}
+
+// Cycles of a line of each of a multiprocessor's warpgroups.
+double line_cycles(const PlaneParams& p, Tile tile) {
+  const double width = columns_of(tile);
+  double products = 0;
+  for (const Taps& taps : p.taps) products += double(taps.count) * p.chunks;
+  const double instructions =
+      products * p.slices *
+      std::max(kTensorTime * width / 2, (kPositions + width) * kSliceBytes / kSharedBytes);
+  const int turned = p.line / p.number_bytes / turners(tile, p.number_bytes);
+  const double turning =
+      p.number_bytes == 2 ? double(p.raw_pixels) * turned / 256 * kTurnHalves : 0;
+  const double together = p.warpgroups * instructions,
+               alone = kLine + p.chunks * kChunk + instructions,
+               fed = p.chunks * (kTurnedChunk + p.copies * turned / 32.0 * kCopies + turning);
+  const double most = std::max({together, alone, fed});
+  return most + kLesser * (together + alone + fed - most);
+}
+
+double predict(const Problem& problem, const Device& device, const PlaneParams& p, Tile tile,
+               bool deep) {
+  double taps = 0;
+  for (const Taps& each : p.taps) taps += each.count;
+  const double weights = taps * p.vectors * columns_of(tile) / 8 / (128 * p.warpgroups),
+               work = (lines_of(p, tile) * line_cycles(p, tile) +
+                       weights * (deep ? kDeepWeights : kWeights)) /
+                      kClock;
+  const double pixels = double(p.batch) * p.number_bytes,
+               x_bytes = pixels * p.reduce * p.x_h * p.x_w,
+               y_bytes = pixels * p.columns * p.y_h * p.y_w;
+  const double again = tile.phases > 1 ? kAgainOfTwo : kAgain;
+  const double bytes = tensor_bytes(problem) + x_bytes * again * (p.column_tiles - 1) +
+                       (p.number_bytes == 2 ? y_bytes * (kShortRuns - 1) : 0);
+  const double memory = bytes / (kMemoryRate * device.copy_bytes_per_us);
+  return kLaunch + std::max(work, memory) + kBeside * std::min(work, memory);
+}
+
+std::string refusal(const Problem& given, const Device& device) {
+  if (std::string reason = common_refusal(given, device); !reason.empty()) return reason;
+  const Problem problem = as_forward(given);
+  const Axis &h = problem.h, &w = problem.w;
+  if (problem.x_layout != Layout::nchw || problem.y_layout != Layout::nchw)
+    return "scroll takes x and y of one layout, NCHW or NHWC";
+  if (std::none_of(std::begin(kTiles), std::end(kTiles), [&](const Tile& tile) {
+        return tile.phases == w.stride && tile.rows == h.kernel && tile.step == h.stride;
+      }))
+    return "no tile has " + std::to_string(h.kernel) + " kernel rows, strides " +
+           std::to_string(h.stride) + " and " + std::to_string(w.stride);
+  if (w.in * element_size(problem.dtype) % 4 != 0)
+    return "rows of " + std::to_string(w.in) + " pixels are no whole words";
+  if (w.kernel < w.stride || (w.stride > 1 && w.dilation % w.stride == 0))
+    return "a phase of columns has no tap";
+  if (problem.dtype != DType::f32 && h.out * w.out * problem.out_channels % 2 != 0)
+    return "images of an odd number of outputs";
+  if ((w.kernel - 1) * w.dilation > kMostReach)
+    return "kernel rows reach over " + std::to_string((w.kernel - 1) * w.dilation) + " pixels";
+  if (w.near_pad > (w.kernel - 1) * w.dilation) return "outputs begin inside the image";
+  return {};
+}
+
+// Into how many parts strips are cut, for the fewest lines of a warpgroup.
+int parts_of(const Problem& problem, Choice choice, Tile tile) {
+  int best = 1;
+  double least = INFINITY;
+  PlaneParams p;
+  for (choice.parts = 1; choice.parts <= kMostParts; ++choice.parts) {
+    shape(problem, choice, p);
+    const double lines = lines_of(p, tile);
+    if (lines < least) least = lines, best = choice.parts;
+    if (p.task_rows == 1) break;
+  }
+  return best;
+}
+
+std::vector<Candidate<Choice>> candidates(const Problem& given, const Device& device,
+                                          std::string& reason) {
+  const Problem problem = as_forward(given);
+  constexpr int kLeastStages = 2, kLeastGroups = 2, kLeastRaw = 2;
+  const int number_bytes = static_cast<int>(element_size(problem.dtype));
+  std::vector<Candidate<Choice>> found;
+  for (int row = 0; row < kTileCount; ++row) {
+    const Tile tile = kTiles[row];
+    if (tile.phases != problem.w.stride || tile.rows != problem.h.kernel ||
+        tile.step != problem.h.stride)
+      continue;
+    for (int groups = plane_groups(tile, number_bytes); groups >= kLeastGroups; --groups) {
+      for (int raw = kMostRawStages; raw >= kLeastRaw; --raw) {
+        Choice choice = {row, groups, kLeastStages, raw, 1, 1};
+        PlaneParams p;
+        shape(problem, choice, p);
+        if (p.shared_bytes > device.smem_optin) {
+          reason = "weights and rows of " + std::to_string(groups) + " warpgroups do not fit in " +
+                   std::to_string(device.smem_optin) + " bytes of shared memory";
+          continue;
+        }
+        choice.stages =
+            std::min(kMostStages, kLeastStages + (device.smem_optin - p.shared_bytes - 1024) /
+                                                     (groups * p.stage_bytes));
+        choice.stages = std::clamp(choice.stages, kLeastStages, 4);
+        choice.walkers = std::max(1, device.sm_count / p.column_tiles);
+        choice.parts = parts_of(problem, choice, tile);
+        shape(problem, choice, p);
+        found.push_back(
+            {choice, predict(problem, device, p, tile, given.direction == Direction::grad_input)});
+        break;
+      }
+    }
+  }
+  return found;
+}
+
+Choice choice_of(const Plan& plan) {
+  const int32_t* d = plan.detail;
+  return {plan.row, d[4], d[1], d[0], d[2], d[3]};
+}
+
+Plan plan_of(const Problem& given, const Candidate<Choice>& candidate) {
+  const Choice& c = candidate.choice;
+  const Tile tile = kTiles[c.row];
+  PlaneParams p;
+  shape(as_forward(given), c, p);
+  Plan plan;
+  plan.row = c.row;
+  plan.predicted_us = candidate.predicted_us;
+  const int detail[] = {c.raw_stages, c.stages, c.walkers, c.parts, c.groups};
+  std::copy(std::begin(detail), std::end(detail), plan.detail);
+  plan.note = std::to_string(c.groups) + " strips of 64 positions x " + std::to_string(tile.rows) +
+              " rows x " + std::to_string(tile.width) + " channels of planes, " +
+              std::to_string(c.raw_stages) + " and " + std::to_string(c.stages) + " stages, " +
+              std::to_string(blocks_of(p)) + " blocks of " + std::to_string(p.shared_bytes) +
+              " bytes";
+  return plan;
+}
+
+}  // namespace
+
+std::vector<Plan> plane_plans(const Problem& problem, const Device& device, std::string& reason) {
+  return all_plans(problem, device, reason, refusal, candidates, plan_of);
+}
+
+Decision plane_plan(const Problem& problem, const Device& device) {
+  return best_plan(problem, device, refusal, candidates, plan_of);
+}
+
+PlaneParams plane_params_of(const Problem& problem, const Plan& plan, const Args& args) {
+  PlaneParams p;
+  shape(as_forward(problem), choice_of(plan), p);
+  set_operands(problem, args, p);
+  return p;
+}
+
+}  // namespace convt2d::cuda::scroll
