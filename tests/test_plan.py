@@ -51,7 +51,8 @@ def explain(
         ]
     algorithm = -1 if family is None else INNER.families(device).split(",").index(family)
     number, precision = DTYPES[dtype]
-    layouts = [LAYOUTS[layout]] * 3
+    # One for all tensors, or those of x, w and y.
+    layouts = [LAYOUTS[each] for each in ([layout] * 3 if isinstance(layout, str) else layout)]
     return INNER.explain(
         DIRECTIONS[direction], number, precision, sizes, layouts, int(bias), device, algorithm
     )
@@ -211,6 +212,8 @@ BILINEAR = Case("depthwise", 8, 96, 96, (40, 48), (4, 4), (2, 2), (1, 1), groups
 FEW = Case("two_channels", 4, 2, 2, (64, 80), (4, 4), (2, 2), (1, 1))
 DEEP = Case("deep", 12, 768, 320, (20, 24), (4, 4), (2, 2), (1, 1))
 NARROW = Case("few_to_fold", 24, 64, 64, (100, 120), (3, 3), (2, 2), (1, 1))
+WINDOW = Case("window_of_7", 8, 32, 16, (240, 304), (7, 7), (1, 1), (3, 3))
+LAST_UP = Case("last_up", 16, 64, 16, (120, 152), (3, 3), (2, 2), (1, 1), (1, 1))
 POINTS = Case("points", 4, 96, 160, (200, 180), (1, 1), (1, 1))
 HOLES = Case(
     "empty_phases", 12, 48, 96, (72, 150), (3, 5), (4, 3), (1, 2), dilation=(2, 1), groups=4
@@ -248,10 +251,11 @@ REGIMES = (
     (SAME, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "loom"),
     (SAME, ("tf32",), ("grad_input",), ("nchw",), HOPPER, "loom"),
     (SAME, TENSOR_CORES, ("forward", "grad_input"), ("nhwc",), HOPPER, "scroll"),
+    (WINDOW, ("tf32",), ("forward", "grad_input"), ("nchw",), HOPPER, "scroll"),
+    (LAST_UP, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "scroll"),
     (MANY, (*TENSOR_CORES, "f32"), ("forward",), ("nchw",), HOPPER, "loom"),
     (MANY, ("tf32",), ("grad_input",), ("nchw",), HOPPER, "hopper"),  # pixels are fetched
-    (ROWS, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "loom"),
-    (ROWS, ("f16", "bf16"), ("grad_input",), ("nchw",), HOPPER, "slide"),
+    (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nchw",), ("h200",), "scroll"),
     (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nhwc",), HOPPER, "scroll"),
     (NARROW, ("f16", "bf16"), ("forward", "grad_input"), ("nchw",), HOPPER, "slide"),
     (NARROW, ("tf32",), ("forward",), ("nchw",), ("h200",), "loom"),
@@ -715,6 +719,20 @@ def test_every_problem_has_a_plan_and_every_refusal_a_reason(board):
         for family in FAMILIES:
             reason = refusal(text, family)
             assert reason is None or len(reason) > 10, text
+
+
+@needs_cuda_room
+@pytest.mark.parametrize("dtype", ("f16", "tf32"))
+def test_who_takes_no_view_takes_none_on_either_side(dtype):
+    """Dense memory that starts off 16 bytes is a view too, which kernels of vectors cannot load."""
+    views = (("strided", "nchw", "nchw"), ("nchw", "nchw", "strided"))
+    for case, direction in itertools.product((SAME, WINDOW, ROWS, LAST_UP), DIRECTIONS):
+        of_views = explain(case, direction, dtype, "strided")
+        for layout in views:
+            text = explain(case, direction, dtype, layout)
+            for family in FAMILIES:
+                if refusal(of_views, family):
+                    assert refusal(text, family), (family, direction, layout, text)
 
 
 @needs_cuda_room
