@@ -96,8 +96,7 @@ __global__ void __launch_bounds__(threads(kTiles[ROW].groups), 1)
       bring_rows(p, tile, map, at, group, ring_of(p, shared, group));
   } else {
     more_registers<consumer_registers(tile)>();
-    const bool finite = p.weight_mode == kColumnVectors ? bring_squares<T, ROW>(p, at, shared)
-                                                        : bring_weights<T, ROW>(p, at, shared);
+    const bool finite = bring_all_weights<T, ROW>(p, at, shared);
     bring_bias<T, ROW>(p, at, shared);
     fence_for_wgmma();
     const bool all_finite = barrier_all(1, consumers, finite);

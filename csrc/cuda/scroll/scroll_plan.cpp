@@ -41,10 +41,19 @@ struct Choice {
   int walkers[kMostPhases];
 };
 
+Taps taps_of(const Axis& axis, int phase) {
+  const AxisWalk walk = forward_walk(axis, phase);
+  if (walk.taps == 0) return {};
+  const int64_t before = walk.taps - 1;  // offsets fall
+  const auto number = [](int64_t value) { return static_cast<int32_t>(value); };
+  return {number(walk.taps), number(walk.first_offset + before * walk.offset_step),
+          number(-walk.offset_step), number(walk.first_tap + before * walk.tap_step),
+          number(-walk.tap_step)};
+}
+
 // Everything that follows from the problem and the choice, pointers aside.
 void shape(const Problem& problem, const Choice& choice, Params& p) {
   const Tile tile = kTiles[choice.row];
-  const Axis& w = problem.w;
   const auto number = [](int64_t value) { return static_cast<int32_t>(value); };
   p = {};
   set_problem(problem, tile, p);
@@ -148,9 +157,8 @@ std::string refusal(const Problem& given, const Device& device) {
   if (problem.in_channels % vector != 0 || problem.out_channels % vector != 0)
     return number(problem.in_channels) + " or " + number(problem.out_channels) +
            " channels are not whole vectors of " + number(vector);
-  if (std::none_of(std::begin(kTiles), std::end(kTiles), [&](const Tile& tile) {
-        return tile.phases == 0 && tile.rows == h.kernel && tile.step == h.stride;
-      }))
+  if (std::none_of(std::begin(kTiles), std::end(kTiles),
+                   [&](const Tile& tile) { return serves(tile, problem, 0); }))
     return "no tile has " + number(h.kernel) + " kernel rows and stride " + number(h.stride);
   if (kPositions + (w.kernel - 1) * w.dilation > kMostSpan)
     return "kernel rows reach over " + number((w.kernel - 1) * w.dilation) + " pixels";
@@ -164,7 +172,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& given, const Device& de
   std::vector<Candidate<Choice>> found;
   for (int row = 0; row < kTileCount; ++row) {
     const Tile tile = kTiles[row];
-    if (tile.phases > 0 || tile.rows != problem.h.kernel || tile.step != problem.h.stride) continue;
+    if (!serves(tile, problem, 0)) continue;
     for (int groups = tile.groups; groups >= kLeastGroups; --groups)
       for (const int eights : {0, 1}) {
         Choice choice = {row, groups, eights, 0, {1, 1}};
@@ -229,17 +237,9 @@ Problem as_forward(const Problem& given) {
   return p;
 }
 
-namespace {
-Taps taps_of(const Axis& axis, int phase) {
-  const AxisWalk walk = forward_walk(axis, phase);
-  if (walk.taps == 0) return {};
-  const int64_t before = walk.taps - 1;  // offsets fall
-  const auto number = [](int64_t value) { return static_cast<int32_t>(value); };
-  return {number(walk.taps), number(walk.first_offset + before * walk.offset_step),
-          number(-walk.offset_step), number(walk.first_tap + before * walk.tap_step),
-          number(-walk.tap_step)};
+bool serves(const Tile& tile, const Problem& problem, int64_t phases) {
+  return tile.phases == phases && tile.rows == problem.h.kernel && tile.step == problem.h.stride;
 }
-}  // namespace
 
 void set_problem(const Problem& problem, Tile tile, Params& p) {
   const Axis &h = problem.h, &w = problem.w;

@@ -22,8 +22,10 @@ CUtensorMap map_of(const Params& params);
 int64_t blocks_of(const Params& params);
 
 // What tiles of planes share (scroll_planes_plan.h): grad_input of stride 1 as a forward; what follows from the problem and
-// the tile alone, and from the bytes of a line; pointers and weights; and reasons to refuse.
+// the tile alone, and from the bytes of a line; pointers and weights; and reasons to refuse. A tile serves a forward if it has
+// its kernel rows, its stride of rows, and so many phases of columns together.
 Problem as_forward(const Problem& given);
+bool serves(const Tile& tile, const Problem& problem, int64_t phases);
 void set_problem(const Problem& problem, Tile tile, Params& params);
 void set_chunks(Params& params);
 void set_operands(const Problem& problem, const Args& args, Params& params);

@@ -145,9 +145,7 @@ __global__ void __launch_bounds__(plane_threads(kTiles[ROW], sizeof(T),
     bool finite = true;
     for (int phase = 0; phase < tile.phases; ++phase) {
       const Scope of_phase = {phase, at.column_tile, at.walker};
-      const uint32_t there = shared + phase * p.phase_bytes;
-      finite &= p.weight_mode == kColumnVectors ? bring_squares<T, ROW>(p, of_phase, there)
-                                                : bring_weights<T, ROW>(p, of_phase, there);
+      finite &= bring_all_weights<T, ROW>(p, of_phase, shared + phase * p.phase_bytes);
     }
     bring_bias<T, ROW>(p, at, shared);
     fence_for_wgmma();

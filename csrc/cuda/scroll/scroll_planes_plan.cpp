@@ -32,11 +32,18 @@ constexpr double kShortRuns = 1.16;     // times y, in 16 bits
 constexpr double kBeside = 0.426;       // of the lesser of work and bytes
 
 constexpr int kMostReach = 24;  // of kernel rows: copies of a line are kMostSets times 32 at most
+constexpr int kMostTurnedStages = 4;
 constexpr int kMostParts = 64;  // of a strip
 
 struct Choice {
   int row, groups, stages, raw_stages, walkers, parts;
 };
+
+// Strips into so many parts.
+void cut(int parts, PlaneParams& p) {
+  p.task_rows = static_cast<int32_t>(ceil_div(p.steps, parts));
+  p.tasks = p.strips_w * static_cast<int32_t>(ceil_div(p.steps, p.task_rows));
+}
 
 void shape(const Problem& problem, const Choice& choice, PlaneParams& p) {
   const Tile tile = kTiles[choice.row];
@@ -85,8 +92,7 @@ void shape(const Problem& problem, const Choice& choice, PlaneParams& p) {
   p.raw_stages = choice.raw_stages;
   p.whole_words = p.y_w * p.number_bytes % 4 == 0;
   p.strips_w = number(ceil_div(int64_t{p.batch} * p.tape, kPositions));
-  p.task_rows = number(ceil_div(p.steps, choice.parts));
-  p.tasks = p.strips_w * number(ceil_div(p.steps, p.task_rows));
+  cut(choice.parts, p);
   p.by_strips = FastDivide(p.strips_w);
   p.stages = choice.stages;
   p.chunk_bytes = number(round_up(p.raw_pixels * p.line, 1024));
@@ -153,9 +159,8 @@ std::string refusal(const Problem& given, const Device& device) {
   const Axis &h = problem.h, &w = problem.w;
   if (problem.x_layout != Layout::nchw || problem.y_layout != Layout::nchw)
     return "scroll takes x and y of one layout, NCHW or NHWC";
-  if (std::none_of(std::begin(kTiles), std::end(kTiles), [&](const Tile& tile) {
-        return tile.phases == w.stride && tile.rows == h.kernel && tile.step == h.stride;
-      }))
+  if (std::none_of(std::begin(kTiles), std::end(kTiles),
+                   [&](const Tile& tile) { return serves(tile, problem, w.stride); }))
     return "no tile has " + std::to_string(h.kernel) + " kernel rows, strides " +
            std::to_string(h.stride) + " and " + std::to_string(w.stride);
   if (w.in * element_size(problem.dtype) % 4 != 0)
@@ -171,14 +176,13 @@ std::string refusal(const Problem& given, const Device& device) {
 }
 
 // Into how many parts strips are cut, for the fewest lines of a warpgroup.
-int parts_of(const Problem& problem, Choice choice, Tile tile) {
+int parts_of(PlaneParams p, Tile tile) {
   int best = 1;
   double least = INFINITY;
-  PlaneParams p;
-  for (choice.parts = 1; choice.parts <= kMostParts; ++choice.parts) {
-    shape(problem, choice, p);
+  for (int parts = 1; parts <= kMostParts; ++parts) {
+    cut(parts, p);
     const double lines = lines_of(p, tile);
-    if (lines < least) least = lines, best = choice.parts;
+    if (lines < least) least = lines, best = parts;
     if (p.task_rows == 1) break;
   }
   return best;
@@ -192,9 +196,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& given, const Device& de
   std::vector<Candidate<Choice>> found;
   for (int row = 0; row < kTileCount; ++row) {
     const Tile tile = kTiles[row];
-    if (tile.phases != problem.w.stride || tile.rows != problem.h.kernel ||
-        tile.step != problem.h.stride)
-      continue;
+    if (!serves(tile, problem, problem.w.stride)) continue;
     for (int groups = plane_groups(tile, number_bytes); groups >= kLeastGroups; --groups) {
       for (int raw = kMostRawStages; raw >= kLeastRaw; --raw) {
         Choice choice = {row, groups, kLeastStages, raw, 1, 1};
@@ -205,12 +207,11 @@ std::vector<Candidate<Choice>> candidates(const Problem& given, const Device& de
                    std::to_string(device.smem_optin) + " bytes of shared memory";
           continue;
         }
-        choice.stages =
-            std::min(kMostStages, kLeastStages + (device.smem_optin - p.shared_bytes - 1024) /
-                                                     (groups * p.stage_bytes));
-        choice.stages = std::clamp(choice.stages, kLeastStages, 4);
-        choice.walkers = std::max(1, device.sm_count / p.column_tiles);
-        choice.parts = parts_of(problem, choice, tile);
+        choice.stages = std::clamp(
+            kLeastStages + (device.smem_optin - p.shared_bytes - 1024) / (groups * p.stage_bytes),
+            kLeastStages, kMostTurnedStages);
+        choice.walkers = p.walkers[0] = std::max(1, device.sm_count / p.column_tiles);
+        choice.parts = parts_of(p, tile);
         shape(problem, choice, p);
         found.push_back(
             {choice, predict(problem, device, p, tile, given.direction == Direction::grad_input)});

@@ -103,12 +103,6 @@ class Copies {
   int32_t from_[kMostSets];  // elements to a lane's pixel in its first channel and row 0; or -1
 };
 
-// A swizzled place, of 16 bytes.
-template <int LINE>
-__device__ __forceinline__ uint32_t swizzled(uint32_t at) {
-  return at ^ (at >> 7 & (LINE / 16 - 1)) << 4;
-}
-
 // 16 bits: four tiles of 8 channels x 8 pixels at a time. `depth`: where the warp's channels begin in a chunk.
 template <int TURNED, int LINE>
 __device__ __forceinline__ void turn_halves(const PlaneParams& p, int depth, uint32_t raw,
@@ -119,7 +113,7 @@ __device__ __forceinline__ void turn_halves(const PlaneParams& p, int depth, uin
 #pragma unroll 1
   for (int c = 0; c < TURNED; c += 8 * kAcross) {
     uint32_t from = raw + (c + channel + inside) * p.raw_pitch + pixel * 2,
-             to = swizzled<LINE>(stage + (pixel + inside) * LINE + (depth + c + channel) * 2);
+             to = swizzled(stage + (pixel + inside) * LINE + (depth + c + channel) * 2, LINE);
     int left = p.raw_pixels / kPixels;
     const auto turn = [&](auto count) {
       constexpr int kCount = decltype(count)::value;
@@ -148,7 +142,7 @@ __device__ __forceinline__ void turn_fours(const PlaneParams& p, int depth, uint
   for (int k = 0; k < COUNT; ++k)
 #pragma unroll
     for (int j = 0; j < 4; ++j, from += p.raw_pitch) word[k][j] = load_shared_4(from);
-  const uint32_t to = stage + pixel * LINE, mask = (to >> 7 & (LINE / 16 - 1)) << 4;
+  const uint32_t to = stage + pixel * LINE, mask = swizzled(to, LINE) ^ to;
 #pragma unroll
   for (int k = 0; k < COUNT; ++k) {
 #pragma unroll

@@ -60,6 +60,11 @@ __device__ __forceinline__ bool are_finite(uint32_t word) {
   return (word & kExponent) != kExponent && (word >> 16 & kExponent) != kExponent;
 }
 
+// A swizzled place, of 16 bytes in lines of so many.
+__device__ __forceinline__ uint32_t swizzled(uint32_t at, int line) {
+  return at ^ (at >> 7 & (line / 16 - 1)) << 4;
+}
+
 // Where 16 bytes of a column's channels of x stand, swizzled.
 template <int ROW>
 __device__ __forceinline__ uint32_t place_of(const Params& p, const Taps& taps, uint32_t weights,
@@ -71,7 +76,7 @@ __device__ __forceinline__ uint32_t place_of(const Params& p, const Taps& taps, 
                        column_of(channel, tile, bytes)) *
                           p.line +
                       inside * 16;
-  return at ^ (at >> 7 & (p.line / 16 - 1)) << 4;
+  return swizzled(at, p.line);
 }
 
 // All weights, for a column 16 bytes of channels of x at a time, by one load or one for each. Returns whether they are finite.
@@ -171,6 +176,14 @@ __device__ __forceinline__ bool bring_squares(const Params& p, const Scope& at, 
     }
   }
   return finite;
+}
+
+// Whichever of the two the weights allow.
+template <class T, int ROW>
+__device__ __forceinline__ bool bring_all_weights(const Params& p, const Scope& at,
+                                                  uint32_t shared) {
+  return p.weight_mode == kColumnVectors ? bring_squares<T, ROW>(p, at, shared)
+                                         : bring_weights<T, ROW>(p, at, shared);
 }
 
 template <class T, int ROW>
