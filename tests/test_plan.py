@@ -213,6 +213,7 @@ FEW = Case("two_channels", 4, 2, 2, (64, 80), (4, 4), (2, 2), (1, 1))
 DEEP = Case("deep", 12, 768, 320, (20, 24), (4, 4), (2, 2), (1, 1))
 NARROW = Case("few_to_fold", 24, 64, 64, (100, 120), (3, 3), (2, 2), (1, 1))
 WINDOW = Case("window_of_7", 8, 32, 16, (240, 304), (7, 7), (1, 1), (3, 3))
+DOUBLE = Case("double", 48, 64, 64, (200, 128), (4, 4), (2, 2), (1, 1), (1, 1))
 LAST_UP = Case("last_up", 16, 64, 16, (120, 152), (3, 3), (2, 2), (1, 1), (1, 1))
 POINTS = Case("points", 4, 96, 160, (200, 180), (1, 1), (1, 1))
 HOLES = Case(
@@ -253,6 +254,7 @@ REGIMES = (
     (SAME, TENSOR_CORES, ("forward", "grad_input"), ("nhwc",), HOPPER, "scroll"),
     (WINDOW, ("tf32",), ("forward", "grad_input"), ("nchw",), HOPPER, "scroll"),
     (LAST_UP, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "scroll"),
+    (DOUBLE, ("tf32",), ("forward",), ("nchw",), ("h200",), "scroll"),  # odd rows of y
     (MANY, (*TENSOR_CORES, "f32"), ("forward",), ("nchw",), HOPPER, "loom"),
     (MANY, ("tf32",), ("grad_input",), ("nchw",), HOPPER, "hopper"),  # pixels are fetched
     (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nchw",), ("h200",), "scroll"),

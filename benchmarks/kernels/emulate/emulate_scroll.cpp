@@ -48,7 +48,7 @@ bool check(const Case& one, Direction direction, int most) {
       };
       if constexpr (scroll::kTiles[row].phases > 0) {
         const auto params = scroll::plane_params_of(trial.problem, plan, trial.args);
-        run(params, scroll::plane_threads(scroll::kTiles[row], sizeof(T), params.warpgroups),
+        run(params, scroll::threads_of(params),
             [&] { scroll::convt2d_scroll_planes_kernel<T, row>(params); });
       } else {
         const auto params = scroll::params_of(trial.problem, plan, trial.args);

@@ -15,6 +15,8 @@
 
 #include <cstdint>
 
+#include "cuda/device/uniform.cuh"
+
 namespace convt2d::cuda {
 
 // Code for sm_90a only; elsewhere the kernels that use it are empty and their planner declines.

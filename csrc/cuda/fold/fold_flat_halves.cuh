@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (!p.copied) bring_weights<T, ROW>(p, at, shared);
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
-  if (threadIdx.x >= kConsumers) {
+  if (warp_of_block() >= kConsumers / 32) {
     fewer_registers<producer_registers(tile, sizeof(T))>();
     if (threadIdx.x == kConsumers) bring_flat<T, ROW>(p, maps, at, shared, ring);
     if (p.set_shift > 0 && threadIdx.x >= kThreads - kHelpers * 32) shift_tiles<ROW>(p, at, ring);

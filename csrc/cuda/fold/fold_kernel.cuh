@@ -189,7 +189,8 @@ __device__ __forceinline__ void multiply(const Params& p, uint32_t shared, Stage
                                          Sums<ROW>& sum) {
   constexpr Tile tile = kTiles[ROW];
   constexpr int kLineNumbers = line_numbers(sizeof(T)), kSlice = slice_channels(sizeof(T));
-  const int group = threadIdx.x / 128, row_group = group / parts(tile), part = group % parts(tile);
+  const int group = warpgroup_of_block(), row_group = group / parts(tile),
+            part = group % parts(tile);
   const uint64_t layout = turned_layout(kLine, p.depth * kLine);
   clear(sum);
   uint32_t previous = 0;
@@ -269,7 +270,7 @@ __device__ __forceinline__ void consume(const Params& p, const Scope& at, uint32
                                         StageRing& ring) {
   constexpr Tile tile = kTiles[ROW];
   constexpr int kMembers = 128 * parts(tile);  // threads that share rows
-  const int group = threadIdx.x / 128, row_group = group / parts(tile);
+  const int group = warpgroup_of_block(), row_group = group / parts(tile);
   const int member = threadIdx.x % kMembers, barrier = 1 + row_group;
   const uint32_t products = shared + p.products_at + row_group * product_bytes(tile);
   Places<ROW> weights;
@@ -339,7 +340,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (p.resident) bring_weights<T, ROW>(p, at, shared);
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
-  if (threadIdx.x >= kConsumers) {
+  if (warp_of_block() >= kConsumers / 32) {
     fewer_registers<producer_registers(tile, sizeof(T))>();
     if (threadIdx.x == kConsumers) bring_tiles<T, ROW>(p, maps, at, ring);
     if (helped(tile, sizeof(T)) && threadIdx.x >= kThreads - kHelpers * 32) {

@@ -102,8 +102,8 @@ __device__ __forceinline__ void consume_copied(const GatherParams& p, const Tens
   extern __shared__ __align__(1024) unsigned char smem[];
   constexpr TileRow tile = kTiles[ROW];
   const Loop loop = known.loop;
-  const int team = may_be_teams(tile) && p.teams > 1 ? threadIdx.x / 256 : 0,
-            group = threadIdx.x / 128 - team * 2, tiles = p.tiles_n * p.tiles_h * p.tiles_w;
+  const int team = may_be_teams(tile) && p.teams > 1 ? warpgroup_of_block() / 2 : 0,
+            group = warpgroup_of_block() - team * 2, tiles = p.tiles_n * p.tiles_h * p.tiles_w;
   Operands<ROW> operands;
   operands.source_layout = swizzled_layout(chunk_bytes(p), group_pixels(p) * p.pixel_bytes);
   operands.weight_layout =

@@ -157,7 +157,7 @@ __device__ __forceinline__ void consume_slices(const GatherParams& p, const Know
   extern __shared__ __align__(1024) unsigned char smem[];
   constexpr TileRow tile = kTiles[ROW];
   constexpr int kPositions = tile.operands * tile.width;
-  const int group = threadIdx.x / 128, tiles = p.tiles_n * p.tiles_h * p.tiles_w;
+  const int group = warpgroup_of_block(), tiles = p.tiles_n * p.tiles_h * p.tiles_w;
   const uint64_t layout = swizzled_layout(chunk_bytes(p), group_pixels(p) * p.pixel_bytes);
   uint32_t layout_high = layout >> 32;
   keep_in_register(layout_high);

@@ -75,8 +75,8 @@ __device__ __forceinline__ void multiply_tile(const GatherParams& p, Fetcher<T, 
 template <class T, int TILE>
 __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at, uint32_t shared,
                                         const CUtensorMap* map) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = warp / 4;
-  const int row = at.group_h * p.row_phases + row_phase(p);
+  const int lane = threadIdx.x % 32, warp = warp_of_block(), group = warp / 4;
+  const int row = at.group_h * p.row_phases + uniform(row_phase(p));
   Fetcher<T, TILE> fetcher{p, shared, row};
   fetcher.lane = warp % 4 / 2 * p.two_warps_pitch + warp % 2 * p.warp_pitch +
                  (p.woven ? woven_lane(p, lane) : lane / 4 * p.row_pitch);
@@ -94,8 +94,9 @@ __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at, 
     fetcher.operand += group * p.beside >> 4;
   fetcher.part = 0;
   fetcher.left = {};
-  const Walk walk{shared};
-  for (int tile = walk.first(); tile < walk.end(); tile += walk.step()) {
+  const TileWalk walk = uniform_walk(shared);
+  bool nan = false;
+  for (int tile = walk.first; tile < walk.end; tile += walk.step) {
     Sums<TILE> sum;
     clear(sum);
     if (steps_of_row(p, row) > 0) {
@@ -109,16 +110,15 @@ __device__ __forceinline__ void consume(const GatherParams& p, const Scope& at, 
     }
     if constexpr (sizeof(T) == 2 && kTiles[TILE].phases == 2) {
       if (p.boxed) {
-        store_boxes<T, TILE>(p, shared, tile, sum, map);
+        nan |= store_boxes<T, TILE>(p, shared, tile, sum, map);
         continue;
       }
     }
-    if (p.lined)
-      store_lines<T, TILE>(p, shared, tile, sum);
-    else
-      store<T, TILE>(p, shared, tile, sum);
+    nan |=
+        p.lined ? store_lines<T, TILE>(p, shared, tile, sum) : store<T, TILE>(p, shared, tile, sum);
   }
   finish_boxes(p);
+  if (nan) repair_tiles<T, TILE>(p, shared, walk);
 }
 
 template <class T, int TILE>
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x < kGroups) barrier_init(shared + kTurns + threadIdx.x * 8, readers);
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
-  if (threadIdx.x >= kConsumers) {
+  if (warp_of_block() >= kConsumers / 32) {
     fewer_registers<producer_registers(sizeof(T))>();
     if (p.first_step[at.group_h * p.row_phases * p.parts] ==
         p.first_step[(at.group_h + 1) * p.row_phases * p.parts]) {

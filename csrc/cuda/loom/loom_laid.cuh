@@ -178,7 +178,8 @@ template <class T, int TILE>
 __device__ __forceinline__ void consume_laid(const GatherParams& p, const Scope& at,
                                              uint32_t shared, const CUtensorMap* map) {
   lay_weights<T>(p, at, shared);
-  const int group = threadIdx.x / 128, row = first_run(p, at) + (p.halved ? 0 : row_phase(p));
+  const int group = warpgroup_of_block(),
+            row = first_run(p, at) + (p.halved ? 0 : uniform(row_phase(p)));
   const bool speaks = threadIdx.x % 32 == 0;
   const uint64_t w_layout = operand_layout(kHalfMatrix, 8 * 16),
                  x_layout = operand_layout(p.half_bytes, p.column_pitch);
@@ -189,12 +190,16 @@ __device__ __forceinline__ void consume_laid(const GatherParams& p, const Scope&
                          (p.first_step[row] - p.first_step[first_run(p, at)]) * p.laid_step)),
                  pixels = uint32_t(operand(x_layout, shared + p.turned_at)) +
                           (same_positions(p) ? 0 : group * p.beside >> 4);
-  const Walk walk{shared};
+  TileWalk walk = uniform_walk(shared);
+  if (p.own_tiles) {
+    walk.first += group * walk.step;
+    walk.step *= kGroups;
+  }
+  bool nan = false;
   Ring ring;
   if (p.own_tiles && group > 0) ring.skip(p.chunks, p.turned_stages);
   uint32_t turn = group ^ 1;
-  for (int tile = walk.first() + (p.own_tiles ? group * walk.step() : 0); tile < walk.end();
-       tile += (p.own_tiles ? kGroups : 1) * walk.step()) {
+  for (int tile = walk.first; tile < walk.end; tile += walk.step) {
     Sums<TILE> sum;
     clear(sum);
     if (steps_of_row(p, row) > 0) {
@@ -232,16 +237,16 @@ __device__ __forceinline__ void consume_laid(const GatherParams& p, const Scope&
     }
     if constexpr (sizeof(T) == 2 && kTiles[TILE].phases == 2) {
       if (p.boxed) {
-        store_boxes<T, TILE>(p, shared, tile, sum, map);
+        nan |= store_boxes<T, TILE>(p, shared, tile, sum, map);
         continue;
       }
     }
-    if (sizeof(T) == 2 ? laid_lines(kTiles[TILE]) : p.lined)
-      store_lines<T, TILE>(p, shared, tile, sum);
-    else
-      store<T, TILE>(p, shared, tile, sum);
+    nan |= (sizeof(T) == 2 ? laid_lines(kTiles[TILE]) : p.lined)
+               ? store_lines<T, TILE>(p, shared, tile, sum)
+               : store<T, TILE>(p, shared, tile, sum);
   }
   finish_boxes(p);
+  if (nan) repair_tiles<T, TILE>(p, shared, walk);
 }
 
 }  // namespace convt2d::cuda::loom

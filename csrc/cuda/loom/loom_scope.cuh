@@ -1,6 +1,7 @@
 // What a block works on.
 #pragma once
 
+#include "cuda/device/uniform.cuh"
 #include "cuda/loom/loom_config.h"
 #include "cuda/walker_scope.cuh"
 
@@ -39,6 +40,14 @@ struct Walk {
   __device__ __forceinline__ int end() const { return int(load_shared_4(shared + kWalk + 4)); }
   __device__ __forceinline__ int step() const { return int(load_shared_4(shared + kWalk + 8)); }
 };
+// The same as all lanes of a warp have it.
+struct TileWalk {
+  int first, end, step;
+};
+__device__ __forceinline__ TileWalk uniform_walk(uint32_t shared) {
+  const Walk walk{shared};
+  return {uniform(walk.first()), uniform(walk.end()), uniform(walk.step())};
+}
 template <class Visit>
 __device__ __forceinline__ void for_tiles(const GatherParams& p, uint32_t shared, Visit&& visit) {
   const Walk walk{shared};
@@ -51,7 +60,7 @@ __device__ __forceinline__ bool same_positions(const GatherParams& p) {
 }
 // Which of the phases of rows of the block is this warp's.
 __device__ __forceinline__ int row_phase(const GatherParams& p) {
-  return p.row_phases == 1 ? 0 : p.halved ? threadIdx.x / 64 % 2 : threadIdx.x / 128;
+  return p.row_phases == 1 ? 0 : threadIdx.x / (p.halved ? 64 : 128) % 2;
 }
 
 // Steps of a phase of rows, of all its parts.

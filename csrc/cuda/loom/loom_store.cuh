@@ -25,8 +25,8 @@ __device__ __forceinline__ uint32_t positions_of_lane(uint32_t shared) {
 }
 
 template <class T, int TILE>
-__device__ __noinline__ void repair(const GatherParams& p, const Scope& at, uint32_t shared,
-                                    TileOrigin origin) {
+__device__ __forceinline__ void repair(const GatherParams& p, const Scope& at, uint32_t shared,
+                                       TileOrigin origin) {
   constexpr Tile tile = kTiles[TILE];
   const AxisGroup& gh = p.h.group[at.group_h];
   for (int i = 0; i < positions(tile) / 4; ++i) {
@@ -49,6 +49,15 @@ __device__ __noinline__ void repair(const GatherParams& p, const Scope& at, uint
       }
     }
   }
+}
+
+// What came out NaN of a warp's tiles, when all of them are stored. A lane repairs what it summed, which another may have stored.
+template <class T, int TILE>
+__device__ __noinline__ void repair_tiles(const GatherParams& p, uint32_t shared, TileWalk walk) {
+  __syncwarp();
+  const Scope at = known_scope(shared + kScope);
+  for (int tile = walk.first; tile < walk.end; tile += walk.step)
+    repair<T, TILE>(p, at, shared, tile_origin(p, tile));
 }
 
 template <class T>
@@ -85,8 +94,9 @@ __device__ __forceinline__ void store_together_if(int key, T* to, const float (&
 }
 
 // Two neighbouring positions of every eight are a lane's, whose outputs start at multiples of as many: where one is, both are.
+// This, and those below, return whether the warp has NaN.
 template <class T, int TILE>
-__device__ __forceinline__ void store(const GatherParams& p, uint32_t shared, int number,
+__device__ __forceinline__ bool store(const GatherParams& p, uint32_t shared, int number,
                                       const Sums<TILE>& sum) {
   constexpr int kPhases = kTiles[TILE].phases, kCount = 2 * kPhases,
                 kEights = positions(kTiles[TILE]) / kEight;
@@ -137,16 +147,13 @@ __device__ __forceinline__ void store(const GatherParams& p, uint32_t shared, in
       store_together_if<T>(wanted, to, value, order);
     }
   }
-  if (__any_sync(0xffffffff, nan != nan)) {
-    __syncwarp();
-    repair<T, TILE>(p, at, shared, origin);
-  }
+  return __any_sync(0xffffffff, nan != nan);
 }
 
 // Tiles in columns, of two phases, whose rows of the result are whole 16 bytes: a warp lays its channels out  [row][channel][output]
 // and goes on; the copy engine stores them, but for what does not exist.
 template <class T, int TILE>
-__device__ __forceinline__ void store_boxes(const GatherParams& p, uint32_t shared, int number,
+__device__ __forceinline__ bool store_boxes(const GatherParams& p, uint32_t shared, int number,
                                             const Sums<TILE>& sum, const CUtensorMap* map) {
   constexpr int kPhases = kTiles[TILE].phases, kEights = positions(kTiles[TILE]) / kEight;
   static_assert(kPhases == 2 && sizeof(T) == 2 && kEights * kBoxLine == kBoxBytes);
@@ -154,7 +161,7 @@ __device__ __forceinline__ void store_boxes(const GatherParams& p, uint32_t shar
   const TileOrigin origin = tile_origin(p, number);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, channel = channel_of_lane(p, at),
             first_channel = channel - lane / 4;
-  if (first_channel >= p.columns) return;
+  if (first_channel >= p.columns) return false;
   float bias[2];
   biases_of_lane<T>(p, at, channel, bias);
   float nan = 0;
@@ -182,14 +189,11 @@ __device__ __forceinline__ void store_boxes(const GatherParams& p, uint32_t shar
     }
   }
   fence_for_wgmma();  // and for the copy engine
-  const bool repaired = __any_sync(0xffffffff, nan != nan);
-  if (lane == 0) {
+  const bool is_nan = __any_sync(0xffffffff, nan != nan);
+  if (lane == 0)
     store_box(map, buffer, origin.w * 2, at.group * p.columns + first_channel,
               p.h.group[at.group_h].first_phase + row_phase(p), origin.h, origin.n);
-    if (repaired) stored_boxes_there();
-  }
-  __syncwarp();
-  if (repaired) repair<T, TILE>(p, at, shared, origin);
+  return is_nan;
 }
 // Before shared memory goes.
 __device__ __forceinline__ void finish_boxes(const GatherParams& p) {
@@ -207,7 +211,7 @@ __device__ constexpr bool one_condition(Tile tile) {
 // then lanes store neighbours, of one channel after the other. Eights of positions change places where channels would meet in
 // a bank.
 template <class T, int TILE>
-__device__ __forceinline__ void store_lines(const GatherParams& p, uint32_t shared, int number,
+__device__ __forceinline__ bool store_lines(const GatherParams& p, uint32_t shared, int number,
                                             const Sums<TILE>& sum) {
   constexpr Tile tile = kTiles[TILE];
   constexpr int kPhases = tile.phases, kCount = 2 * kPhases, kOfEight = kEight * kPhases,
@@ -218,7 +222,7 @@ __device__ __forceinline__ void store_lines(const GatherParams& p, uint32_t shar
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, channel = channel_of_lane(p, at),
             first_channel = channel - lane / 4,
             first_y = p.h.group[at.group_h].first_phase + row_phase(p);
-  if (first_channel >= p.columns) return;
+  if (first_channel >= p.columns) return false;
   float bias[2];
   biases_of_lane<T>(p, at, channel, bias);
   const uint32_t lines = shared + p.lines_at + warp * kLineBytes;
@@ -284,11 +288,7 @@ __device__ __forceinline__ void store_lines(const GatherParams& p, uint32_t shar
   float all = 0;
 #pragma unroll
   for (int i = 0; i < kLoads; ++i) all += nan[i];
-  // A lane repairs what it summed, which another may have stored.
-  if (__any_sync(0xffffffff, all != all)) {
-    __syncwarp();
-    repair<T, TILE>(p, at, shared, origin);
-  }
+  return __any_sync(0xffffffff, all != all);
 }
 
 }  // namespace convt2d::cuda::loom

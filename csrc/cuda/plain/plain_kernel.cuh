@@ -155,7 +155,7 @@ __device__ __forceinline__ void store_rows(const Params& p, const Place& place, 
 template <class T, int ROW, bool FORWARD>
 __device__ __forceinline__ void consume(const Params& p, const Scope& at, uint32_t shared) {
   constexpr Tile tile = kTiles[ROW];
-  const int group = threadIdx.x / 128, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int group = warpgroup_of_block(), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const uint32_t laid = shared + p.laid_at + warp * laid_bytes(tile);
   const int row = at.row + warp % 4 * 16;
   float bias[tile.row_blocks][2];
@@ -213,7 +213,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x == kConsumers) prefetch_map(&maps.second);
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
-  if (threadIdx.x >= kConsumers) {
+  if (warp_of_block() >= kConsumers / 32) {
     fewer_registers<kProducerRegisters>();
     if (threadIdx.x == kConsumers) bring<ROW, FORWARD>(p, maps, at, shared);
   } else {

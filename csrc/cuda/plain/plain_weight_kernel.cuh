@@ -57,7 +57,7 @@ __device__ __forceinline__ void bring(const WeightParams& p, const Maps& maps,
 template <class T, int WIDTH>
 __device__ __forceinline__ void multiply(const WeightParams& p, const WeightScope& at,
                                          const StageRing& all, float (&sum)[1][WIDTH / 2]) {
-  const int group = threadIdx.x / 128, step = p.apart ? kGroups : 1;
+  const int group = warpgroup_of_block(), step = p.apart ? kGroups : 1;
   const uint64_t layout = swizzled_layout(kLine, 8 * kLine);
   clear(sum);
   Ring ring;
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
-  if (threadIdx.x >= kConsumers) {
+  if (warp_of_block() >= kConsumers / 32) {
     fewer_registers<kProducerRegisters>();
     if (threadIdx.x == kConsumers) bring<WIDTH>(p, maps, at, ring);
   } else {

@@ -11,7 +11,7 @@ namespace convt2d::cuda::plait {
 // A warpgroup that multiplies.
 template <class T>
 __device__ __forceinline__ void consume(const Params& p, const Scope& at, uint32_t shared) {
-  const int warpgroup = threadIdx.x / 128, set = p.sets > 1 ? warpgroup : 0,
+  const int warpgroup = warpgroup_of_block(), set = p.sets > 1 ? warpgroup : 0,
             half = p.halves > 1 ? warpgroup : 0;
   const int channel = at.column_tile * tile_channels(p) + set * kRows;
   const uint64_t w_layout = swizzled_layout(kWeightRow, 8 * kWeightRow),
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (thread < kZeros / 4) store_shared_4(shared + kZerosAt + thread * 4, 0);
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
-  if (thread < kConsumers) {
+  if (warp_of_block() < kConsumers / 32) {
     more_registers<kConsumerRegisters>();
     consume<T>(p, at, shared);
     return;

@@ -36,8 +36,8 @@ struct Tile {
 };
 constexpr Tile kTiles[] = {{3, 1, 32, 4},    {3, 1, 64, 3},    {5, 1, 32, 3},    {5, 1, 48, 2},
                            {7, 1, 16, 4},    {3, 2, 64, 3},    {4, 2, 32, 4},    {4, 2, 64, 2},
-                           {3, 1, 32, 3, 1}, {3, 1, 64, 2, 1}, {5, 1, 32, 2, 1}, {7, 1, 16, 3, 1},
-                           {3, 2, 16, 3, 2}};
+                           {3, 1, 32, 4, 1}, {3, 1, 64, 2, 1}, {5, 1, 32, 3, 1}, {7, 1, 16, 4, 1},
+                           {3, 2, 16, 4, 2}, {4, 2, 16, 4, 2}};
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 
 CONVT2D_HOST_DEVICE constexpr int columns_of(Tile tile) { return tile.rows * tile.width; }

@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(threads(kTiles[ROW].groups), 1)
   constexpr Tile tile = kTiles[ROW];
   const uint32_t shared = shared_address(smem);
   const Scope at = scope_of(p);
-  const int warp = threadIdx.x / 32, consumers = 128 * p.warpgroups;
+  const int warp = warp_of_block(), consumers = 128 * p.warpgroups;
   if (threadIdx.x == consumers) {
     prefetch_map(&map);
     for (int i = 0; i < tile.groups * kMostStages; ++i) {
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(threads(kTiles[ROW].groups), 1)
     fence_for_wgmma();  // for the copy engine
   }
   __syncthreads();
-  if (threadIdx.x >= consumers) {
+  if (warp >= consumers / 32) {
     fewer_registers<kProducerRegisters>();
     const int group = warp - consumers / 32;
     if (group < p.warpgroups && threadIdx.x % 32 == 0)

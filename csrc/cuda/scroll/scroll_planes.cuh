@@ -1,5 +1,5 @@
 // The scroll kernel of planes; scroll_planes.h draws the tiling. Warps behind those that multiply turn rows
-// (scroll_planes_stage.cuh): `full` ends a phase when a chunk is turned, `empty` when all four warps have multiplied it.
+// (scroll_planes_stage.cuh): `full` ends a phase when a chunk's pieces are turned, `empty` when all warps have multiplied it.
 #pragma once
 
 #include "cuda/scroll/scroll_planes_stage.cuh"
@@ -40,19 +40,17 @@ __device__ __forceinline__ void multiply_chunk(const Taps& taps, uint64_t pixels
     multiply_taps<T, ROW, SLICES, kTogether>(pixels, weights, tap, sum);
 #pragma unroll 1
   for (; left > 0; --left) multiply_taps<T, ROW, SLICES, 1>(pixels, weights, tap, sum);
-  wgmma_wait<0>();
-  finished(sum);
 }
 
 // Sums from the `first` on begin with their channel's bias.
 template <int ROW>
 __device__ __forceinline__ void begin_rows(
-    uint32_t shared, int first, float (&sum)[kTiles[ROW].phases][columns_of(kTiles[ROW]) / 2]) {
+    uint32_t biases, int first, float (&sum)[kTiles[ROW].phases][columns_of(kTiles[ROW]) / 2]) {
   constexpr int kEights = kTiles[ROW].width / 8;
 #pragma unroll
   for (int eight = 0; eight < kEights; ++eight) {
     uint32_t bias[2];
-    load_shared_8(shared + kBiasAt + (eight * 8 + threadIdx.x % 4 * 2) * 4, bias);
+    load_shared_8(biases + (eight * 8 + threadIdx.x % 4 * 2) * 4, bias);
 #pragma unroll
     for (auto& of_phase : sum)
 #pragma unroll
@@ -64,17 +62,19 @@ __device__ __forceinline__ void begin_rows(
 
 template <class T, int ROW, int SLICES>
 __device__ __forceinline__ void follow_tape(const PlaneParams& p, const Scope& at, int group,
-                                            uint32_t shared) {
+                                            int which, int share, uint32_t shared) {
   constexpr Tile tile = kTiles[ROW];
   constexpr int kSums = columns_of(tile) / 2, kUp = tile.step * tile.width / 2;
-  StageRing ring = ring_of(p, shared, group);
+  StageRing ring = ring_of(p, shared, which);
   const uint64_t layout = swizzled_layout(p.line, 8 * p.line);
+  const uint32_t biases = shared + kBiasAt + share * tile.width * 4,
+                 all_weights = shared + p.weights_at + share * p.share_bytes;
   int piece = 0;
-  TapeDescent part(p, at, group);
+  TapeDescent part(p, at, which);
   while (part.next(p, tile)) {
     const auto places = plane_places<T, ROW>(p, at, part);
     float sum[tile.phases][kSums];
-    begin_rows<ROW>(shared, 0, sum);
+    begin_rows<ROW>(biases, 0, sum);
 #pragma unroll 1
     for (int row = part.row; row < part.last; ++row) {
       if (row >= 0 && row < p.x_h) {
@@ -86,7 +86,7 @@ __device__ __forceinline__ void follow_tape(const PlaneParams& p, const Scope& a
             const Taps& taps = p.taps[phase];
             multiply_chunk<T, ROW, SLICES>(
                 taps, operand(layout, ring.stage() + (p.lead + taps.low - p.low) * p.line),
-                operand(layout, shared + p.weights_at + phase * p.phase_bytes +
+                operand(layout, all_weights + phase * p.phase_bytes +
                                     chunk * taps.count * columns_of(tile) * p.line),
                 sum[phase]);
           }
@@ -103,62 +103,76 @@ __device__ __forceinline__ void follow_tape(const PlaneParams& p, const Scope& a
       for (auto& of_phase : sum)
 #pragma unroll
         for (int i = 0; i + kUp < kSums; ++i) of_phase[i] = of_phase[i + kUp] + zero;
-      begin_rows<ROW>(shared, kSums - kUp, sum);
+      begin_rows<ROW>(biases, kSums - kUp, sum);
     }
   }
 }
 
 template <class T, int ROW>
-__global__ void __launch_bounds__(plane_threads(kTiles[ROW], sizeof(T),
-                                                plane_groups(kTiles[ROW], sizeof(T))),
-                                  1)
+__global__ void __launch_bounds__(most_threads(kTiles[ROW], sizeof(T)), 1)
     convt2d_scroll_planes_kernel(const __grid_constant__ PlaneParams p) {
 #ifdef CONVT2D_HAS_WGMMA
   extern __shared__ __align__(1024) unsigned char smem[];
   constexpr Tile tile = kTiles[ROW];
   const uint32_t shared = shared_address(smem);
   const Scope at = scope_of(p);
-  const int warp = threadIdx.x / 32, consumers = 128 * p.warpgroups;
+  const int warp = warp_of_block(), consumers = 128 * p.warpgroups;
   if (threadIdx.x == consumers) {
     store_shared_4(shared + kZeroAt, 0);
     for (int i = 0; i < plane_groups(tile, sizeof(T)) * kMostStages; ++i) {
-      barrier_init(shared + i * 16, turners(tile, sizeof(T)));
-      barrier_init(shared + i * 16 + 8, 4);
+      barrier_init(shared + i * 16, p.pieces);
+      barrier_init(shared + i * 16 + 8, 4 * p.sharers);
     }
   }
   __syncthreads();
-  if (threadIdx.x >= consumers) {
-    const int mine = warp - consumers / 32;
-    const int group = mine / turners(tile, sizeof(T)), turner = mine % turners(tile, sizeof(T));
-    if (p.slices == 4) {
-      if (p.copy_bytes == 16) {
-        feed<T, ROW, 16, 4>(p, at, group, turner, shared);
+  if (warp >= consumers / 32) {
+    const int mine = warp - consumers / 32, which = mine / p.turners,
+              turner = mine - which * p.turners;
+    if constexpr (lends(tile, sizeof(T))) {
+      fewer_registers<kLendersRegisters>();
+      if (which >= p.rings) return;
+    }
+    const auto feed_pieces = [&](auto pieces) {
+      constexpr int kPieces = decltype(pieces)::value;
+      if (p.slices == 4) {
+        if (p.copy_bytes == 16) {
+          feed<T, ROW, 16, 4, kPieces>(p, at, which, turner, shared);
+        } else {
+          feed<T, ROW, 4, 4, kPieces>(p, at, which, turner, shared);
+        }
+      } else if (p.copy_bytes == 16) {
+        feed<T, ROW, 16, 2, kPieces>(p, at, which, turner, shared);
       } else {
-        feed<T, ROW, 4, 4>(p, at, group, turner, shared);
+        feed<T, ROW, 4, 2, kPieces>(p, at, which, turner, shared);
       }
-    } else if (p.copy_bytes == 16) {
-      feed<T, ROW, 16, 2>(p, at, group, turner, shared);
-    } else {
-      feed<T, ROW, 4, 2>(p, at, group, turner, shared);
-    }
+    };
+    if constexpr (may_be_whole(tile, sizeof(T)))
+      if (p.pieces == 1) return feed_pieces(std::integral_constant<int, 1>());
+    feed_pieces(std::integral_constant<int, 2>());
   } else {
+    if constexpr (lends(tile, sizeof(T))) more_registers<kBorrowersRegisters>();
+    const int group = warp / 4, which = group / p.sharers, share = group - which * p.sharers;
+    const auto of_share = [&](int share, int phase) -> Scope {
+      return {phase, at.column_tile * p.sharers + share, at.walker};
+    };
     bool finite = true;
-    for (int phase = 0; phase < tile.phases; ++phase) {
-      const Scope of_phase = {phase, at.column_tile, at.walker};
-      finite &= bring_all_weights<T, ROW>(p, of_phase, shared + phase * p.phase_bytes);
+    for (int i = 0; i < p.sharers; ++i) {
+      for (int phase = 0; phase < tile.phases; ++phase)
+        finite &= bring_all_weights<T, ROW>(p, of_share(i, phase),
+                                            shared + i * p.share_bytes + phase * p.phase_bytes);
+      bring_bias<T, ROW>(p, of_share(i, 0), shared + i * tile.width * 4);
     }
-    bring_bias<T, ROW>(p, at, shared);
     fence_for_wgmma();
     const bool all_finite = barrier_all(1, consumers, finite);
-    const int group = warp / 4;
+    const Scope mine = of_share(share, 0);
     if (p.slices == 4) {
-      follow_tape<T, ROW, 4>(p, at, group, shared);
+      follow_tape<T, ROW, 4>(p, mine, group, which, share, shared);
     } else {
-      follow_tape<T, ROW, 2>(p, at, group, shared);
+      follow_tape<T, ROW, 2>(p, mine, group, which, share, shared);
     }
     if (!all_finite) {
       barrier_among(2 + group, 128);  // what the others have stored
-      repair_planes<T, ROW>(&p, at, group);
+      repair_planes<T, ROW>(&p, mine, which);
     }
   }
 #endif

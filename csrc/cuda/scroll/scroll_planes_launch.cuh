@@ -16,8 +16,7 @@ void launch_planes(int row, int64_t blocks, const PlaneParams& params, void* str
     if constexpr (kTiles[kRow].phases > 0) {
       constexpr auto kernel = convt2d_scroll_planes_kernel<T, kRow>;
       allow_shared_memory<kernel>(params.shared_bytes);
-      kernel<<<static_cast<unsigned>(blocks),
-               plane_threads(kTiles[kRow], sizeof(T), params.warpgroups), params.shared_bytes,
+      kernel<<<static_cast<unsigned>(blocks), threads_of(params), params.shared_bytes,
                static_cast<cudaStream_t>(stream)>>>(params);
       check_launch("convt2d_scroll_planes_kernel");
     }

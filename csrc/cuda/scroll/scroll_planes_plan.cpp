@@ -11,32 +11,38 @@
 namespace convt2d::cuda::scroll {
 namespace {
 
-// Cycles where nothing else is said; fitted to 404 plans of 47 layers on the H200 (2026-11-28), fp16 and TF32, forward and
-// grad_input: 9 % in the root mean square.
+// Cycles where nothing else is said; fitted to 298 plans of 36 layers on the H200 (2026-11-28), fp16 and TF32, forward and
+// grad_input: 7 % in the root mean square.
 constexpr double kClock = 1700;    // cycles a microsecond
-constexpr double kLaunch = 5.5;    // us: launch, the first rows, last stores
-constexpr double kWeights = 7900;  // of 16 bytes of weights that each thread brings, eight times,
-constexpr double kDeepWeights = 20700;  // and where they are grad_input's
-constexpr double kTensorTime = 0.912;   // over an instruction's least at this clock
-constexpr double kSharedBytes = 115;    // a cycle
-constexpr double kChunk = 625;          // of a warpgroup alone, beside a chunk's instructions,
-constexpr double kLine = 80;            // and a line
-constexpr double kTurnedChunk = 307;    // of a warp that turns, of a chunk,
-constexpr double kCopies = 46.4;        // of 32 copies,
-constexpr double kTurnHalves = 26.3;    // and in 16 bits of 256 numbers
-constexpr double kLesser = 0.483;       // of what neither of these hides
-constexpr double kMemoryRate = 1.09;    // of the copy rate
-constexpr double kAgain = 0.607;        // of x for more channels,
-constexpr double kAgainOfTwo = 0.88;    // and beside two phases of columns
-constexpr double kShortRuns = 1.16;     // times y, in 16 bits
-constexpr double kBeside = 0.426;       // of the lesser of work and bytes
+constexpr double kLaunch = 11.5;   // us: launch, the first rows, last stores
+constexpr double kWeights = 6550;  // of 16 bytes of weights that each thread brings, eight times,
+constexpr double kDeepWeights = 14600;  // and where they are grad_input's
+constexpr double kTensorTime = 0.837;   // over an instruction's least at this clock
+constexpr double kSharedBytes = 127;    // a cycle
+constexpr double kChunk = 50;           // of a warpgroup alone, beside a chunk's instructions,
+constexpr double kLine = 20;            // and a line,
+constexpr double kPiece = 5;            // and its words of 16 channels of a row of y,
+constexpr double kTornPiece = 165;      // or these with halves at their ends;
+// what instructions of all warpgroups take of such
+constexpr double kLineIssue = 354, kPieceIssue = 14.8, kTornIssue = 132;
+constexpr double kTurnedChunk = 731;  // of a warp that turns, of a chunk,
+constexpr double kCopies = 24;        // of up to 32 copies at once,
+constexpr double kTurnHalves = 5;     // and of 256 numbers
+constexpr double kTurnWords = 41;
+constexpr double kLesser = 0.418;     // of what neither of these hides
+constexpr double kMemoryRate = 0.84;  // of the copy rate
+constexpr double kAgain = 0.847;      // of x for more channels
+constexpr double kShortRuns = 1.19;   // times y, in 16 bits
+constexpr double kBeside = 0.236;     // of the lesser of work and bytes
 
 constexpr int kMostReach = 24;  // of kernel rows: copies of a line are kMostSets times 32 at most
 constexpr int kMostTurnedStages = 4;
 constexpr int kMostParts = 64;  // of a strip
+constexpr int kAlignedBytes = 32;
+constexpr int kMostWidth = 64;  // of a block: channels whose biases have room
 
 struct Choice {
-  int row, groups, stages, raw_stages, walkers, parts;
+  int row, rings, sharers, turners, stages, raw_stages, walkers, parts;
 };
 
 // Strips into so many parts.
@@ -50,7 +56,12 @@ void shape(const Problem& problem, const Choice& choice, PlaneParams& p) {
   const auto number = [](int64_t value) { return static_cast<int32_t>(value); };
   p = {};
   set_problem(problem, tile, p);
-  p.warpgroups = choice.groups;
+  p.rings = choice.rings;
+  p.sharers = choice.sharers;
+  p.turners = choice.turners;
+  p.warpgroups = p.rings * p.sharers;
+  p.turning_warps = lends(tile, p.number_bytes) ? 4 : p.turners * p.rings;
+  p.column_tiles = number(ceil_div(p.columns, tile.width * p.sharers));
   p.walkers[0] = choice.walkers;
   int32_t high = INT32_MIN;
   p.low = INT32_MAX;
@@ -63,7 +74,8 @@ void shape(const Problem& problem, const Choice& choice, PlaneParams& p) {
   p.line = bytes <= 64 || (bytes > 128 && round_up(bytes, 64) % 128 != 0) ? 64 : 128;
   set_chunks(p);
   p.slices = p.line / kSliceBytes;
-  const int32_t turned = p.line / p.number_bytes / turners(tile, p.number_bytes);
+  p.pieces = pieces_of(tile, p.number_bytes, p.turners);
+  const int32_t turned = p.line / p.number_bytes / p.pieces;
   // The tape: images are kept apart by what their neighbours' outputs reach over.
   p.positions = number(ceil_div(p.y_w, p.stride_w));
   const int32_t apart = std::max(-p.low, p.positions + high - p.x_w);
@@ -71,22 +83,23 @@ void shape(const Problem& problem, const Choice& choice, PlaneParams& p) {
   p.by_tape = FastDivide(p.tape);
   p.copy_bytes = p.x_w * p.number_bytes % 16 == 0 ? 16 : 4;
   const int32_t together = p.copy_bytes / p.number_bytes;
+  const int32_t aligned = p.copy_bytes == 16 ? kAlignedBytes / p.number_bytes : together;
   p.lead = number(p.low - floor_div(p.low, together) * together);
+  p.early = number(p.low - p.lead - floor_div(p.low, aligned) * aligned);
   const int32_t needed = p.lead + kPositions + high - p.low;
-  p.copies = number(ceil_div(needed, together));
+  p.copies = number(round_up(p.early + needed, aligned)) / together;
   for (int32_t first = 0; first < p.copies; ++p.sets) {
-    // As large as its copies fill; the last one may have a few too many.
     const int32_t left = p.copies - first;
-    const bool last = p.sets > 0 && left < 32;
-    int32_t log = 0;
-    while (log < 5 && (last ? 1 << log < left : 2 << log <= left)) ++log;
     p.set_first[p.sets] = first;
-    p.set_log[p.sets] = log;
-    first += 1 << log;
+    p.set_copies[p.sets] = left > 32 ? 32 : left > 16 && p.sets == 0 ? 16 : left;
+    p.set_channels[p.sets] = 32 / p.set_copies[p.sets];
+    p.set_turns[p.sets] = turned / p.set_channels[p.sets];
+    first += p.set_copies[p.sets];
   }
   p.raw_pixels = number(round_up(needed, p.number_bytes == 2 && turned == 16 ? 16 : 8));
   // An odd number of 16 bytes, which keeps channels in different banks.
-  p.raw_pitch = number(round_up(p.raw_pixels * p.number_bytes, 16));
+  p.raw_pitch = number(round_up((p.early + p.raw_pixels) * p.number_bytes, 16));
+  p.raw_pitch = std::max(p.raw_pitch, p.copies * p.copy_bytes);
   if (p.raw_pitch / 16 % 2 == 0) p.raw_pitch += 16;
   p.raw_bytes = turned * p.raw_pitch;
   p.raw_stages = choice.raw_stages;
@@ -102,10 +115,10 @@ void shape(const Problem& problem, const Choice& choice, PlaneParams& p) {
     return taps.count * p.chunks * columns_of(tile) * p.line;
   };
   p.phase_bytes = weights(p.taps[0]);
-  p.weights_at = places.take(int64_t{p.phase_bytes} + weights(p.taps[1]), 1024);
-  p.stages_at = places.take(int64_t{p.warpgroups} * p.stages * p.stage_bytes, 1024);
-  p.raw_at = places.take(
-      int64_t{p.warpgroups} * turners(tile, p.number_bytes) * p.raw_stages * p.raw_bytes, 16);
+  p.share_bytes = p.phase_bytes + weights(p.taps[1]);
+  p.weights_at = places.take(int64_t{p.sharers} * p.share_bytes, 1024);
+  p.stages_at = places.take(int64_t{p.rings} * p.stages * p.stage_bytes, 1024);
+  p.raw_at = places.take(int64_t{p.rings} * p.turners * p.raw_stages * p.raw_bytes, 128);
   p.staging_at =
       places.take(int64_t{p.warpgroups} * staging_bytes(tile.phases, p.number_bytes), 16);
   p.shared_bytes = number(places.end);
@@ -113,7 +126,7 @@ void shape(const Problem& problem, const Choice& choice, PlaneParams& p) {
 
 // Lines that a warpgroup multiplies.
 double lines_of(const PlaneParams& p, Tile tile) {
-  return double(ceil_div(p.tasks, int64_t{p.walkers[0]} * p.warpgroups)) *
+  return double(ceil_div(p.tasks, int64_t{p.walkers[0]} * p.rings)) *
          (p.task_rows + reach_of(tile));
 }
 
@@ -125,29 +138,37 @@ double line_cycles(const PlaneParams& p, Tile tile) {
   const double instructions =
       products * p.slices *
       std::max(kTensorTime * width / 2, (kPositions + width) * kSliceBytes / kSharedBytes);
-  const int turned = p.line / p.number_bytes / turners(tile, p.number_bytes);
+  const int turned = p.line / p.number_bytes / p.pieces;
+  // Of rows of y, by words of a warp's channels; where these are torn, halves at their ends.
+  const double pieces =
+      tile.step * std::ceil(double(tile.width) / kPieceChannels) * tile.phases * p.number_bytes / 2;
+  const bool torn = p.number_bytes == 2 && !p.whole_words;
+  double copies = 0;
+  for (int i = 0; i < p.sets; ++i) copies += ceil_div(turned, p.set_channels[i]);
   const double turning =
-      p.number_bytes == 2 ? double(p.raw_pixels) * turned / 256 * kTurnHalves : 0;
+      double(p.raw_pixels) * turned / 256 * (p.number_bytes == 2 ? kTurnHalves : kTurnWords);
   const double together = p.warpgroups * instructions,
-               alone = kLine + p.chunks * kChunk + instructions,
-               fed = p.chunks * (kTurnedChunk + p.copies * turned / 32.0 * kCopies + turning);
-  const double most = std::max({together, alone, fed});
-  return most + kLesser * (together + alone + fed - most);
+               alone =
+                   kLine + p.chunks * kChunk + pieces * (torn ? kTornPiece : kPiece) + instructions,
+               issue = p.warpgroups * (kLineIssue + pieces * (torn ? kTornIssue : kPieceIssue)),
+               fed = double(p.chunks) * p.pieces / p.turners *
+                     (kTurnedChunk + copies * kCopies + turning);
+  const double most = std::max({together, alone, fed, issue});
+  return most + kLesser * (together + alone + fed + issue - most);
 }
 
 double predict(const Problem& problem, const Device& device, const PlaneParams& p, Tile tile,
                bool deep) {
   double taps = 0;
   for (const Taps& each : p.taps) taps += each.count;
-  const double weights = taps * p.vectors * columns_of(tile) / 8 / (128 * p.warpgroups),
+  const double weights = taps * p.vectors * p.sharers * columns_of(tile) / 8 / (128 * p.warpgroups),
                work = (lines_of(p, tile) * line_cycles(p, tile) +
                        weights * (deep ? kDeepWeights : kWeights)) /
                       kClock;
   const double pixels = double(p.batch) * p.number_bytes,
                x_bytes = pixels * p.reduce * p.x_h * p.x_w,
                y_bytes = pixels * p.columns * p.y_h * p.y_w;
-  const double again = tile.phases > 1 ? kAgainOfTwo : kAgain;
-  const double bytes = tensor_bytes(problem) + x_bytes * again * (p.column_tiles - 1) +
+  const double bytes = tensor_bytes(problem) + x_bytes * kAgain * (p.column_tiles - 1) +
                        (p.number_bytes == 2 ? y_bytes * (kShortRuns - 1) : 0);
   const double memory = bytes / (kMemoryRate * device.copy_bytes_per_us);
   return kLaunch + std::max(work, memory) + kBeside * std::min(work, memory);
@@ -197,25 +218,37 @@ std::vector<Candidate<Choice>> candidates(const Problem& given, const Device& de
   for (int row = 0; row < kTileCount; ++row) {
     const Tile tile = kTiles[row];
     if (!serves(tile, problem, problem.w.stride)) continue;
-    for (int groups = plane_groups(tile, number_bytes); groups >= kLeastGroups; --groups) {
-      for (int raw = kMostRawStages; raw >= kLeastRaw; --raw) {
-        Choice choice = {row, groups, kLeastStages, raw, 1, 1};
-        PlaneParams p;
-        shape(problem, choice, p);
-        if (p.shared_bytes > device.smem_optin) {
-          reason = "weights and rows of " + std::to_string(groups) + " warpgroups do not fit in " +
-                   std::to_string(device.smem_optin) + " bytes of shared memory";
-          continue;
+    const int most_groups = plane_groups(tile, number_bytes),
+              turning = most_turners(tile, number_bytes);
+    for (int sharers = 1; sharers <= most_groups; ++sharers) {
+      if (sharers > 1 && (sharers - 1) * tile.width >= problem.out_channels) break;
+      if (sharers * tile.width > kMostWidth) break;
+      for (int rings = most_groups / sharers; rings >= 1; --rings) {
+        if (rings * sharers < kLeastGroups || rings > turning) continue;
+        for (int turners = 1; turners <= std::min(2, turning / rings); ++turners) {
+          // Warpgroups that share a ring are apart by what it holds.
+          const int most_raw = sharers > 1 ? kLeastRaw : kMostRawStages;
+          for (int raw = most_raw; raw >= kLeastRaw; --raw) {
+            Choice choice = {row, rings, sharers, turners, kLeastStages, raw, 1, 1};
+            PlaneParams p;
+            shape(problem, choice, p);
+            if (p.shared_bytes > device.smem_optin) {
+              reason = "weights and rows of " + std::to_string(rings) + " x " +
+                       std::to_string(sharers) + " warpgroups do not fit in " +
+                       std::to_string(device.smem_optin) + " bytes of shared memory";
+              continue;
+            }
+            choice.stages = std::clamp(kLeastStages + (device.smem_optin - p.shared_bytes - 1024) /
+                                                          (rings * p.stage_bytes),
+                                       kLeastStages, sharers > 1 ? kMostStages : kMostTurnedStages);
+            choice.walkers = p.walkers[0] = std::max(1, device.sm_count / p.column_tiles);
+            choice.parts = parts_of(p, tile);
+            shape(problem, choice, p);
+            found.push_back({choice, predict(problem, device, p, tile,
+                                             given.direction == Direction::grad_input)});
+            break;
+          }
         }
-        choice.stages = std::clamp(
-            kLeastStages + (device.smem_optin - p.shared_bytes - 1024) / (groups * p.stage_bytes),
-            kLeastStages, kMostTurnedStages);
-        choice.walkers = p.walkers[0] = std::max(1, device.sm_count / p.column_tiles);
-        choice.parts = parts_of(p, tile);
-        shape(problem, choice, p);
-        found.push_back(
-            {choice, predict(problem, device, p, tile, given.direction == Direction::grad_input)});
-        break;
       }
     }
   }
@@ -224,7 +257,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& given, const Device& de
 
 Choice choice_of(const Plan& plan) {
   const int32_t* d = plan.detail;
-  return {plan.row, d[4], d[1], d[0], d[2], d[3]};
+  return {plan.row, d[4], d[5], d[6], d[1], d[0], d[2], d[3]};
 }
 
 Plan plan_of(const Problem& given, const Candidate<Choice>& candidate) {
@@ -235,10 +268,11 @@ Plan plan_of(const Problem& given, const Candidate<Choice>& candidate) {
   Plan plan;
   plan.row = c.row;
   plan.predicted_us = candidate.predicted_us;
-  const int detail[] = {c.raw_stages, c.stages, c.walkers, c.parts, c.groups};
+  const int detail[] = {c.raw_stages, c.stages, c.walkers, c.parts, c.rings, c.sharers, c.turners};
   std::copy(std::begin(detail), std::end(detail), plan.detail);
-  plan.note = std::to_string(c.groups) + " strips of 64 positions x " + std::to_string(tile.rows) +
-              " rows x " + std::to_string(tile.width) + " channels of planes, " +
+  plan.note = std::to_string(c.rings) + " strips of 64 positions x " + std::to_string(tile.rows) +
+              " rows x " + std::to_string(c.sharers) + " x " + std::to_string(tile.width) +
+              " channels of planes, " + std::to_string(c.turners) + " turning, " +
               std::to_string(c.raw_stages) + " and " + std::to_string(c.stages) + " stages, " +
               std::to_string(blocks_of(p)) + " blocks of " + std::to_string(p.shared_bytes) +
               " bytes";

@@ -9,14 +9,14 @@
 
 namespace convt2d::cuda::scroll {
 
-// A warpgroup's lines, a part for each of its tasks; as Descent of scroll_walk.cuh.
+// A ring's lines, a part for each of its tasks; as Descent of scroll_walk.cuh.
 class TapeDescent {
  public:
   int q;  // the strip's first position on the tape
   int row, first, last;
 
-  __device__ __forceinline__ TapeDescent(const PlaneParams& p, const Scope& at, int group)
-      : task_(at.walker * p.warpgroups + group) {}
+  __device__ __forceinline__ TapeDescent(const PlaneParams& p, const Scope& at, int ring)
+      : task_(at.walker * p.rings + ring) {}
   __device__ __forceinline__ bool next(const PlaneParams& p, Tile tile) {
     if (task_ >= p.tasks) return false;
     const int part = p.by_strips.quotient(task_), strip = task_ - part * p.strips_w,
@@ -25,7 +25,7 @@ class TapeDescent {
     first = p.first_row + inside;
     last = first + min(p.task_rows, p.steps - inside);
     row = first - reach_of(tile);
-    task_ += p.walkers[0] * p.warpgroups;
+    task_ += p.walkers[0] * p.rings;
     return true;
   }
 
@@ -33,14 +33,19 @@ class TapeDescent {
   int task_;
 };
 
-// All chunks of all rows of x that a warpgroup reads, one after the other.
+// All chunks of all rows of x that go to a ring, one after the other: of each, PIECES in the warp's turn.
+template <int PIECES>
 class Chunks {
  public:
-  int row = 0, chunk;
-  __device__ __forceinline__ Chunks(const PlaneParams& p, const Scope& at, int group)
-      : chunk(p.chunks - 1), part_(p, at, group) {}
+  int row = 0, chunk, piece;
+  __device__ __forceinline__ Chunks(const PlaneParams& p, const Scope& at, int ring, int turner)
+      : chunk(p.chunks - 1), piece(PIECES), turner_(turner), part_(p, at, ring) {}
   __device__ __forceinline__ int strip() const { return part_.q; }
   __device__ __forceinline__ bool next(const PlaneParams& p, Tile tile) {
+    if constexpr (PIECES > 1) {
+      if ((piece += p.turners) < PIECES) return true;
+    }
+    piece = turner_;
     if (++chunk < p.chunks) return true;
     chunk = 0;
     ++row;
@@ -53,54 +58,80 @@ class Chunks {
   }
 
  private:
+  int turner_;
   TapeDescent part_;
   int end_ = 0;
 };
 
-// What a warp asks for of a line: its channels of a chunk, in sets of copies. Lanes are a set's copies, and as many channels as
-// have room.
+// What a warp asks for of a line: its channels of a chunk, in sets of copies. Lanes are a set's copies, of as many channels as
+// have room. Instructions of the warp are what this takes: all but an address are found once for a strip.
 template <class T, int BYTES, int TURNED>
 class Copies {
  public:
-  // Of a strip, `depth` channels into a chunk.
-  __device__ __forceinline__ void aim(const PlaneParams& p, int strip, int depth) {
-    constexpr int kPixels = BYTES / sizeof(T);
+  __device__ __forceinline__ explicit Copies(const PlaneParams& p) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < kMostSets; ++i) {
-      const int copy = p.set_first[i] + (lane & ((1 << p.set_log[i]) - 1)),
-                place = strip + copy * kPixels, n = p.by_tape.quotient(place),
-                pixel = place - n * p.tape - p.lead + p.low;
-      const bool inside = copy < p.copies && n < p.batch && pixel >= 0 && pixel < p.x_w;
-      from_[i] = inside ? spot_of<true>(n, depth + (lane >> p.set_log[i]), p.reduce, 0, p.x_h,
-                                        pixel, p.x_w)
-                        : -1;
+      if (i >= p.sets) break;
+      const int channel = lane / p.set_copies[i];
+      copy_[i] = p.set_first[i] + lane - channel * p.set_copies[i];
+      channel_[i] = channel < p.set_channels[i] ? channel : TURNED;
+    }
+  }
+  // Of a strip.
+  __device__ __forceinline__ void aim(const PlaneParams& p, int strip) {
+    constexpr int kPixels = BYTES / sizeof(T);
+#pragma unroll
+    for (int i = 0; i < kMostSets; ++i) {
+      if (i >= p.sets) break;
+      // Pixels of an image lie on the tape from its first position on.
+      const int place = strip + copy_[i] * kPixels - p.early - p.lead + p.low,
+                n = p.by_tape.quotient(max(place, 0)), pixel = place - n * p.tape;
+      const bool inside = copy_[i] < p.copies && n < p.batch && pixel >= 0 && pixel < p.x_w;
+      from_[i] = inside ? spot_of<true>(n, channel_[i], p.reduce, 0, p.x_h, pixel, p.x_w) : -1;
     }
   }
   // `left`: channels that there are.
   __device__ __forceinline__ void ask(const PlaneParams& p, int row, int channel, int left,
                                       uint32_t raw) const {
-    const T* const x = static_cast<const T*>(p.source);
-    const int lane = threadIdx.x % 32, plane = p.x_h * p.x_w, line = channel * plane + row * p.x_w;
+    const int plane = p.x_h * p.x_w, line = channel * plane + row * p.x_w;
 #pragma unroll
     for (int i = 0; i < kMostSets; ++i) {
       if (i >= p.sets) break;
-      const int log = p.set_log[i], step = 32 >> log, first = lane >> log,
-                copy = p.set_first[i] + (lane & ((1 << log) - 1));
-      if (copy >= p.copies) continue;
-      const int there = from_[i] < 0 ? 0 : left;
-      uint32_t from = from_[i] + line, to = raw + first * p.raw_pitch + copy * BYTES;
-#pragma unroll 4
-      for (int c = first; c < TURNED; c += step) {
-        copy_async<BYTES>(to, x + (c < there ? from : 0), c < there);
-        from += step * plane;
-        to += step * p.raw_pitch;
-      }
+      const int step = p.set_channels[i];
+      const uint32_t to = raw + channel_[i] * p.raw_pitch + copy_[i] * BYTES;
+      const T* const from =
+          static_cast<const T*>(p.source) + (from_[i] < 0 ? 0 : uint32_t(from_[i] + line));
+      const int end = copy_[i] < p.copies ? TURNED : 0;
+      if (left >= TURNED)
+        ask_whole(from, from_[i] < 0 ? 0 : step * plane, to, step * p.raw_pitch, channel_[i], end,
+                  p.set_turns[i], p.set_turns[i] * step, from_[i] >= 0);
+      else
+        ask_some(from, step * plane, to, step * p.raw_pitch, channel_[i], end, step,
+                 from_[i] < 0 ? 0 : left);
     }
   }
 
  private:
-  int32_t from_[kMostSets];  // elements to a lane's pixel in its first channel and row 0; or -1
+  static __device__ __forceinline__ void ask_whole(const T* from, int next, uint32_t to, int up,
+                                                   int channel, int end, int turns, int asked,
+                                                   bool inside) {
+    if (channel >= end) return;
+#pragma unroll 4
+    for (int left = turns; left > 0; --left, from += next, to += up)
+      copy_async<BYTES>(to, from, inside);
+    if (asked + channel < end) copy_async<BYTES>(to, from, inside);
+  }
+  static __device__ __forceinline__ void ask_some(const T* from, int next, uint32_t to, int up,
+                                                  int channel, int end, int step, int there) {
+    const T* const source = from;
+#pragma unroll 1
+    for (int c = channel; c < end; c += step, from += next, to += up)
+      copy_async<BYTES>(to, c < there ? from : source, c < there);
+  }
+
+  // Of a lane: its copy, its first channel, and elements to its pixel there in row 0; or -1.
+  int32_t copy_[kMostSets], channel_[kMostSets], from_[kMostSets];
 };
 
 // 16 bits: four tiles of 8 channels x 8 pixels at a time. `depth`: where the warp's channels begin in a chunk.
@@ -170,48 +201,49 @@ __device__ __forceinline__ void turn_words(const PlaneParams& p, int depth, uint
       turn_fours<1, LINE>(p, depth, raw, stage, pixel + lane % 8, four);
 }
 
-// A warp's part of the channels of all that its warpgroup reads: asked for, and turned when it has come.
-template <class T, int ROW, int BYTES, int SLICES>
-__device__ __forceinline__ void feed(const PlaneParams& p, const Scope& at, int group, int turner,
+// A warp's pieces of all that goes to a ring: asked for, and turned when they have come.
+template <class T, int ROW, int BYTES, int SLICES, int PIECES>
+__device__ __forceinline__ void feed(const PlaneParams& p, const Scope& at, int which, int turner,
                                      uint32_t shared) {
   constexpr Tile tile = kTiles[ROW];
   constexpr int kLine = SLICES * kSliceBytes, kChannels = kLine / sizeof(T),
-                kTurned = kChannels / turners(tile, sizeof(T));
-  const int depth = turner * kTurned;
+                kTurned = kChannels / PIECES;
   const uint32_t mine =
-      shared + p.raw_at + (group * turners(tile, sizeof(T)) + turner) * p.raw_stages * p.raw_bytes;
-  Chunks asked(p, at, group), turned(p, at, group);
-  Copies<T, BYTES, kTurned> copies;
+      shared + p.raw_at + (which * p.turners + turner) * p.raw_stages * p.raw_bytes;
+  Chunks<PIECES> asked(p, at, which, turner), turned(p, at, which, turner);
+  Copies<T, BYTES, kTurned> copies(p);
   int strip = -1;
   bool more = true;
   const auto ask_next = [&](uint32_t raw) {
     more = more && asked.next(p, tile);
     if (more) {
-      if (asked.strip() != strip) copies.aim(p, strip = asked.strip(), depth);
-      const int channel = asked.chunk * kChannels;
-      copies.ask(p, asked.row, channel, p.reduce - channel - depth, raw);
+      if (asked.strip() != strip) copies.aim(p, strip = asked.strip());
+      const int channel = asked.chunk * kChannels + asked.piece * kTurned;
+      copies.ask(p, asked.row, channel, p.reduce - channel, raw);
     }
     copy_async_commit();
   };
   for (int i = 0; i < p.raw_stages; ++i) ask_next(mine + i * p.raw_bytes);
-  StageRing ring = ring_of(p, shared, group);
+  StageRing ring = ring_of(p, shared, which);
   int slot = 0;
   while (turned.next(p, tile)) {
     const uint32_t raw = mine + slot * p.raw_bytes;
+    const int depth = turned.piece * kTurned;
     copy_async_wait(p.raw_stages - 1);
     __syncwarp();
     barrier_wait(ring.empty(), ring.parity ^ 1);
+    const uint32_t first = raw + p.early * int(sizeof(T));
     if constexpr (sizeof(T) == 2) {
-      turn_halves<kTurned, kLine>(p, depth, raw, ring.stage());
+      turn_halves<kTurned, kLine>(p, depth, first, ring.stage());
     } else {
-      turn_words<kTurned, kLine>(p, depth, raw, ring.stage());
+      turn_words<kTurned, kLine>(p, depth, first, ring.stage());
     }
     fence_for_wgmma();
     __syncwarp();
     if (threadIdx.x % 32 == 0) barrier_arrive(ring.full());
     ask_next(raw);
     if (++slot == p.raw_stages) slot = 0;
-    ring.advance();
+    if (turned.piece + p.turners >= PIECES) ring.advance();
   }
 }
 

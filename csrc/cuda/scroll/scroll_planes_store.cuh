@@ -101,17 +101,23 @@ __device__ __forceinline__ void store_words_of(const PlanePlaces<T, ROW>& places
                                                int channels) {
   constexpr int kWords = PlanePlaces<T, ROW>::kWords,
                 kPitch = piece_pitch(kTiles[ROW].phases, sizeof(T));
-  uint32_t word[kWarpChannels][kWords];
+  // At once, as registers allow.
+  constexpr int kTogether = lends(kTiles[ROW], sizeof(T)) ? 2 : kWarpChannels;
 #pragma unroll
-  for (int c = 0; c < kWarpChannels; ++c)
+  for (int first = 0; first < kWarpChannels; first += kTogether) {
+    uint32_t word[kTogether][kWords];
 #pragma unroll
-    for (int k = 0; k < kWords; ++k) word[c][k] = load_shared_4(from + c * kPitch + k * 128);
+    for (int c = 0; c < kTogether; ++c)
 #pragma unroll
-  for (int c = 0; c < kWarpChannels; ++c, behind += plane)
+      for (int k = 0; k < kWords; ++k)
+        word[c][k] = load_shared_4(from + (first + c) * kPitch + k * 128);
 #pragma unroll
-    for (int k = 0; k < kWords; ++k)
-      store_words_if<1>(c < channels ? places.of[k] : -1,
-                        destination + (uint32_t(places.of[k]) + behind), word[c][k], 0, 0, 0);
+    for (int c = 0; c < kTogether; ++c, behind += plane)
+#pragma unroll
+      for (int k = 0; k < kWords; ++k)
+        store_words_if<1>(first + c < channels ? places.of[k] : -1,
+                          destination + (uint32_t(places.of[k]) + behind), word[c][k], 0, 0, 0);
+  }
 }
 
 // The same in 16 bits where rows of y are no whole words: every second one begins in the middle of one.
@@ -120,26 +126,38 @@ __device__ __forceinline__ void store_halves_of(const PlanePlaces<T, ROW>& place
                                                 T* destination, uint32_t behind, uint32_t plane,
                                                 int channels) {
   constexpr int kWords = PlanePlaces<T, ROW>::kWords,
-                kPitch = piece_pitch(kTiles[ROW].phases, sizeof(T));
+                kPitch = piece_pitch(kTiles[ROW].phases, sizeof(T)), kTogether = 2;
 #pragma unroll
-  for (int c = 0; c < kWarpChannels; ++c, behind += plane, from += kPitch) {
-    if (c >= channels) break;
-    const bool odd = behind & 1;
+  for (int first = 0; first < kWarpChannels; first += kTogether) {
+    if (first >= channels) break;
+    // Of each word the one before, too: before the first one is what nobody stores.
+    uint32_t words[kTogether][kWords][2];
 #pragma unroll
-    for (int k = 0; k < kWords; ++k) {
-      T* const to = destination + (uint32_t(places.of[k]) + behind);
-      const auto is = [&](Piece piece) { return (places.pieces & piece << k * kPieceBits) != 0; };
-      const uint32_t word = load_shared_4(from + k * 128);
-      if (odd) {
-        // Before the first one is what nobody stores.
-        const uint32_t joined = __byte_perm(load_shared_4(from + k * 128 - 4), word, 0x5432);
-        if (is(kOddWhole)) *reinterpret_cast<uint32_t*>(to - 1) = joined;
-        if (is(kOddFirst)) *reinterpret_cast<uint16_t*>(to) = static_cast<uint16_t>(word);
-        if (is(kOddSecond))
-          *reinterpret_cast<uint16_t*>(to + 1) = static_cast<uint16_t>(word >> 16);
-      } else {
-        if (is(kWhole)) *reinterpret_cast<uint32_t*>(to) = word;
-        if (is(kFirst)) *reinterpret_cast<uint16_t*>(to) = static_cast<uint16_t>(word);
+    for (int c = 0; c < kTogether; ++c)
+#pragma unroll
+      for (int k = 0; k < kWords; ++k) {
+        words[c][k][0] = load_shared_4(from + (first + c) * kPitch + k * 128 - 4);
+        words[c][k][1] = load_shared_4(from + (first + c) * kPitch + k * 128);
+      }
+#pragma unroll
+    for (int c = 0; c < kTogether; ++c, behind += plane) {
+      if (first + c >= channels) break;
+      const bool odd = behind & 1;
+#pragma unroll
+      for (int k = 0; k < kWords; ++k) {
+        T* const to = destination + (uint32_t(places.of[k]) + behind);
+        const auto is = [&](Piece piece) { return (places.pieces & piece << k * kPieceBits) != 0; };
+        const uint32_t word = words[c][k][1];
+        if (odd) {
+          const uint32_t joined = __byte_perm(words[c][k][0], word, 0x5432);
+          if (is(kOddWhole)) *reinterpret_cast<uint32_t*>(to - 1) = joined;
+          if (is(kOddFirst)) *reinterpret_cast<uint16_t*>(to) = static_cast<uint16_t>(word);
+          if (is(kOddSecond))
+            *reinterpret_cast<uint16_t*>(to + 1) = static_cast<uint16_t>(word >> 16);
+        } else {
+          if (is(kWhole)) *reinterpret_cast<uint32_t*>(to) = word;
+          if (is(kFirst)) *reinterpret_cast<uint16_t*>(to) = static_cast<uint16_t>(word);
+        }
       }
     }
   }
@@ -181,10 +199,10 @@ __device__ __forceinline__ void store_planes(
 
 // As repair() of scroll_store.cuh.
 template <class T, int ROW>
-__device__ __noinline__ void repair_planes(const PlaneParams* params, Scope at, int group) {
+__device__ __noinline__ void repair_planes(const PlaneParams* params, Scope at, int ring) {
   constexpr Tile tile = kTiles[ROW];
   const PlaneParams& p = *params;
-  TapeDescent part(p, at, group);
+  TapeDescent part(p, at, ring);
   while (part.next(p, tile)) {
     const int end = min(part.last * tile.step - p.pad_h, p.y_h);
     for (int y = max(part.first * tile.step - p.pad_h, 0); y < end; ++y)

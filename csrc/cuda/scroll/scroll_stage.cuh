@@ -10,6 +10,7 @@
 #include "cuda/device/numeric.cuh"
 #include "cuda/device/stage_ring.cuh"
 #include "cuda/device/tensor_copy.cuh"
+#include "cuda/device/uniform.cuh"
 #include "cuda/scroll/scroll_walk.cuh"
 
 namespace convt2d::cuda::scroll {

@@ -72,7 +72,7 @@ __device__ __forceinline__ void multiply(const Params& p, int group, StageRing& 
 template <class T, int ROW>
 __device__ __forceinline__ void consume(const Params& p, uint32_t shared, StageRing& ring) {
   // From one lane, so that the compiler sees that a warp goes one way.
-  const int group = __shfl_sync(0xffffffff, int(threadIdx.x) / 128, 0);
+  const int group = warpgroup_of_block();
   const uint32_t products = shared + p.products_at + group * p.products_bytes,
                  lines = shared + p.lines_at + group * p.lines * 8;
   static_assert(kBlocks == 2);
@@ -104,7 +104,7 @@ __device__ __forceinline__ void consume(const Params& p, uint32_t shared, StageR
 
 template <class T, int ROW>
 __device__ __forceinline__ void consume_mesh(const Params& p, StageRing& ring) {
-  const int group = __shfl_sync(0xffffffff, int(threadIdx.x) / 128, 0);
+  const int group = warpgroup_of_block();
   for_items(p, [&](const Item& item) {
     MeshSums<ROW> sum;
     multiply_mesh<T, ROW>(p, group, ring, sum);
