@@ -213,8 +213,14 @@ __device__ __forceinline__ void list_destinations(const GatherParams& p, const S
   constexpr TileRow tile = kTiles[ROW];
   constexpr int kPositions = tile.operands * tile.width;
   barrier_among(barrier, 128);
-  for (int i = threadIdx.x % 128; i < kPositions; i += 128)
-    destinations[i] = destination_of(p, at, position_of(origin, positions[group * kPositions + i]));
+  // Lanes go round equally often, or ptxas keeps nothing that a warp has alike in uniform registers.
+#pragma unroll 1
+  for (int first = 0; first < kPositions; first += 128) {
+    const int i = first + threadIdx.x % 128;
+    if (i < kPositions)
+      destinations[i] =
+          destination_of(p, at, position_of(origin, positions[group * kPositions + i]));
+  }
   barrier_among(barrier, 128);
 }
 

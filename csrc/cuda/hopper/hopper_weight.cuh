@@ -143,9 +143,9 @@ __device__ __forceinline__ void multiply_tiles(const WeightParams& p, const Weig
 #pragma unroll
   for (int i = 0; i < tile.instructions; ++i) {
     const WeightCells& mine = cells[my_instruction<ROW>(i)];
-    x[i] = operand(turned_layout(kRowBytes, 0), mine.x_block * kTilePixels * kRowBytes);
-    y[i] = operand(turned_layout(kRowBytes, mine.apart),
-                   p.x_blocks * kTilePixels * kRowBytes + mine.at);
+    x[i] = operand(turned_layout(kRowBytes, 0), uniform(mine.x_block) * kTilePixels * kRowBytes);
+    y[i] = operand(turned_layout(kRowBytes, uniform(mine.apart)),
+                   p.x_blocks * kTilePixels * kRowBytes + uniform(mine.at));
   }
   uint32_t read = 0;  // the stage before, to be given back
   for (int k = at.begin; k < at.end; ++k, ring.advance()) {
@@ -216,10 +216,10 @@ __global__ void __launch_bounds__(weight_threads(kWeightTiles[ROW]), 1)
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
   let_successor_start();  // the sum of the pieces; there is no place for it until a block ends
-  if (threadIdx.x >= weight_consumers(tile)) {
+  if (warp_of_block() >= weight_consumers(tile) / 32) {
     fewer_registers<kWeightProducerRegisters>();
     wait_for_predecessor();  // which may have written the tensors
-    const bool asks = threadIdx.x < weight_consumers(tile) + 32;
+    const bool asks = warp_of_block() == weight_consumers(tile) / 32;
     if (!asks && p.x_piece == 0) return;
     for (bool again = false;; again = true) {
       if (asks) {
@@ -239,7 +239,7 @@ __global__ void __launch_bounds__(weight_threads(kWeightTiles[ROW]), 1)
     multiply_tiles<T, ROW>(p, at, cells, sum, ring);
     if (!agree<ROW>(p, !any_nan<ROW>(p, at, cells, sum)))
       multiply_tiles_with_care<T, ROW>(p, at, cells, sum, ring);
-    const int group = threadIdx.x / 128;
+    const int group = warpgroup_of_block();
     const uint32_t sums = ring.stages + group * sum_bytes(tile);
     lay_out<ROW>(sum, sums);
     barrier_among(kWeightGroup0 + group, 128);

@@ -160,7 +160,7 @@ __device__ __forceinline__ bool store_boxes(const GatherParams& p, uint32_t shar
   const Scope at = known_scope(shared + kScope);
   const TileOrigin origin = tile_origin(p, number);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, channel = channel_of_lane(p, at),
-            first_channel = channel - lane / 4;
+            first_channel = uniform(channel - lane / 4);
   if (first_channel >= p.columns) return false;
   float bias[2];
   biases_of_lane<T>(p, at, channel, bias);
@@ -220,7 +220,7 @@ __device__ __forceinline__ bool store_lines(const GatherParams& p, uint32_t shar
   const Scope at = known_scope(shared + kScope);
   const TileOrigin origin = tile_origin(p, number);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, channel = channel_of_lane(p, at),
-            first_channel = channel - lane / 4,
+            first_channel = uniform(channel - lane / 4),
             first_y = p.h.group[at.group_h].first_phase + row_phase(p);
   if (first_channel >= p.columns) return false;
   float bias[2];

@@ -125,7 +125,7 @@ __device__ __forceinline__ void consume(const Params& p, const Scope& at, uint32
                                         StageRing& ring) {
   constexpr Tile tile = kTiles[ROW];
   constexpr int kWaiting = thread_channels(tile) * carried(tile) * kWaitingBytes;
-  const int group = threadIdx.x / 128;
+  const int group = warpgroup_of_block();
   const uint32_t staging = shared + p.staging_at + threadIdx.x / 32 * staging_bytes(p),
                  waiting = shared + p.carried_at + threadIdx.x / 4 * 4;
   const uint32_t row_bytes = p.reduce_padded * p.box * int(sizeof(T));
@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   bring_weights<T, ROW>(p, at, shared);
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
-  if (threadIdx.x >= kConsumers) {
+  if (warp_of_block() >= kConsumers / 32) {
     fewer_registers<kProducerRegisters>();
     if (threadIdx.x == kConsumers) bring_patches(p, map, at, ring);
   } else {

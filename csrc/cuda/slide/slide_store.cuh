@@ -118,17 +118,18 @@ __device__ __forceinline__ Run run_of(const Runs<T>& runs, int index) {
 }
 
 // Runs of a warp from its buffer to memory, each by LANES lanes: whole 16 bytes, from a multiple of 32 bytes on; the ends, up
-// to 7 numbers on both sides, one by one.
+// to 7 numbers on both sides, one by one. Here and below lanes go round loops equally often: else ptxas keeps nothing that a warp
+// has alike in uniform registers (device/uniform.cuh).
 template <class T, int LANES>
 __device__ __forceinline__ void store_runs(const Params& p, const Runs<T>& runs, uint32_t staging) {
   constexpr int kAtOnce = 3, kEnds = kVector / LANES;
   const int lane = threadIdx.x % LANES;
 #pragma unroll 1
-  for (int index = int(threadIdx.x & 31) / LANES; index < p.tile_rows * kWarpChannels;
-       index += 32 / LANES) {
+  for (int turn = 0; turn < p.tile_rows * (kWarpChannels * LANES / 32); ++turn) {
+    const int index = turn * (32 / LANES) + int(threadIdx.x & 31) / LANES;
     const Run run = run_of(runs, index);
-    if (!run.there || runs.low >= runs.high) continue;
-    const int skew = run.element & (kVector - 1), low = runs.low + skew, high = runs.high + skew;
+    const int skew = run.element & (kVector - 1), low = runs.low + skew,
+              high = run.there ? runs.high + skew : low;
     const int begin = (low + kVector - 1) / kVector, end = max(begin, high / kVector);
     T* const y = runs.y + (run.element - skew);
     const uint32_t from = staging + index * p.staging_pitch;
@@ -143,9 +144,10 @@ __device__ __forceinline__ void store_runs(const Params& p, const Runs<T>& runs,
     };
     visit_ends(
         [&](unsigned short& mine, int at) { mine = load_shared<unsigned short>(from + at * 2); });
+    int first = begin - ((run.element / kVector + begin) & 1) + lane;
+    const int vectors = (runs.high - runs.low) / kVector + 2;
 #pragma unroll 1
-    for (int first = begin - ((run.element / kVector + begin) & 1) + lane; first < end;
-         first += kAtOnce * LANES) {
+    for (int asked = 0; asked < vectors; asked += kAtOnce * LANES, first += kAtOnce * LANES) {
       uint32_t word[kAtOnce][4];
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i)
@@ -171,8 +173,8 @@ __device__ __forceinline__ void store_moving_runs(const Params& p, const Runs<T>
   // One vector more than fit may be begun where a run starts between two.
   static_assert(OUTPUTS < kVector * kAtOnce * kLanes);
 #pragma unroll 1
-  for (int index = int(threadIdx.x & 31) / kLanes; index < p.tile_rows * kWarpChannels;
-       index += 32 / kLanes) {
+  for (int turn = 0; turn < p.tile_rows * (kWarpChannels * kLanes / 32); ++turn) {
+    const int index = turn * (32 / kLanes) + int(threadIdx.x & 31) / kLanes;
     const Run run = run_of(runs, index);
     const int skew = run.element & (kVector - 1), odd = skew & 1;
     const int low = runs.low + skew, high = run.there ? runs.high + skew : low;
@@ -271,7 +273,8 @@ __device__ __forceinline__ void store_tile(const Params& p, const Scope& at, con
   const int lane = threadIdx.x & 31, warp = threadIdx.x / 32 % 4;
 #pragma unroll
   for (int channel = 0; channel < thread_channels(tile); ++channel) {
-    const int first = at.column_tile * channels(tile) + channel * 32 + warp * kWarpChannels;
+    const int first =
+        uniform(at.column_tile * channels(tile) + channel * 32 + warp * kWarpChannels);
     if (first >= p.columns) break;
     const float bias = bias_of<ROW>(shared, channel);
     Runs<T> runs;

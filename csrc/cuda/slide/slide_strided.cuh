@@ -322,7 +322,7 @@ __device__ __forceinline__ void multiply_strided(const StridedParams& p, SlotRea
 template <class T, int WIDTH>
 __device__ __forceinline__ void consume_strided(const StridedParams& p, const Scope& at,
                                                 uint32_t shared) {
-  const int group = threadIdx.x / 128, groups = row_groups(p), set = p.sets > 1 ? group : 0,
+  const int group = warpgroup_of_block(), groups = row_groups(p), set = p.sets > 1 ? group : 0,
             turn = p.sets > 1 ? 0 : group;
   const uint32_t staging =
                      shared + p.staging_at + threadIdx.x / 32 * (kWarpChannels * kStridedPitch),
@@ -382,7 +382,7 @@ __global__ void __launch_bounds__(kStridedThreads, 1)
     store_shared_16(shared + p.slots_at + i, {0, 0, 0, 0});
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
-  if (thread >= kConsumers)
+  if (warp_of_block() >= kConsumers / 32)
     turn_blocks(p, map, at, shared);
   else
     consume_strided<T, WIDTH>(p, at, shared);

@@ -66,10 +66,12 @@ template <class T>
 __device__ __forceinline__ void store_vectors(const StridedParams& p, const ImageRows<T>& rows,
                                               uint32_t staging) {
   const int lane = threadIdx.x % 32;
+  // Lanes go round loops equally often, as in slide_store.cuh.
 #pragma unroll 2
-  for (int i = lane; i < kWarpChannels * p.images << p.lanes_shift; i += 32) {
-    const int index = i >> p.lanes_shift, at = (i - (index << p.lanes_shift)) * kVector;
-    if (!rows.there(p, index) || at >= rows.count) continue;
+  for (int first = 0; first < kWarpChannels * p.images << p.lanes_shift; first += 32) {
+    const int i = first + lane, index = i >> p.lanes_shift,
+              at = (i - (index << p.lanes_shift)) * kVector;
+    if (index >= kWarpChannels * p.images || !rows.there(p, index) || at >= rows.count) continue;
     uint32_t word[4];
     load_shared_16(rows.staged(p, staging, index) + at * 2, word);
     store_words(rows.destination + rows.element(p, index) + at, word[0], word[1], word[2], word[3]);
@@ -82,15 +84,18 @@ __device__ __forceinline__ void store_pairs(const StridedParams& p, const ImageR
                                             uint32_t staging) {
   const int lanes = 1 << p.lanes_shift, lane = threadIdx.x & lanes - 1;
 #pragma unroll 1
-  for (int index = threadIdx.x % 32 >> p.lanes_shift; index < kWarpChannels * p.images;
-       index += 32 >> p.lanes_shift) {
-    if (!rows.there(p, index)) continue;
+  for (int first_index = 0; first_index < kWarpChannels * p.images;
+       first_index += 32 >> p.lanes_shift) {
+    const int index = first_index + (threadIdx.x % 32 >> p.lanes_shift);
+    const bool there = index < kWarpChannels * p.images && rows.there(p, index);
     const int element = rows.element(p, index), odd = element & 1;
     const uint32_t staged = rows.staged(p, staging, index);
     T* const to = rows.destination + element;
 #pragma unroll 2
-    for (int at = 2 * lane - odd; at < rows.count; at += 2 * lanes) {
-      const bool first = at >= 0, second = at + 1 < rows.count;
+    for (int asked = 0; asked <= rows.count; asked += 2 * lanes) {
+      const int at = asked + 2 * lane - odd;
+      const bool first = there && at >= 0 && at < rows.count, second = there && at + 1 < rows.count;
+      if (!first && !second) continue;
       const uint32_t from = staged + at * 2;
       uint32_t word;
       if (from & 2) {
@@ -134,7 +139,7 @@ __device__ __forceinline__ void store_strided(const StridedParams& p, int group,
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int first = channel + half * kWarpChannels;
+    const int first = uniform(channel + half * kWarpChannels);
     if (first >= p.columns) continue;
     const uint32_t to = staging + lane / 4 * kStridedPitch + lane % 4 * 4;
     uint32_t nan = 0;

@@ -246,7 +246,7 @@ template <class T, int STRIP>
 __device__ __forceinline__ void store_row(const TurnedParams& p, const Scope& at, int n, int strip,
                                           int row, const TurnedSums<STRIP>& sum, uint32_t staging) {
   const int lane = threadIdx.x & 31;
-  const int first_channel = at.column_tile * tile_channels(p) + warp_channel(p);
+  const int first_channel = uniform(at.column_tile * tile_channels(p) + warp_channel(p));
   const auto runs_of = [&](int half) {
     const int first = first_channel + half * kWarpChannels;
     Runs<T> runs;
@@ -285,9 +285,9 @@ __device__ __forceinline__ void store_row(const TurnedParams& p, const Scope& at
 template <class T, int STRIP>
 __device__ __forceinline__ void consume_turned(const TurnedParams& p, const Scope& at,
                                                uint32_t shared) {
-  const int group = threadIdx.x / 128, lane = threadIdx.x & 31;
+  const int group = warpgroup_of_block(), lane = threadIdx.x & 31;
   // Warps of the second half have the second row of a pair.
-  const int first_row = p.group_rows * group + (p.group_rows > 1 ? threadIdx.x / 64 % 2 : 0);
+  const int first_row = p.group_rows * group + (p.group_rows > 1 ? warp_of_block() / 2 % 2 : 0);
   const uint32_t staging =
       shared + p.staging_at + threadIdx.x / 32 * (kWarpChannels * p.staging_pitch);
   float bias[2];
@@ -343,7 +343,7 @@ __global__ void __launch_bounds__(kTurnedThreads, 1)
   bring_turned_weights<T>(p, at, shared);
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
-  if (threadIdx.x >= kTurnedConsumers) {
+  if (warp_of_block() >= kTurnedConsumers / 32) {
     fewer_registers<kTurnerRegisters>();
     turn_rows<STRIP>(p, map, at, shared);
   } else {

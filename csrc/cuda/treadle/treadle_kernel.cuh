@@ -322,13 +322,13 @@ __global__ void __launch_bounds__(kThreads, 1)
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
   let_successor_start();  // the sum of the pieces; there is no place for it until a block ends
-  if (threadIdx.x >= kConsumers) {
+  if (warp_of_block() >= kConsumers / 32) {
     fewer_registers<bringer_registers(tile)>();
     bring<M, ROW, CHANNELS_LAST>(p, at, &map, shared);
     return;
   }
   more_registers<consumer_registers(tile)>();
-  if (threadIdx.x < 128) {
+  if (warpgroup_of_block() == 0) {
     sum_up<M, ROW, 0, CHANNELS_LAST>(p, at, shared);
   } else {
     sum_up<M, ROW, 1, CHANNELS_LAST>(p, at, shared);

@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "cuda/device/uniform.cuh"
+
 #define CONVT2D_HAS_WGMMA 1
 
 namespace convt2d::cuda {
