@@ -393,6 +393,10 @@ constexpr double kWoven = 0.92;
 // (150 of 2200 times of 60 layers on an H200, 2026-11-26).
 constexpr double kLined = 0.82, kLinedSteps = 0.75;
 
+// Strict fp32 since what a warp has alike is in uniform registers, over what was measured before (79 layers on an H200,
+// 2026-11-28): forward, by phases, and grad_input.
+constexpr double kStrictUniform[] = {0.96, 0.89}, kStrictUniformInput = 0.943;
+
 // What plans took over what is counted (H200, 2026-11-24): grad_input of 32-bit words, by the taps of a part (60 layers and modes).
 double over_of(const GatherParams& p) {
   if (p.laid) return 1;
@@ -455,6 +459,7 @@ double time_of(const Problem& problem, const Device& device, Tile tile, const Ga
   const bool odd = p.w.destination_extent % (2 * tile.phases) != 0;
   if (p.forward && odd && tile.phases == 2 && p.element_bytes == 4 && !p.strict && !p.laid)
     us *= kOddRows;
+  if (p.strict) us *= p.forward ? kStrictUniform[tile.phases - 1] : kStrictUniformInput;
   return us;
 }
 
