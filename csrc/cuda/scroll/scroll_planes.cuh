@@ -28,7 +28,7 @@ __device__ __forceinline__ void multiply_taps(uint64_t& pixels, uint64_t& weight
   finished(sum);
 }
 
-// All products of a chunk for a phase of columns, which has a tap at least.
+// All products of a chunk for a phase of columns, ring has a tap at least.
 template <class T, int ROW, int SLICES>
 __device__ __forceinline__ void multiply_chunk(const Taps& taps, uint64_t pixels, uint64_t weights,
                                                float (&sum)[columns_of(kTiles[ROW]) / 2]) {
@@ -62,15 +62,15 @@ __device__ __forceinline__ void begin_rows(
 
 template <class T, int ROW, int SLICES>
 __device__ __forceinline__ void follow_tape(const PlaneParams& p, const Scope& at, int group,
-                                            int which, int share, uint32_t shared) {
+                                            int ring_number, int share, uint32_t shared) {
   constexpr Tile tile = kTiles[ROW];
   constexpr int kSums = columns_of(tile) / 2, kUp = tile.step * tile.width / 2;
-  StageRing ring = ring_of(p, shared, which);
+  StageRing ring = ring_of(p, shared, ring_number);
   const uint64_t layout = swizzled_layout(p.line, 8 * p.line);
   const uint32_t biases = shared + kBiasAt + share * tile.width * 4,
                  all_weights = shared + p.weights_at + share * p.share_bytes;
   int piece = 0;
-  TapeDescent part(p, at, which);
+  TapeDescent part(p, at, ring_number);
   while (part.next(p, tile)) {
     const auto places = plane_places<T, ROW>(p, at, part);
     float sum[tile.phases][kSums];
@@ -126,24 +126,24 @@ __global__ void __launch_bounds__(most_threads(kTiles[ROW], sizeof(T)), 1)
   }
   __syncthreads();
   if (warp >= consumers / 32) {
-    const int mine = warp - consumers / 32, which = mine / p.turners,
-              turner = mine - which * p.turners;
+    const int mine = warp - consumers / 32, ring = mine / p.turners,
+              turner = mine - ring * p.turners;
     if constexpr (lends(tile, sizeof(T))) {
       fewer_registers<kLendersRegisters>();
-      if (which >= p.rings) return;
+      if (ring >= p.rings) return;
     }
     const auto feed_pieces = [&](auto pieces) {
       constexpr int kPieces = decltype(pieces)::value;
       if (p.slices == 4) {
         if (p.copy_bytes == 16) {
-          feed<T, ROW, 16, 4, kPieces>(p, at, which, turner, shared);
+          feed<T, ROW, 16, 4, kPieces>(p, at, ring, turner, shared);
         } else {
-          feed<T, ROW, 4, 4, kPieces>(p, at, which, turner, shared);
+          feed<T, ROW, 4, 4, kPieces>(p, at, ring, turner, shared);
         }
       } else if (p.copy_bytes == 16) {
-        feed<T, ROW, 16, 2, kPieces>(p, at, which, turner, shared);
+        feed<T, ROW, 16, 2, kPieces>(p, at, ring, turner, shared);
       } else {
-        feed<T, ROW, 4, 2, kPieces>(p, at, which, turner, shared);
+        feed<T, ROW, 4, 2, kPieces>(p, at, ring, turner, shared);
       }
     };
     if constexpr (may_be_whole(tile, sizeof(T)))
@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(most_threads(kTiles[ROW], sizeof(T)), 1)
     feed_pieces(std::integral_constant<int, 2>());
   } else {
     if constexpr (lends(tile, sizeof(T))) more_registers<kBorrowersRegisters>();
-    const int group = warp / 4, which = group / p.sharers, share = group - which * p.sharers;
+    const int group = warp / 4, ring = group / p.sharers, share = group - ring * p.sharers;
     const auto of_share = [&](int share, int phase) -> Scope {
       return {phase, at.column_tile * p.sharers + share, at.walker};
     };
@@ -166,13 +166,13 @@ __global__ void __launch_bounds__(most_threads(kTiles[ROW], sizeof(T)), 1)
     const bool all_finite = barrier_all(1, consumers, finite);
     const Scope mine = of_share(share, 0);
     if (p.slices == 4) {
-      follow_tape<T, ROW, 4>(p, mine, group, which, share, shared);
+      follow_tape<T, ROW, 4>(p, mine, group, ring, share, shared);
     } else {
-      follow_tape<T, ROW, 2>(p, mine, group, which, share, shared);
+      follow_tape<T, ROW, 2>(p, mine, group, ring, share, shared);
     }
     if (!all_finite) {
       barrier_among(2 + group, 128);  // what the others have stored
-      repair_planes<T, ROW>(&p, mine, which);
+      repair_planes<T, ROW>(&p, mine, ring);
     }
   }
 #endif

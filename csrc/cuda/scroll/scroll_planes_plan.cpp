@@ -42,7 +42,8 @@ constexpr int kAlignedBytes = 32;
 constexpr int kMostWidth = 64;  // of a block: channels whose biases have room
 
 struct Choice {
-  int row, rings, sharers, turners, stages, raw_stages, walkers, parts;
+  int row, rings, sharers, turners;
+  int stages = 1, raw_stages = 1, walkers = 1, parts = 1;
 };
 
 // Strips into so many parts.
@@ -209,47 +210,61 @@ int parts_of(PlaneParams p, Tile tile) {
   return best;
 }
 
+// Every number of strips at a time, of warpgroups that share one, and of warps that turn for it.
+std::vector<Choice> teams_of(int row, int number_bytes, int64_t channels) {
+  const Tile tile = kTiles[row];
+  constexpr int kLeastGroups = 2, kMostTurners = 2;
+  const int groups = plane_groups(tile, number_bytes), turning = most_turners(tile, number_bytes);
+  std::vector<Choice> found;
+  for (int sharers = 1; sharers <= groups; ++sharers) {
+    const bool idle = sharers > 1 && (sharers - 1) * tile.width >= channels;
+    if (idle || sharers * tile.width > kMostWidth) break;
+    for (int rings = std::min(groups / sharers, turning); rings >= 1; --rings)
+      for (int turners = 1; turners <= std::min(kMostTurners, turning / rings); ++turners)
+        if (rings * sharers >= kLeastGroups) found.push_back({row, rings, sharers, turners});
+  }
+  return found;
+}
+
+// As many stages as there is room for; false if there is none for the least.
+bool add_stages(const Problem& problem, const Device& device, Choice& choice) {
+  constexpr int kLeastStages = 2, kLeastRaw = 2;
+  const bool shared = choice.sharers > 1;  // warpgroups of a ring are apart by what it holds
+  PlaneParams p;
+  choice.stages = kLeastStages;
+  for (choice.raw_stages = shared ? kLeastRaw : kMostRawStages;; --choice.raw_stages) {
+    if (choice.raw_stages < kLeastRaw) return false;
+    shape(problem, choice, p);
+    if (p.shared_bytes <= device.smem_optin) break;
+  }
+  choice.stages = std::clamp(
+      kLeastStages + (device.smem_optin - p.shared_bytes - 1024) / (choice.rings * p.stage_bytes),
+      kLeastStages, shared ? kMostStages : kMostTurnedStages);
+  return true;
+}
+
 std::vector<Candidate<Choice>> candidates(const Problem& given, const Device& device,
                                           std::string& reason) {
   const Problem problem = as_forward(given);
-  constexpr int kLeastStages = 2, kLeastGroups = 2, kLeastRaw = 2;
   const int number_bytes = static_cast<int>(element_size(problem.dtype));
   std::vector<Candidate<Choice>> found;
   for (int row = 0; row < kTileCount; ++row) {
     const Tile tile = kTiles[row];
     if (!serves(tile, problem, problem.w.stride)) continue;
-    const int most_groups = plane_groups(tile, number_bytes),
-              turning = most_turners(tile, number_bytes);
-    for (int sharers = 1; sharers <= most_groups; ++sharers) {
-      if (sharers > 1 && (sharers - 1) * tile.width >= problem.out_channels) break;
-      if (sharers * tile.width > kMostWidth) break;
-      for (int rings = most_groups / sharers; rings >= 1; --rings) {
-        if (rings * sharers < kLeastGroups || rings > turning) continue;
-        for (int turners = 1; turners <= std::min(2, turning / rings); ++turners) {
-          // Warpgroups that share a ring are apart by what it holds.
-          const int most_raw = sharers > 1 ? kLeastRaw : kMostRawStages;
-          for (int raw = most_raw; raw >= kLeastRaw; --raw) {
-            Choice choice = {row, rings, sharers, turners, kLeastStages, raw, 1, 1};
-            PlaneParams p;
-            shape(problem, choice, p);
-            if (p.shared_bytes > device.smem_optin) {
-              reason = "weights and rows of " + std::to_string(rings) + " x " +
-                       std::to_string(sharers) + " warpgroups do not fit in " +
-                       std::to_string(device.smem_optin) + " bytes of shared memory";
-              continue;
-            }
-            choice.stages = std::clamp(kLeastStages + (device.smem_optin - p.shared_bytes - 1024) /
-                                                          (rings * p.stage_bytes),
-                                       kLeastStages, sharers > 1 ? kMostStages : kMostTurnedStages);
-            choice.walkers = p.walkers[0] = std::max(1, device.sm_count / p.column_tiles);
-            choice.parts = parts_of(p, tile);
-            shape(problem, choice, p);
-            found.push_back({choice, predict(problem, device, p, tile,
-                                             given.direction == Direction::grad_input)});
-            break;
-          }
-        }
+    for (Choice choice : teams_of(row, number_bytes, problem.out_channels)) {
+      if (!add_stages(problem, device, choice)) {
+        reason = "weights and rows of " + std::to_string(choice.rings) + " x " +
+                 std::to_string(choice.sharers) + " warpgroups do not fit in " +
+                 std::to_string(device.smem_optin) + " bytes of shared memory";
+        continue;
       }
+      PlaneParams p;
+      shape(problem, choice, p);
+      choice.walkers = p.walkers[0] = std::max(1, device.sm_count / p.column_tiles);
+      choice.parts = parts_of(p, tile);
+      shape(problem, choice, p);
+      found.push_back(
+          {choice, predict(problem, device, p, tile, given.direction == Direction::grad_input)});
     }
   }
   return found;

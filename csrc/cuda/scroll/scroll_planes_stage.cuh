@@ -203,14 +203,14 @@ __device__ __forceinline__ void turn_words(const PlaneParams& p, int depth, uint
 
 // A warp's pieces of all that goes to a ring: asked for, and turned when they have come.
 template <class T, int ROW, int BYTES, int SLICES, int PIECES>
-__device__ __forceinline__ void feed(const PlaneParams& p, const Scope& at, int which, int turner,
-                                     uint32_t shared) {
+__device__ __forceinline__ void feed(const PlaneParams& p, const Scope& at, int ring_number,
+                                     int turner, uint32_t shared) {
   constexpr Tile tile = kTiles[ROW];
   constexpr int kLine = SLICES * kSliceBytes, kChannels = kLine / sizeof(T),
                 kTurned = kChannels / PIECES;
   const uint32_t mine =
-      shared + p.raw_at + (which * p.turners + turner) * p.raw_stages * p.raw_bytes;
-  Chunks<PIECES> asked(p, at, which, turner), turned(p, at, which, turner);
+      shared + p.raw_at + (ring_number * p.turners + turner) * p.raw_stages * p.raw_bytes;
+  Chunks<PIECES> asked(p, at, ring_number, turner), turned(p, at, ring_number, turner);
   Copies<T, BYTES, kTurned> copies(p);
   int strip = -1;
   bool more = true;
@@ -224,7 +224,7 @@ __device__ __forceinline__ void feed(const PlaneParams& p, const Scope& at, int 
     copy_async_commit();
   };
   for (int i = 0; i < p.raw_stages; ++i) ask_next(mine + i * p.raw_bytes);
-  StageRing ring = ring_of(p, shared, which);
+  StageRing ring = ring_of(p, shared, ring_number);
   int slot = 0;
   while (turned.next(p, tile)) {
     const uint32_t raw = mine + slot * p.raw_bytes;
