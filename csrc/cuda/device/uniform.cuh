@@ -3,6 +3,9 @@
 // A warp's number follows from threadIdx, so ptxas takes it, and all that follows from it, for each lane's own: descriptors of
 // wgmma are then moved to uniform registers again for each instruction, and rings, addresses and bounds of loops fill registers
 // that sums want. What comes from a shuffle of one lane it knows to be uniform.
+//
+// But a kernel has nothing of it where its lanes may part ways around the loops that would: a branch by threadIdx to what
+// multiplies, an end of a loop or a return that is a lane's own, a call of a function that calls others (ptxas of CUDA 13.0).
 #pragma once
 
 namespace convt2d::cuda {
