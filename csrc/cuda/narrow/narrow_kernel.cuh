@@ -204,7 +204,6 @@ __device__ __forceinline__ void multiply(const Params& p, uint32_t shared, const
 
 template <class T, int ROW>
 __device__ __forceinline__ void consume(const Params& p, uint32_t shared, StageRing& ring) {
-  // From one lane, so that the compiler sees that a warp goes one way.
   const int group = warpgroup_of_block();
   const uint32_t products = shared + p.products_at + group * p.products_bytes;
   Places place;

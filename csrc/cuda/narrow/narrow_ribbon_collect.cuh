@@ -268,8 +268,8 @@ __device__ __forceinline__ void collect_ribbon(const RibbonParams& p, const Item
                                                uint32_t products) {
   const Units units = units_of(p, item.sweep);
   const int lane = threadIdx.x % 32, count = p.images * p.positions;
-  // From one lane: ptxas lets no multiplication be under way where it does not see that a warp goes one way (C7520).
-  const int warp = __shfl_sync(0xffffffff, int(threadIdx.x) / 32 % kRibbonWarps, 0);
+  // ptxas lets no multiplication be under way where it does not see that a warp goes one way (C7520).
+  const int warp = uniform(int(threadIdx.x) / 32 % kRibbonWarps);
 #pragma unroll 1
   for (int start = warp * 32; start < count; start += kRibbonConsumers) {
     const int task = start + lane, image = p.by_positions.quotient(task);

@@ -28,10 +28,11 @@ constexpr int kMostRawStages = 3, kMostSets = 3;
 CONVT2D_HOST_DEVICE constexpr int plane_groups(Tile tile, int bytes) {
   return bytes == 4 && tile.groups == 3 ? 2 : tile.groups;
 }
-// Parts of a chunk's channels that are turned one by one, each by a warp of its own or one after the other: words always two.
+// Whether a warp may turn all of a chunk's channels at once.
 CONVT2D_HOST_DEVICE constexpr bool may_be_whole(Tile tile, int bytes) {
   return bytes == 2 && tile.groups > 2;
 }
+// Parts of a chunk's channels that are turned one by one, each by a warp of its own or one after the other.
 CONVT2D_HOST_DEVICE constexpr int pieces_of(Tile tile, int bytes, int turners) {
   return may_be_whole(tile, bytes) && turners == 1 ? 1 : 2;
 }
@@ -56,10 +57,10 @@ CONVT2D_HOST_DEVICE constexpr int staging_bytes(int phases, int bytes) {
 }
 
 struct PlaneParams : Params {
-  int32_t rings, sharers,
-      turners;  // strips at a time; warpgroups of each, and warps that turn for it
-  int32_t pieces;
-  int32_t turning_warps;       // some of which may have nothing to do
+  int32_t rings;               // strips at a time,
+  int32_t sharers, turners;    // warpgroups of each, and warps that turn for it
+  int32_t pieces;              // of a chunk's channels
+  int32_t turning_warps;       // of a block, some of which may have nothing to do
   int32_t tape, positions;     // of a row of an image: on the tape, and real ones
   int32_t low;                 // the first pixel that position 0 reads
   int32_t lead;                // pixels before it, so that copies are whole,
@@ -76,6 +77,8 @@ struct PlaneParams : Params {
   int32_t tasks, task_rows;          // pieces of strips; lines of one
   FastDivide by_tape;
 };
+// Channels of a piece.
+inline int turned_channels(const PlaneParams& p) { return p.line / p.number_bytes / p.pieces; }
 inline int threads_of(const PlaneParams& p) { return 128 * p.warpgroups + 32 * p.turning_warps; }
 
 }  // namespace convt2d::cuda::scroll

@@ -76,7 +76,7 @@ void shape(const Problem& problem, const Choice& choice, PlaneParams& p) {
   set_chunks(p);
   p.slices = p.line / kSliceBytes;
   p.pieces = pieces_of(tile, p.number_bytes, p.turners);
-  const int32_t turned = p.line / p.number_bytes / p.pieces;
+  const int32_t turned = turned_channels(p);
   // The tape: images are kept apart by what their neighbours' outputs reach over.
   p.positions = number(ceil_div(p.y_w, p.stride_w));
   const int32_t apart = std::max(-p.low, p.positions + high - p.x_w);
@@ -139,7 +139,7 @@ double line_cycles(const PlaneParams& p, Tile tile) {
   const double instructions =
       products * p.slices *
       std::max(kTensorTime * width / 2, (kPositions + width) * kSliceBytes / kSharedBytes);
-  const int turned = p.line / p.number_bytes / p.pieces;
+  const int turned = turned_channels(p);
   // Of rows of y, by words of a warp's channels; where these are torn, halves at their ends.
   const double pieces =
       tile.step * std::ceil(double(tile.width) / kPieceChannels) * tile.phases * p.number_bytes / 2;

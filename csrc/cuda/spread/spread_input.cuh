@@ -307,7 +307,6 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
   } else {
     more_registers<kConsumerRegisters>();
-    // From one lane, so that the compiler sees that a warp goes one way.
     const int group = warpgroup_of_block();
     for (int tile = blockIdx.x; tile < p.tiles; tile += p.walkers) {
 #pragma unroll 1

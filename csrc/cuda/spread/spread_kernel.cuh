@@ -71,7 +71,6 @@ __device__ __forceinline__ void multiply(const Params& p, int group, StageRing& 
 
 template <class T, int ROW>
 __device__ __forceinline__ void consume(const Params& p, uint32_t shared, StageRing& ring) {
-  // From one lane, so that the compiler sees that a warp goes one way.
   const int group = warpgroup_of_block();
   const uint32_t products = shared + p.products_at + group * p.products_bytes,
                  lines = shared + p.lines_at + group * p.lines * 8;
