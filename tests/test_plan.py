@@ -254,10 +254,10 @@ REGIMES = (
     (SAME, TENSOR_CORES, ("forward", "grad_input"), ("nhwc",), HOPPER, "scroll"),
     (WINDOW, ("tf32",), ("forward", "grad_input"), ("nchw",), HOPPER, "scroll"),
     (LAST_UP, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "scroll"),
-    (DOUBLE, ("tf32",), ("forward",), ("nchw",), ("h200",), "scroll"),  # odd rows of y
+    (DOUBLE, ("tf32",), ("forward",), ("nchw",), HOPPER, "scroll"),  # odd rows of y
     (MANY, (*TENSOR_CORES, "f32"), ("forward",), ("nchw",), HOPPER, "loom"),
     (MANY, ("tf32",), ("grad_input",), ("nchw",), HOPPER, "hopper"),  # pixels are fetched
-    (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nchw",), ("h200",), "scroll"),
+    (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nchw",), HOPPER, "scroll"),
     (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nhwc",), HOPPER, "scroll"),
     (NARROW, ("f16", "bf16"), ("forward", "grad_input"), ("nchw",), HOPPER, "slide"),
     (NARROW, ("tf32",), ("forward",), ("nchw",), ("h200",), "loom"),
