@@ -296,7 +296,7 @@ REGIMES = (
     (PATCHES, ("tf32",), ("grad_weight",), ("nchw",), HOPPER, "quilt"),
     (MANY, ("tf32",), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),  # three warps turn x
     (SAME, ("tf32", "f32"), ("grad_weight",), ("nchw",), HOPPER, "hopper"),  # odd rows of dY
-    (ROWS, ("f16", "bf16"), ("grad_weight",), ("nchw",), HOPPER, "hopper"),
+    (ROWS, ("f16", "bf16"), ("grad_weight",), ("nchw",), HOPPER, "shuttle"),
     (ROWS, ("tf32",), ("grad_weight",), ("nchw",), HOPPER, "treadle"),
     (PATCHES, ("tf32",), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),
     (MANY, ("f16", "bf16"), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),
@@ -517,6 +517,27 @@ def test_slide_says_why_it_declines():
         (ROWS, "forward", "f16", "nchw", "b200", "wgmma"),
     ):
         reason = refusal(explain(case, direction, dtype, layout, board), "slide")
+        assert reason and words in reason, reason
+
+
+@needs_cuda_room
+def test_shuttle_says_why_it_declines():
+    for change, words in (
+        ({"size": (200, 300)}, "rows of x, 300"),
+        ({"kernel": (17, 3)}, "17 taps in a row"),
+        ({"stride": (1, 9)}, "a stride of 9"),
+        ({"out_channels": 65, "size": (201, 304), "kernel": (3, 4)}, "no whole 16 bytes"),
+    ):
+        case = dataclasses.replace(ROWS, batch=2, **change)
+        reason = refusal(explain(case, "grad_weight", "f16", "nchw"), "shuttle")
+        assert reason and words in reason, (change, reason)
+    for case, direction, dtype, layout, board, words in (
+        (ROWS, "forward", "f16", "nchw", "h200", "grad_weight"),
+        (ROWS, "grad_weight", "tf32", "nchw", "h200", "16 bits"),
+        (ROWS, "grad_weight", "f16", "nhwc", "h200", "NCHW"),
+        (ROWS, "grad_weight", "f16", "nchw", "b200", "sm_90a"),
+    ):
+        reason = refusal(explain(case, direction, dtype, layout, board), "shuttle")
         assert reason and words in reason, reason
 
 

@@ -61,6 +61,7 @@ KERNELS = {
     "quilt": 16,  # four of three types, two of strict fp32
     "mite": 56,  # twelve forms and six of grad_weight, of three types
     "heddle": 8,  # two of TF32 and of strict fp32, one of four types for grad_input
+    "shuttle": 6,  # three tiles, of two types
     "treadle": 8,  # two of TF32 in two layouts, two of strict fp32
     "reed": 24,  # two of three types, one strict; two held of four, one wide; six lapped, two broad
     "depthwise": 200,  # y, or dY, in registers: 45 in NCHW, 24 in NHWC

@@ -59,6 +59,7 @@
 #include "cuda/reed/reed_plan.h"
 #include "cuda/rows/rows_plan.h"
 #include "cuda/scroll/scroll_plan.h"
+#include "cuda/shuttle/shuttle_plan.h"
 #include "cuda/slide/slide_plan.h"
 #include "cuda/spool/spool_plan.h"
 #include "cuda/spread/spread_plan.h"
@@ -203,6 +204,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = problem.direction == Direction::grad_input
                 ? cuda::heddle::input_plans(problem, device, reason)
                 : cuda::heddle::plans(problem, device, reason);
+  } else if (name == "shuttle") {
+    plans = cuda::shuttle::plans(problem, device, reason);
   } else if (name == "treadle") {
     plans = cuda::treadle::plans(problem, device, reason);
   } else if (name == "reed") {

@@ -24,6 +24,7 @@
 #include "cuda/reed/reed.h"
 #include "cuda/rows/rows.h"
 #include "cuda/scroll/scroll.h"
+#include "cuda/shuttle/shuttle.h"
 #include "cuda/slide/slide.h"
 #include "cuda/spool/spool.h"
 #include "cuda/spool/spool_plan.h"
@@ -52,6 +53,7 @@ FamilyList families() {
       comb_family,  // sm_80: NCHW grad_weight of kernel rows and strides of whole fours, taps as columns
       strand_family,  // clusters: grad_input of few outputs and long sums, which clusters share; operands as they lie
       heddle_family,  // sm_90a: NCHW grad_weight of few channels, a pixel fetched once for all taps of a kernel row
+      shuttle_family,  // sm_90a: 16-bit NCHW grad_weight, rows of dY turned once for all taps
       treadle_family,  // sm_90a: grad_weight of few channels and stride 1, two taps or lines to an instruction
       reed_family,  // sm_80: forward of large kernels and strides, all phases as rows of one GEMM, weights as they lie
       igemm_family,  // tensor cores, sm_80 and up: fp16, bf16, tf32, and strict fp32 as 3 x tf32
