@@ -58,6 +58,11 @@ uint32_t shared_bytes;
 long progress;  // counts what somebody may wait for
 bool together;  // a grid of one row, its blocks are ranks
 std::mt19937 random;
+// Whether schedules are as bad as they can be, which takes two or three times as long.
+bool hinders() {
+  static const bool set = std::getenv("HINDER") != nullptr;
+  return set;
+}
 std::function<void()> kernel;
 
 }  // namespace
@@ -111,6 +116,8 @@ void run_block(uint32_t block, unsigned ranks) {
     return std::any_of(threads_left.begin(), threads_left.end(), [](int left) { return left > 0; });
   };
   int lazy = 0;
+  const bool stubborn =
+      hinders() && random() % 2;  // the lazy one then waits until nobody else goes on
   for (long idle = 0; anyone();) {
     const long before = progress;
     const int slow = int(random() % 4);  // 1: the first half (hopper's consumers), 2: the second
@@ -119,7 +126,7 @@ void run_block(uint32_t block, unsigned ranks) {
     std::shuffle(order.begin(), order.end(), random);
     for (int warp : order) {
       if (slow == (warp < int(order.size()) / 2 ? 1 : 2) && random() % 4 != 0) continue;
-      if (warp == lazy && random() % 128 != 0) continue;
+      if (warp == lazy && (stubborn ? idle < 64 : random() % 128 != 0)) continue;
       for (unsigned lane = 0; lane < 32; ++lane) {
         const unsigned number = warp * 32 + lane;
         if (fibers[number].done) continue;
@@ -226,6 +233,7 @@ void barrier_copied_of_rank(unsigned rank, uint32_t address, uint32_t bytes) {
     barrier.here = 0, ++barrier.phase, ++progress;
 }
 void barrier_wait(uint32_t address, uint32_t parity) {
+  if (hinders()) give_way();  // others may be two phases ahead by then, which a parity cannot tell
   while ((barriers[of_this_block(address)].phase & 1) == parity) give_way();
 }
 
