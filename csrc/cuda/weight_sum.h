@@ -92,6 +92,36 @@ inline Plan weight_sum_plan(const Problem& problem, const Device& device, int ro
   return plan;
 }
 
+// What kernels of grad_weight are told of a problem: batch, channels of a group, the extent of x, numbers of a piece.
+template <class Params>
+void set_weight_extents(const Problem& problem, Params& params) {
+  params.piece_floats = static_cast<int32_t>(weight_bytes(problem) / 4);
+  params.batch = static_cast<int32_t>(problem.batch);
+  params.groups = static_cast<int32_t>(problem.groups);
+  params.rows = static_cast<int32_t>(problem.group_in());
+  params.columns = static_cast<int32_t>(problem.group_out());
+  params.x_h = static_cast<int32_t>(problem.h.in);
+  params.x_w = static_cast<int32_t>(problem.w.in);
+}
+
+// Pointers, once the split is set.
+template <class Params>
+void set_weight_tensors(const Args& args, Params& params) {
+  params.x = args.x.data;
+  params.y = args.y.data;
+  params.weight = args.w.data;
+  params.partials = params.split > 1 ? static_cast<float*>(args.workspace) : nullptr;
+}
+// And then steps of where sums go, dW or a piece: ci, co, kh, kw.
+template <class Params>
+std::array<int32_t, 4> weight_steps(const Args& args, const Params& params) {
+  const int32_t row = params.groups * params.rows * params.columns;
+  if (params.partials) return {params.columns, 1, params.kernel_w * row, row};
+  std::array<int32_t, 4> steps;
+  for (int i = 0; i < 4; ++i) steps[i] = static_cast<int32_t>(args.w.stride[i]);
+  return steps;
+}
+
 // Adds up `pieces` partial sums of dW in a fixed order. Reads args.workspace, writes args.w. `early`: the kernel before
 // it in the stream wrote the partial sums and may let it start (device/successor.cuh).
 void launch_weight_sum(const Problem& problem, int pieces, const Args& args, bool early = false);

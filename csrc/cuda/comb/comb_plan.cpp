@@ -241,10 +241,7 @@ Decision plan(const Problem& problem, const Device& device) {
 Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   Params p;
   shape(problem, {plan.row, plan.detail[0], plan.split}, p);
-  p.x = args.x.data;
-  p.y = args.y.data;
-  p.weight = args.w.data;
-  p.partials = p.split > 1 ? static_cast<float*>(args.workspace) : nullptr;
+  set_weight_tensors(args, p);
   return p;
 }
 

@@ -52,12 +52,7 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   const Axis &h = problem.h, &w = problem.w;
   const int size = static_cast<int>(element_size(problem.dtype)), vector = 16 / size;
   p = {};
-  p.piece_floats = static_cast<int32_t>(weight_bytes(problem) / 4);
-  p.batch = static_cast<int32_t>(problem.batch);
-  p.groups = static_cast<int32_t>(problem.groups);
-  p.rows = static_cast<int32_t>(problem.group_in());
-  p.columns = static_cast<int32_t>(problem.group_out());
-  p.x_h = static_cast<int32_t>(h.in), p.x_w = static_cast<int32_t>(w.in);
+  set_weight_extents(problem, p);
   p.y_h = static_cast<int32_t>(h.out), p.y_w = static_cast<int32_t>(w.out);
   p.y_plane = p.y_h * p.y_w;
   p.stride_h = static_cast<int32_t>(h.stride), p.dilation_h = static_cast<int32_t>(h.dilation);
@@ -248,14 +243,9 @@ Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   Params p;
   const int32_t* d = plan.detail;
   shape(problem, {plan.row, d[0], d[1], d[2], d[3], d[4], plan.split}, p);
-  p.x = args.x.data;
-  p.y = args.y.data;
-  p.weight = args.w.data;
-  p.partials = p.split > 1 ? static_cast<float*>(args.workspace) : nullptr;
-  const int32_t row = p.groups * p.rows * p.columns;
-  const int32_t of_piece[] = {p.columns, 1, p.kernel_w * row, row};
-  for (int i = 0; i < 4; ++i)
-    p.stride[i] = p.partials ? of_piece[i] : static_cast<int32_t>(args.w.stride[i]);
+  set_weight_tensors(args, p);
+  const auto steps = weight_steps(args, p);
+  std::copy(steps.begin(), steps.end(), p.stride);
   return p;
 }
 

@@ -151,15 +151,9 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   const Axis &h = problem.h, &w = problem.w;
   const int64_t pixels = kKRow / size;
   p = {};
-  p.piece_floats = static_cast<int32_t>(weight_bytes(problem) / 4);
-  p.batch = static_cast<int32_t>(problem.batch);
-  p.groups = static_cast<int32_t>(problem.groups);
-  p.rows = static_cast<int32_t>(problem.group_in());
-  p.columns = static_cast<int32_t>(problem.group_out());
+  set_weight_extents(problem, p);
   // Of a block of dY, as they come.
   const int64_t channels = tile.pairs ? p.columns : cell_channels(tile);
-  p.x_h = static_cast<int32_t>(h.in);
-  p.x_w = static_cast<int32_t>(w.in);
   set_geometry(problem, p);
   p.dilation_w = static_cast<int32_t>(w.dilation);
   p.element_bytes = static_cast<int32_t>(size);

@@ -140,13 +140,7 @@ std::string weight_shape(const Problem& problem, const WeightChoice& choice, Wei
   if (problem.h.kernel * problem.w.kernel > kMostTaps)
     return std::to_string(problem.h.kernel * problem.w.kernel) + " taps are more than " +
            std::to_string(kMostTaps);
-  params.piece_floats = static_cast<int32_t>(weight_bytes(problem) / 4);
-  params.batch = static_cast<int32_t>(problem.batch);
-  params.groups = static_cast<int32_t>(problem.groups);
-  params.rows = static_cast<int32_t>(problem.group_in());
-  params.columns = static_cast<int32_t>(problem.group_out());
-  params.x_h = static_cast<int32_t>(problem.h.in);
-  params.x_w = static_cast<int32_t>(problem.w.in);
+  set_weight_extents(problem, params);
   params.y_h = static_cast<int32_t>(problem.h.out);
   params.y_w = static_cast<int32_t>(problem.w.out);
   params.stride_h = static_cast<int32_t>(problem.h.stride);

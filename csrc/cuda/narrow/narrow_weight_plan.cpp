@@ -104,13 +104,8 @@ void shape(const Problem& problem, const Choice& choice, WeightParams& p) {
   const bool channels_last = problem.x_layout == Layout::nhwc;
   const WeightTile tile = kWeightTiles[choice.row];
   p = {};
-  p.piece_floats = static_cast<int32_t>(weight_bytes(problem) / 4);
+  set_weight_extents(problem, p);
   p.channels_last = channels_last;
-  p.batch = static_cast<int32_t>(problem.batch);
-  p.groups = static_cast<int32_t>(problem.groups);
-  p.rows = static_cast<int32_t>(problem.group_in());
-  p.columns = static_cast<int32_t>(problem.group_out());
-  p.x_h = static_cast<int32_t>(h.in), p.x_w = static_cast<int32_t>(w.in);
   p.x_plane = p.x_h * p.x_w;
   set_geometry(problem, p);
   p.dilation_w = static_cast<int32_t>(w.dilation);
@@ -316,15 +311,8 @@ Decision weight_plan(const Problem& problem, const Device& device) {
 WeightParams weight_params_of(const Problem& problem, const Plan& plan, const Args& args) {
   WeightParams p;
   shape(problem, {plan.row, plan.detail[0], plan.detail[1], plan.split, plan.detail[2]}, p);
-  p.x = args.x.data;
-  p.y = args.y.data;
-  p.weight = args.w.data;
-  p.partials = p.split > 1 ? static_cast<float*>(args.workspace) : nullptr;
-  const int32_t row = p.groups * p.rows * p.columns;
-  const int32_t of_piece[] = {p.columns, 1, p.kernel_w * row, row};
-  int32_t stride[4];  // ci, co, kh, kw
-  for (int i = 0; i < 4; ++i)
-    stride[i] = p.partials ? of_piece[i] : static_cast<int32_t>(args.w.stride[i]);
+  set_weight_tensors(args, p);
+  const auto stride = weight_steps(args, p);
   p.input_stride = stride[0];
   std::fill(std::begin(p.column_to), std::end(p.column_to), -1);
   for_columns(p, [&](int number, int kh, int co, int kw) {

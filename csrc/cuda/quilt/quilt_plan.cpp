@@ -54,13 +54,7 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
     return static_cast<int32_t>(round_up(ceil_div(words, kWords), tile.strict ? kAtOnce : 1));
   };
   p = {};
-  p.piece_floats = static_cast<int32_t>(weight_bytes(problem) / 4);
-  p.batch = static_cast<int32_t>(problem.batch);
-  p.groups = static_cast<int32_t>(problem.groups);
-  p.rows = static_cast<int32_t>(problem.group_in());
-  p.columns = static_cast<int32_t>(problem.group_out());
-  p.x_h = static_cast<int32_t>(h.in);
-  p.x_w = static_cast<int32_t>(w.in);
+  set_weight_extents(problem, p);
   p.x_numbers = static_cast<int32_t>(problem.batch * problem.in_channels * h.in * w.in);
   p.kernel_h = static_cast<int32_t>(h.kernel);
   p.y_row = static_cast<int32_t>(w.out);
@@ -248,10 +242,7 @@ Decision plan(const Problem& problem, const Device& device) {
 Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   Params p;
   shape(problem, {plan.row, plan.detail[1], plan.detail[0], plan.split}, p);
-  p.x = args.x.data;
-  p.y = args.y.data;
-  p.weight = args.w.data;
-  p.partials = p.split > 1 ? static_cast<float*>(args.workspace) : nullptr;
+  set_weight_tensors(args, p);
   return p;
 }
 

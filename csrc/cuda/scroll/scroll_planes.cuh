@@ -28,7 +28,7 @@ __device__ __forceinline__ void multiply_taps(uint64_t& pixels, uint64_t& weight
   finished(sum);
 }
 
-// All products of a chunk for a phase of columns, ring has a tap at least.
+// All products of a chunk for a phase of columns, which has a tap at least.
 template <class T, int ROW, int SLICES>
 __device__ __forceinline__ void multiply_chunk(const Taps& taps, uint64_t pixels, uint64_t weights,
                                                float (&sum)[columns_of(kTiles[ROW]) / 2]) {

@@ -92,12 +92,7 @@ std::string shape(const Problem& problem, const Choice& choice, int shared_limit
     return static_cast<int32_t>(ceil_div(all, each));
   };
   p = {};
-  p.piece_floats = static_cast<int32_t>(weight_bytes(problem) / 4);
-  p.batch = static_cast<int32_t>(problem.batch);
-  p.groups = static_cast<int32_t>(problem.groups);
-  p.rows = static_cast<int32_t>(problem.group_in());
-  p.columns = static_cast<int32_t>(problem.group_out());
-  p.x_h = static_cast<int32_t>(h.in), p.x_w = static_cast<int32_t>(w.in);
+  set_weight_extents(problem, p);
   set_geometry(problem, p);
   p.dilation_w = static_cast<int32_t>(w.dilation);
   p.kernel_w = static_cast<int32_t>(w.kernel);
@@ -190,11 +185,12 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
             if (tile_w > 16 && problem.w.in <= tile_w / 2) continue;
             Choice choice{row, x_blocks, y_blocks, unit_h, unit_w, tile_w, 0, 1};
             Params p;
+            choice.slots = kMostSlots;
+            if (reason = shape(problem, choice, INT32_MAX, p); !reason.empty()) continue;
+            const int depth = most(p, &RowUnit::depth);
             bool fits = false;
             for (int beyond : {3, 2, 1}) {
-              choice.slots = kMostSlots;
-              if (reason = shape(problem, choice, INT32_MAX, p); !reason.empty()) break;
-              choice.slots = most(p, &RowUnit::depth) + beyond;
+              choice.slots = depth + beyond;
               if (choice.slots > kMostSlots) continue;
               reason = shape(problem, choice, limit, p);
               if (fits = reason.empty(); fits) break;
@@ -278,51 +274,44 @@ Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   const int32_t* d = plan.detail;
   Params p;
   shape(problem, {plan.row, d[0], d[1], d[2], d[3], d[4], d[5], plan.split}, INT32_MAX, p);
-  p.x = args.x.data;
-  p.y = args.y.data;
-  p.weight = args.w.data;
+  set_weight_tensors(args, p);
   for (int64_t i = 0; i < kClasses; ++i)
     p.lead[i] =
         static_cast<int32_t>((reinterpret_cast<uintptr_t>(p.y) + i * p.y_h * p.y_w * 2) % 16 / 2);
-  p.partials = p.split > 1 ? static_cast<float*>(args.workspace) : nullptr;
-  const int32_t row = p.groups * p.rows * p.columns;
-  const int32_t of_piece[] = {p.columns, 1, p.kernel_w * row, row};
-  for (int i = 0; i < 4; ++i)
-    p.stride[i] = p.partials ? of_piece[i] : static_cast<int32_t>(args.w.stride[i]);
+  const auto steps = weight_steps(args, p);
+  std::copy(steps.begin(), steps.end(), p.stride);
   return p;
 }
 
 Maps maps_of(const Params& p) {
-  const auto map = [](const void* base, std::initializer_list<int64_t> extents,
-                      std::initializer_list<int64_t> strides, std::initializer_list<int> counts,
-                      bool swizzled) {
-    TensorBox box;
-    box.base = base;
-    box.element_bytes = 2;
-    box.axes = 4;
-    box.swizzled = swizzled;
-    std::copy(extents.begin(), extents.end(), box.extent);
-    std::copy(counts.begin(), counts.end(), box.count);
-    std::fill(box.step, box.step + 4, 1);
-    std::transform(strides.begin(), strides.end(), box.stride,
-                   [](int64_t stride) { return stride * 2; });
-    return encode(box);
-  };
-  Maps maps;
+  constexpr int kBytes = 2;
   const int64_t rows = int64_t{p.groups} * p.rows, x_plane = int64_t{p.x_h} * p.x_w,
                 columns = int64_t{p.groups} * p.columns, y_plane = int64_t{p.y_h} * p.y_w;
-  maps.x = map(p.x, {p.x_w, rows, p.x_h, p.batch}, {1, x_plane, p.x_w, rows * x_plane},
-               {p.tile_w, kChannels, 1, p.tile_n}, true);
+  Maps maps;
+  maps.x = encode({p.x,
+                   kBytes,
+                   4,
+                   {p.x_w, rows, p.x_h, p.batch},
+                   {kBytes, x_plane * kBytes, p.x_w * kBytes, rows * x_plane * kBytes},
+                   {p.tile_w, kChannels, 1, p.tile_n},
+                   {1, 1, 1, 1}});
+  // Of axes of one element, since the copy engine steps by whole 16 bytes, which a single image need not have.
+  constexpr int64_t kAnyStep = 16;
+  const int64_t image = p.batch > 1 ? columns * y_plane * kBytes : kAnyStep;
   for (int64_t i = 0; i < kClasses; ++i) {
     if (i >= columns) {
       maps.y[i] = maps.y[0];
       continue;
     }
-    const char* const first = static_cast<const char*>(p.y) + i * y_plane * 2;
-    maps.y[i] = map(first - p.lead[i] * 2,
-                    {y_plane + p.lead[i], ceil_div(columns - i, kClasses), p.batch, 1},
-                    {1, kClasses * y_plane, p.batch > 1 ? columns * y_plane : kClasses, kClasses},
-                    {p.raw_pitch / 2, kClasses, p.tile_n, 1}, false);
+    const char* const first = static_cast<const char*>(p.y) + i * y_plane * kBytes;
+    maps.y[i] = encode({first - p.lead[i] * kBytes,
+                        kBytes,
+                        4,
+                        {y_plane + p.lead[i], ceil_div(columns - i, kClasses), p.batch, 1},
+                        {kBytes, kClasses * y_plane * kBytes, image, kAnyStep},
+                        {p.raw_pitch / kBytes, kClasses, p.tile_n, 1},
+                        {1, 1, 1, 1},
+                        false});
   }
   return maps;
 }

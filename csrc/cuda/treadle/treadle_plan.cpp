@@ -43,12 +43,7 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
     return static_cast<int32_t>(ceil_div(all, each));
   };
   p = {};
-  p.piece_floats = static_cast<int32_t>(weight_bytes(problem) / 4);
-  p.batch = static_cast<int32_t>(problem.batch);
-  p.groups = static_cast<int32_t>(problem.groups);
-  p.rows = static_cast<int32_t>(problem.group_in());
-  p.columns = static_cast<int32_t>(problem.group_out());
-  p.x_h = static_cast<int32_t>(h.in), p.x_w = static_cast<int32_t>(w.in);
+  set_weight_extents(problem, p);
   p.y_h = static_cast<int32_t>(h.out), p.y_w = static_cast<int32_t>(w.out);
   p.pad_h = static_cast<int32_t>(h.near_pad), p.pad_w = static_cast<int32_t>(w.near_pad);
   p.kernel_h = static_cast<int32_t>(h.kernel), p.kernel_w = static_cast<int32_t>(w.kernel);
@@ -178,12 +173,7 @@ Decision plan(const Problem& problem, const Device& device) {
 Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   Params p;
   shape(problem, {plan.row, plan.split}, p);
-  p.x = args.x.data;
-  p.y = args.y.data;
-  p.weight = args.w.data;
-  p.partials = p.split > 1 ? static_cast<float*>(args.workspace) : nullptr;
-  const int32_t row = p.groups * p.rows * p.columns;
-  const int32_t of_piece[] = {p.columns, 1, p.kernel_w * row, row};
+  set_weight_tensors(args, p);
   // Of dense tensors: that of an axis of one element may be anything.
   const auto dense = [&](int32_t channels, int32_t h, int32_t w, int32_t (&stride)[4]) {
     const bool last = channels_last(problem);
@@ -193,8 +183,8 @@ Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   };
   dense(p.groups * p.rows, p.x_h, p.x_w, p.x_stride);
   dense(p.groups * p.columns, p.y_h, p.y_w, p.y_stride);
-  for (int i = 0; i < 4; ++i)
-    p.stride[i] = p.partials ? of_piece[i] : static_cast<int32_t>(args.w.stride[i]);
+  const auto steps = weight_steps(args, p);
+  std::copy(steps.begin(), steps.end(), p.stride);
   return p;
 }
 
