@@ -34,9 +34,10 @@ bool check(const Case& one, int most) {
   std::vector<Plan> plans = slide::plans(trial.problem, invented_device("h200"), reason);
   for (Plan& plan : plans) {
     if (plan.row >= slide::kStridedRow) {
-      int32_t &raws = plan.detail[3], &slots = plan.detail[4], &walkers = plan.detail[5];
-      raws = std::min(raws, 2 + int(emulate::random() % 3));
-      slots = std::min(slots, 2 + int(emulate::random() % 4));
+      int32_t &slots = plan.detail[4], &walkers = plan.detail[5];
+      const int least = std::max(2, slide::most_slots_passed(slide::strided_params_of(
+                                        trial.problem, plan, trial.args)));
+      slots = std::min(slots, least + int(emulate::random() % 3));
       walkers = std::min(walkers, 1 + int(emulate::random() % 3));
       continue;
     }

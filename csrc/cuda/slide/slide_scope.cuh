@@ -1,6 +1,7 @@
 // Where a block of the slide kernel is, and what it walks.
 #pragma once
 
+#include "cuda/device/stage_ring.cuh"
 #include "cuda/slide/slide_config.h"
 
 namespace convt2d::cuda::slide {
@@ -26,6 +27,11 @@ __device__ __forceinline__ void for_visits(const Params& p, const Scope& at, Cal
     const int n = i / p.row_items, row = p.first_row + (i - n * p.row_items) * p.item_rows;
     for (int sweep = 0; sweep < p.sweeps; ++sweep) call(Visit{n, row, sweep});
   }
+}
+
+// So many slots on.
+__device__ __forceinline__ void skip(StageRing& ring, int slots) {
+  for (ring.index += slots; ring.index >= ring.count; ring.index -= ring.count) ring.parity ^= 1;
 }
 
 // What a block walks where it keeps rows of x for those that follow: steps of strips, from top to bottom, in stretches.

@@ -1,11 +1,11 @@
 // The kernel of slide's strided tiles; slide_strided.h draws them.
 //
-// Four warps turn, who by turns ask the copy engine for what comes next; two warpgroups multiply. Everybody goes round
-// the ring of slots in the same order, and gives back what is not his at once; while one warpgroup stores the other
-// multiplies.
+// Eight warps turn, and ask the copy engine for what they turn next; two warpgroups multiply. Everybody goes round the ring of
+// slots in the same order, and gives back what is not his at once; while one warpgroup stores the other multiplies.
 #pragma once
 
 #include "cuda/device/barrier.cuh"
+#include "cuda/device/elect.cuh"
 #include "cuda/device/numeric.cuh"
 #include "cuda/device/stage_ring.cuh"
 #include "cuda/device/tensor_copy.cuh"
@@ -98,162 +98,230 @@ __device__ __forceinline__ void bring_strided_runs(const StridedParams& p, const
   }
 }
 
-// Eights of pixels of a row of all images: where one is in a copied channel, in bytes; its first pixel in its image, and
-// above that where its image's pixels are in a slot.
-__device__ __forceinline__ void build_eights(const StridedParams& p, uint32_t shared) {
-  constexpr int kNone = 0x7fff;  // pixels
-  for (int i = threadIdx.x; i < p.parts * 4; i += kStridedThreads) {
-    const int image = i / p.eights, eight = i - image * p.eights;
-    const bool there = image < p.images;
-    store_shared_4(shared + kEightsAt + i * 8,
-                   there ? image * p.box_channels * p.pitch + eight * 16 : 0);
-    store_shared_4(shared + kEightsAt + i * 8 + 4,
-                   there ? uint32_t(image * p.image_pixels) << 16 | uint32_t(eight * 8) : kNone);
+// Where a pixel's channels are in a slot, before they are swizzled.
+__device__ __forceinline__ uint32_t line_of(const StridedParams& p, int remainder, int pixel) {
+  return (remainder * p.plane_pixels + pixel) * p.depth * 2;
+}
+
+// Where pixels of a row, as copied, go in a slot, the first eight channels of them; and where parts of it start.
+__device__ __forceinline__ void build_places(const StridedParams& p, uint32_t shared) {
+  const uint32_t pixel_bytes = p.depth * 2, swizzle = pixel_bytes / 16 - 1;
+  const int count = places_of(p);
+  for (int i = threadIdx.x; i < count; i += kStridedThreads) {
+    const int part = (i - kPlacesBefore) / 32, image = part / p.image_parts;
+    const int pixel = i - kPlacesBefore - image * p.image_parts * 32;
+    const int row = pixel / p.step_w, remainder = pixel - row * p.step_w;
+    const uint32_t line = line_of(p, remainder, image * p.image_pixels + row);
+    const bool read = i >= kPlacesBefore && pixel < p.pixels && image < p.images;
+    store_shared_2(shared + p.places_at + i * 2,
+                   read ? line ^ (line >> 7 & swizzle) << 4 : p.nowhere + i % 8 * 16);
+  }
+  for (int i = threadIdx.x; i < p.parts; i += kStridedThreads) {
+    const int image = i / p.image_parts, part = i - image * p.image_parts;
+    store_shared_2(shared + p.places_at + (count + i) * 2,
+                   image < p.images ? image * p.box_channels * p.pitch + part * 64 : 0);
   }
 }
 
-// Blocks of channels of rows of dY, in the order of the walk.
-struct BlockWalk {
-  Stretches stretches;
-  int row, rows;  // of the stretch; 0: there is none
+// Of an eight of channels: where their planes are in a set of planes, which of these, where they go in a slot and in which.
+struct Octet {
+  int number, channel;
+  uint32_t chunk;
   int block;
-
-  __device__ __forceinline__ BlockWalk(const StridedParams& p, const Scope& at)
-      : stretches(p, at), block(0) {
-    enter(p);
-  }
-  __device__ __forceinline__ bool there() const { return rows > 0; }
-  __device__ __forceinline__ void enter(const StridedParams& p) {
-    row = 0;
-    rows = stretches.now.count > 0 ? rows_of_steps(p, stretches.now.count) : 0;
-  }
-  __device__ __forceinline__ void advance(const StridedParams& p) {
-    if (++block < p.depths) return;
-    block = 0;
-    do {
-      if (++row == rows) {
-        stretches.advance(p);
-        enter(p);
-      }
-    } while (rows > 0 && !row_used(p, row));
-  }
-  __device__ __forceinline__ int source_row(const StridedParams& p) const {
-    return stretches.now.first * p.step_h + p.low_h + row;
-  }
-  __device__ __forceinline__ int source_column(const StridedParams& p) const {
-    return stretches.now.strip * p.strip * p.step_w + p.low_w;
-  }
-  // Of its first pixel in a set of planes, which may lie before them.
-  __device__ __forceinline__ int pixel(const StridedParams& p, int residue) const {
-    return (residue * p.x_h + source_row(p)) * p.x_w + source_column(p);
-  }
 };
-
-__device__ __forceinline__ void copy_block(const StridedParams& p, const CUtensorMap& map,
-                                           const Scope& at, const BlockWalk& walk, uint32_t to,
-                                           uint32_t full) {
-  barrier_expect(full, p.copied_bytes);
-  const int octet = walk.block * (p.depth / 8), row = walk.source_row(p),
-            beyond = p.residues * p.x_h * p.x_w;  // zeros
-  for (int box = 0; box < p.boxes; ++box, to += p.box_bytes) {
-    const int residue = residue_of(p, octet) + box;
-    const bool exists = row >= 0 && row < p.x_h && residue < p.residues;
-    const int pixel = exists ? walk.pixel(p, residue) : beyond + kVector;
-    copy_box(to, &map, full, (pixel & -kVector) / 2,
-             (at.group * p.reduce >> p.residue_shift) + channel_of(p, octet),
-             walk.stretches.now.n * p.images, 0);
+__device__ __forceinline__ void build_octets(const StridedParams& p, const Scope& at,
+                                             uint32_t shared) {
+  for (int i = threadIdx.x; i < p.octets; i += kStridedThreads) {
+    const int residue = residue_of(p, i), block = i >> p.block_shift;
+    const int channel = (at.group * p.reduce >> p.residue_shift) + channel_of(p, i);
+    store_shared_16(shared + p.octets_at + i * 16,
+                    {uint32_t(residue < p.residues ? residue * p.x_h * p.x_w : kOutside),
+                     uint32_t(channel), uint32_t(i - (block << p.block_shift)) * 16,
+                     uint32_t(block)});
   }
 }
+__device__ __forceinline__ Octet load_octet(const StridedParams& p, uint32_t shared, int i) {
+  uint32_t word[4];
+  load_shared_16(shared + p.octets_at + i * 16, word);
+  return {int(word[0]), int(word[1]), word[2], int(word[3])};
+}
 
-// Eight channels of a block, 32 pixels at a time, from part `first` on. A lane addresses one channel of eight pixels, and
-// one pixel to be written, or if that is beside the row writes zeros. `octet`: of the block.
-__device__ __forceinline__ void turn_octet_parts(const StridedParams& p, const BlockWalk& walk,
-                                                 uint32_t shared, uint32_t raw, uint32_t slot,
-                                                 int octet, int first, int step) {
-  constexpr int kAtOnce = 5;
-  const int lane = threadIdx.x % 32;
-  const uint32_t dump = shared + kStridedDumpAt + lane * 16,
-                 eights = shared + kEightsAt + lane / 8 * 8, pixel_bytes = p.depth * 2,
-                 swizzle = pixel_bytes / 16 - 1;
-  const int box = octet >> p.box_octets_shift,
-            channel = (octet - (box << p.box_octets_shift)) * 8 + lane % 8;
-  const uint32_t from = raw + box * p.box_bytes + min(channel, p.box_channels - 1) * p.pitch,
-                 to = slot + octet * 16;
-  const int lead = walk.pixel(p, residue_of(p, walk.block * (p.depth / 8) + octet)) & (kVector - 1);
-  const int ahead = lane % 8 - lead, column = walk.source_column(p);
+// A warp that turns: eights of channels of every so many rows of dY, of one stretch after the other, some asked for ahead.
+class Turner {
+ public:
+  __device__ __forceinline__ Turner(const StridedParams& p, uint32_t shared)
+      : shared_(shared),
+        number_(warp_of_block() - kConsumers / 32),
+        mate_(number_ & p.team - 1),
+        sets_(kStridedWarps / p.team) {
+    raws_ = shared + p.raws_at + number_ * p.raws * p.raw_bytes;
+    barriers_ = shared + kRawBarriers + number_ * (kMostRaws * 8);
+    places_ = shared + p.places_at + kPlacesBefore * 2;
+  }
+
+  // `SIMPLE`: a slot is of one image, and the step along columns is 1, 2 or 4.
+  template <bool SIMPLE>
+  __device__ __forceinline__ void run(const StridedParams& p, const CUtensorMap& map,
+                                      const Scope& at) {
+    StageRing slot{shared_, shared_ + p.slots_at, p.slots, p.slot_bytes};
+    const int set = number_ / p.team;
+    skip(slot, set * p.depths);
+    Ring asked, full;
+    int rows_before = 0, block = 0;  // of the block that `slot` stands at
+    for (Stretches walk(p, at); walk.now.count > 0; walk.advance(p)) {
+      const Stretch& now = walk.now;
+      const int rows = rows_of_steps(p, now.count), first_row = now.first * p.step_h + p.low_h,
+                column = now.strip * p.strip * p.step_w + p.low_w,
+                number = first_row * p.x_w + column;
+      const Beside beside(p, places_, column, min(p.strip, p.y_w - now.strip * p.strip));
+      Cursor next(p, mate_, set - rows_before & sets_ - 1), here = next;
+      rows_before += used_rows(p, rows);
+      // Of a set of planes, where a row starts; nowhere, if there is none.
+      const auto start_of = [&](const Cursor& cursor, const Octet& octet) {
+        const bool exists = uint32_t(first_row + cursor.row) < uint32_t(p.x_h);
+        return exists ? octet.number + number + cursor.row * p.x_w : kOutside;
+      };
+      const auto ask = [&] {
+        if (next.row >= rows) return;
+        if (elected()) {
+          const uint32_t barrier = barriers_ + asked.stage * 8;
+          barrier_expect(barrier, p.copied_bytes);
+          const Octet octet = load_octet(p, shared_, next.octet);
+          copy_box(raws_ + asked.stage * p.raw_bytes, &map, barrier,
+                   (start_of(next, octet) & -kVector) / 2, octet.channel, now.n * p.images, 0);
+        }
+        __syncwarp();
+        asked.advance(p.raws);
+        next.advance(p, mate_, sets_);
+      };
+      for (int i = 0; i < p.raws; ++i) ask();
 #pragma unroll 1
-  for (int part = first; part < p.parts; part += kAtOnce * step) {
-    // All loads first, and one branch: no part waits for another.
-    uint32_t eight[kAtOnce][2], there[kAtOnce], zeros[kAtOnce], word[kAtOnce][4];
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i)
-      load_shared_8(eights + min(part + i * step, p.parts - 1) * 32, eight[i]);
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) load_tiles(from + eight[i][0], word[i]);
-    bool beside = false;
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const int pixel = int(eight[i][1] & 0xffff) + ahead;
-      const int row = int(uint32_t(pixel) * uint32_t(p.step_magic) >> 16),
-                remainder = pixel - row * p.step_w;
-      uint32_t mine =
-          to + (remainder * p.plane_pixels + int(eight[i][1] >> 16) + row) * pixel_bytes;
-      mine ^= (mine >> 7 & swizzle) << 4;
-      const bool wanted = uint32_t(pixel) < uint32_t(p.pixels),
-                 inside = uint32_t(column + pixel) < uint32_t(p.x_w);
-      there[i] = wanted && inside ? mine : dump;
-      zeros[i] = wanted && !inside ? mine : dump;
-      beside |= wanted && !inside;
+      while (here.row < rows) {
+        const Octet octet = load_octet(p, shared_, here.octet);
+        skip(slot, octet.block - block);
+        block = octet.block;
+        barrier_wait(barriers_ + full.stage * 8, full.parity);
+        barrier_wait(slot.empty(), slot.parity ^ 1);
+        turn<SIMPLE>(p, raws_ + full.stage * p.raw_bytes, slot.stage(), octet.chunk,
+                     start_of(here, octet) & kVector - 1, beside);
+        fence_for_wgmma();
+        __syncwarp();
+        if (elected()) barrier_arrive(slot.full());
+        full.advance(p.raws);
+        ask();
+        if (here.advance(p, mate_, sets_)) {
+          skip(slot, sets_ * p.depths - block);
+          block = 0;
+        }
+      }
     }
-    if (beside) {
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) store_shared_16(zeros[i], {0, 0, 0, 0});
-    }
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i)
-      if (part + i * step < p.parts) store_turned(there[i], word[i]);
   }
-}
 
-__device__ __forceinline__ void turn_blocks(const StridedParams& p, const CUtensorMap& map,
-                                            const Scope& at, uint32_t shared) {
-  constexpr int kWarps = kTurners / 32;
-  const int thread = threadIdx.x - kConsumers, warp = thread / 32, lane = thread % 32;
-  // Warps share the eights of channels of a block, or of fewer the pixels.
-  const int octets = p.depth / 8, mates = max(1, kWarps / octets);
-  StageRing slots{shared, shared + p.slots_at, p.slots, p.slot_bytes},
-      raws{shared + kRawBarriers, shared + p.raws_at, p.raws, p.raw_bytes}, asked = raws;
-  BlockWalk walk(p, at), ahead(p, at);
-  // By turns: a slot is full when the last of the warps has come.
-  int turn = warp;
-  const auto ask = [&] {
-    if (lane != 0 || !ahead.there()) return;
-    if (turn == 0) {
-      barrier_wait(asked.empty(), asked.parity ^ 1);
-      copy_block(p, map, at, ahead, asked.stage(), asked.full());
+ private:
+  // An eight of channels of a row of a stretch. Of rows, those that anything reads.
+  struct Cursor {
+    int row, octet;
+    int period, used;  // the first row of `step_h`; the row's number among those of them that are read
+    __device__ __forceinline__ Cursor(const StridedParams& p, int mate, int rows)
+        : octet(mate), period(0), used(0) {
+      skip_rows(p, rows);
     }
-    turn = (turn + kWarps - 1) % kWarps;
-    asked.advance();
-    ahead.advance(p);
+    __device__ __forceinline__ void skip_rows(const StridedParams& p, int count) {
+      for (used += count; used >= p.used_count; used -= p.used_count) period += p.step_h;
+      row = period + p.used_row[used];
+    }
+    // Whether another row follows.
+    __device__ __forceinline__ bool advance(const StridedParams& p, int mate, int sets) {
+      octet += p.team;
+      if (octet < p.octets) return false;
+      octet = mate;
+      skip_rows(p, sets);
+      return true;
+    }
   };
-  for (int i = 1; i < p.raws; ++i) ask();
-  for (; walk.there(); walk.advance(p), slots.advance(), raws.advance()) {
-    ask();  // for the stage that was left last
-    __syncwarp();
-    barrier_wait(raws.full(), raws.parity);
-    barrier_wait(slots.empty(), slots.parity ^ 1);
-    __syncwarp();
-#pragma unroll 1
-    for (int octet = warp / mates; octet < octets; octet += kWarps / mates)
-      turn_octet_parts(p, walk, shared, raws.stage(), slots.stage(), octet, warp % mates, mates);
-    fence_for_wgmma();
-    __syncwarp();
-    if (lane == 0) {
-      barrier_arrive(slots.full());
-      barrier_arrive(raws.empty());
-    }
+  static __device__ __forceinline__ int used_rows(const StridedParams& p, int rows) {
+    int used = rows / p.step_h * p.used_count;
+    for (int i = 0; i < p.used_count; ++i) used += p.used_row[i] < rows % p.step_h;
+    return used;
   }
-}
+
+  // Pixels of a row that are read, but lie beside dY: a lane has one of them.
+  struct Beside {
+    bool any, mine;
+    uint32_t place;  // where it says where the pixel goes
+    __device__ __forceinline__ Beside(const StridedParams& p, uint32_t places, int column,
+                                      int positions) {
+      const int before = min(max(0, -column), p.pixels),
+                behind = min(max(0, p.x_w - column), p.pixels),
+                end = (positions - 1) * p.step_w + p.reach_w + 1,
+                count = before + max(0, end - behind), lane = threadIdx.x % 32;
+      any = count > 0;
+      mine = lane < count;
+      place = places + (lane < before ? lane : behind + lane - before) * 2;
+    }
+  };
+
+  __device__ __forceinline__ static uint32_t found(uint32_t place, uint32_t slot, uint32_t chunk) {
+    return slot + (load_shared<unsigned short>(place) ^ chunk);
+  }
+
+  // Turns one, 32 pixels at a time: a lane addresses one channel of eight pixels, and one pixel to be written.
+  template <bool SIMPLE>
+  __device__ __forceinline__ void turn(const StridedParams& p, uint32_t raw, uint32_t slot,
+                                       uint32_t chunk, int lead, const Beside& beside) const {
+    const int lane = threadIdx.x % 32;
+    uint32_t from = raw + min(lane % 8, p.box_channels - 1) * p.pitch + lane / 8 * 16;
+    int left = p.parts;
+    if constexpr (SIMPLE) {
+      // 32 pixels on, a pixel is as far among eight lines as before.
+      const int pixel_bytes = p.depth * 2, step = 32 * pixel_bytes >> p.step_shift;
+      const uint32_t nowhere = slot + p.nowhere + lane % 8 * 16;
+      int pixel = lane - lead;
+      uint32_t to = slot + line_of(p, pixel & p.step_w - 1, pixel >> p.step_shift);
+      to = (to ^ (to >> 7 & pixel_bytes / 16 - 1) << 4) ^ chunk;
+#pragma unroll 1
+      do {
+        uint32_t word[kPartsAtOnce][4];
+#pragma unroll
+        for (int i = 0; i < kPartsAtOnce; ++i) load_tiles(from + i * 64, word[i]);
+#pragma unroll
+        for (int i = 0; i < kPartsAtOnce; ++i)
+          store_turned(uint32_t(pixel + 32 * i) < uint32_t(p.pixels) ? to + i * step : nowhere,
+                       word[i]);
+        from += kPartsAtOnce * 64;
+        pixel += kPartsAtOnce * 32;
+        to += kPartsAtOnce * step;
+        left -= kPartsAtOnce;
+      } while (left > 0);
+    } else {
+      uint32_t place = places_ + (lane - lead) * 2, start = places_ + p.parts * 64;
+#pragma unroll 1
+      do {
+        uint32_t word[kPartsAtOnce][4], to[kPartsAtOnce];
+#pragma unroll
+        for (int i = 0; i < kPartsAtOnce; ++i)
+          load_tiles(from + uint32_t(load_shared<unsigned short>(start + i * 2)), word[i]);
+#pragma unroll
+        for (int i = 0; i < kPartsAtOnce; ++i) to[i] = found(place + i * 64, slot, chunk);
+#pragma unroll
+        for (int i = 0; i < kPartsAtOnce; ++i) store_turned(to[i], word[i]);
+        place += kPartsAtOnce * 64;
+        start += kPartsAtOnce * 2;
+        left -= kPartsAtOnce;
+      } while (left > 0);
+    }
+    if (!beside.any) return;
+    __syncwarp();
+    for (int image = 0; image < (SIMPLE ? 1 : p.images); ++image)
+      if (beside.mine)
+        store_shared_16(found(beside.place + image * p.image_parts * 64, slot, chunk),
+                        {0, 0, 0, 0});
+  }
+
+  const uint32_t shared_;
+  const int number_, mate_, sets_;
+  uint32_t raws_, barriers_, places_;
+};
 
 // A warpgroup that multiplies, on its way round the ring.
 struct SlotReader {
@@ -365,14 +433,12 @@ __global__ void __launch_bounds__(kStridedThreads, 1)
   const Scope at = scope_of(p);
   const int thread = threadIdx.x;
   if (thread < p.slots) {
-    barrier_init(shared + thread * 16, kTurners / 32);
+    barrier_init(shared + thread * 16, p.depth / 8);
     barrier_init(shared + thread * 16 + 8, kConsumers / 32);
   }
-  if (thread < p.raws) {
-    barrier_init(shared + kRawBarriers + thread * 16, 1);
-    barrier_init(shared + kRawBarriers + thread * 16 + 8, kTurners / 32);
-  }
-  build_eights(p, shared);
+  if (thread < kStridedWarps * kMostRaws) barrier_init(shared + kRawBarriers + thread * 8, 1);
+  build_places(p, shared);
+  build_octets(p, at, shared);
   if (p.weight_runs)
     bring_strided_runs<T>(p, at, shared);
   else
@@ -382,10 +448,18 @@ __global__ void __launch_bounds__(kStridedThreads, 1)
     store_shared_16(shared + p.slots_at + i, {0, 0, 0, 0});
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
-  if (warp_of_block() >= kConsumers / 32)
-    turn_blocks(p, map, at, shared);
-  else
+  if (warp_of_block() >= kConsumers / 32) {
+    fewer_registers<kStridedTurnerRegisters>();
+    Turner turner(p, shared);
+    if (p.images == 1 && p.step_shift >= 0) {
+      turner.run<true>(p, map, at);
+    } else {
+      turner.run<false>(p, map, at);
+    }
+  } else {
+    more_registers<kStridedRegisters>();
     consume_strided<T, WIDTH>(p, at, shared);
+  }
 #endif
 }
 

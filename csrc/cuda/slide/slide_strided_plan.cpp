@@ -13,29 +13,24 @@ namespace {
 
 constexpr double kClock = 1700;  // cycles a microsecond
 
-// What things cost, in cycles where nothing else is said: fitted to 259 plans of 36 layers (2026-11-24, H200), all but three
-// predicted within 1.3 times. Turning takes longest, and by blocks more than by parts: kernelbench_2_5 takes 936 us by
-// blocks of 32 channels, 1311 by blocks of 16. The kernels measured turned three parts at a time, one after the other, and
-// one warp asked for all copies; what has been mended since is not measured. Channels shared out to clusters took 2 to 7
-// times what other families do (pix2pix_inner 986 us for 149), and are gone.
-constexpr double kLaunch = 12;         // us
+// What things cost, in cycles where nothing else is said.
+constexpr double kLaunch = 9;          // us
 constexpr double kWeightByte = 0.1;    // of resident weights
 constexpr double kRunByte = 0.04;      // where eight taps come at once
-constexpr double kFirst = 8400;        // until the first row is there
-constexpr double kMultiply = 1.05;     // times what the tensor core takes
-constexpr double kSlot = 500;          // of a warpgroup, for a block of channels and a kernel row
+constexpr double kFirst = 6000;        // until the first row is there
+constexpr double kMultiply = 1.2;      // times what the tensor core takes
+constexpr double kSlot = 300;          // of a warpgroup, for a block of channels and a kernel row
 constexpr double kSlice = 68;          // and 16 channels of a tap
 constexpr double kStoreRun = 335;      // of a row of an image, of a warp's eight channels, by words
 constexpr double kStoreVectors = 580;  // of all rows, by 16 bytes
-constexpr double kTurnBlock = 1240;    // of the warps that turn
-constexpr double kTurnBox = 150;       // of a copy
-constexpr double kTurnPart = 124;      // of a warp, for 32 pixels of eight channels
-constexpr double kCopyBytes = 12.9;    // a cycle
+constexpr double kTurnOctet = 500;     // of a warp that turns, for eight channels of a row
+constexpr double kTurnPart = 40;       // and for 32 pixels of them
+constexpr double kArrival = 1500;      // from asking for them until they are there
+constexpr double kCopyBytes = 25;      // a cycle
 constexpr double kFewSlots = 1.25;     // times storing, which holds up a slot, where there are two
-constexpr double kSharp = 6;           // what takes longest hides the rest, but not all of it
+constexpr double kSharp = 4;           // what takes longest hides the rest, but not all of it
 constexpr double kMemoryRate = 0.85;   // of the copy rate
 constexpr double kBeside = 0.05;       // of the lesser of work and bytes
-constexpr int kEnoughAhead = 48 * 1024;  // bytes of rows on their way
 
 struct Choice {
   int row, strips, depth, sets, raws, slots, walkers;
@@ -61,12 +56,22 @@ void set_channels(const Choice& choice, StridedParams& p) {
   p.reduce_padded = p.octets * 8;
   p.slices = p.octets / 2;
   p.depths = p.octets / block;
-  const bool several = p.residues > 1 && p.residue_octets < block;
-  p.boxes = several ? block / p.residue_octets : 1;
-  p.box_channels = !several               ? p.depth
-                   : p.residue_octets > 1 ? p.residue_octets * 8
-                                          : std::min(of_residue, 8);
-  p.box_octets_shift = several ? shift_of(p.residue_octets) : 31;
+  p.block_shift = shift_of(block);
+  p.team = 1;
+  while (p.team < kStridedWarps && p.octets % (2 * p.team) == 0) p.team *= 2;
+  p.box_channels = std::min(of_residue, 8);
+}
+
+// The least number of pixels from remainder to remainder by which eight pixels that are turned together meet no bank twice, or few.
+int32_t plane_pixels(int32_t least, int32_t step) {
+  int32_t best = least;
+  for (int32_t pixels = least, fewest = 9; pixels < least + 8; ++pixels) {
+    int32_t lines[8] = {}, meet = 0;
+    for (int32_t i = 0; i < 8; ++i)
+      meet = std::max(meet, ++lines[(i % step * pixels + i / step) % 8]);
+    if (meet < fewest) fewest = meet, best = pixels;
+  }
+  return best;
 }
 
 // Everything that follows from the problem and the choice, pointers aside.
@@ -85,11 +90,13 @@ void shape(const Problem& problem, const Choice& choice, StridedParams& p) {
   p.low_w = static_cast<int32_t>(-w.near_pad);
   p.step_h = static_cast<int32_t>(h.stride);
   p.step_w = static_cast<int32_t>(w.stride);
-  p.step_magic = 65536 / p.step_w + 1;
+  p.step_shift = p.step_w == 1 ? 0 : p.step_w == 2 ? 1 : p.step_w == 4 ? 2 : -1;
   p.tap_rows = static_cast<int32_t>(h.dilation);
   p.tap_columns = static_cast<int32_t>(w.dilation);
   p.reach = reach_of(h);
   for (int i = 0; i < p.kernel_h; ++i) p.used_rows |= 1 << i * p.tap_rows % p.step_h;
+  for (int8_t i = 0; i < p.step_h; ++i)
+    if (p.used_rows >> i & 1) p.used_row[p.used_count++] = i;
   p.residues = 1;
   while (int64_t{p.residues} * p.x_h * p.x_w % kVector != 0) p.residues *= 2;
   p.residue_shift = shift_of(p.residues);
@@ -97,29 +104,29 @@ void shape(const Problem& problem, const Choice& choice, StridedParams& p) {
   p.sets = choice.sets;
   p.column_tiles = static_cast<int32_t>(ceil_div(p.columns, tile_channels(p)));
 
-  const int32_t reach_w = reach_of(w), further = reach_w / p.step_w;
+  p.reach_w = reach_of(w);
   p.strips = choice.strips;
   p.strip = p.strips == 1 ? p.y_w : static_cast<int32_t>(round_up(ceil_div(p.y_w, p.strips), 8));
   p.steps = p.y_h;
-  p.pixels = (p.strip - 1) * p.step_w + reach_w + 1;
+  p.pixels = (p.strip - 1) * p.step_w + p.reach_w + 1;
   p.image_pixels = (p.pixels - 1) / p.step_w + 1;
   p.images =
       p.strips > 1 ? 1 : std::min(p.batch, std::max(1, (width - p.strip) / p.image_pixels + 1));
-  // Eights that turn into two remainders, half each, meet no bank twice.
-  p.plane_pixels = std::max(p.images * p.image_pixels, width + further);
-  p.plane_pixels += 4 - p.plane_pixels % 8 + (p.plane_pixels % 8 > 4 ? 8 : 0);
+  p.plane_pixels = plane_pixels(
+      std::max(p.images * p.image_pixels, width + p.reach_w / p.step_w), p.step_w);
   for (int j = 0; j < std::min(p.kernel_w, kMostKernelColumns); ++j)
     p.column[j] = (j * p.tap_columns % p.step_w * p.plane_pixels + j * p.tap_columns / p.step_w) *
                   p.depth * 2;
   // Of a row, with room for what stands before the first pixel; an odd number, so that channels start in different banks.
-  p.eights = static_cast<int32_t>(ceil_div(p.pixels + kVector - 1, kVector));
-  p.pitch = (p.eights | 1) * 16;
-  p.parts = static_cast<int32_t>(ceil_div(p.images * p.eights, 4));
-  const int32_t box_bytes = p.images * p.box_channels * p.pitch;
-  p.box_bytes = static_cast<int32_t>(round_up(box_bytes, 128));
-  p.copied_bytes = p.boxes * box_bytes;
-  p.raw_bytes = p.boxes * p.box_bytes;
-  p.slot_bytes = p.step_w * p.plane_pixels * p.depth * 2;
+  const auto eights = static_cast<int32_t>(ceil_div(p.pixels + kVector - 1, kVector));
+  p.pitch = (eights | 1) * 16;
+  p.image_parts = static_cast<int32_t>(ceil_div(eights, 4));
+  p.parts = static_cast<int32_t>(round_up(p.images * p.image_parts, kPartsAtOnce));
+  p.copied_bytes = p.images * p.box_channels * p.pitch;
+  p.raw_bytes = static_cast<int32_t>(round_up(p.copied_bytes, 128));
+  p.nowhere =
+      static_cast<int32_t>(round_up(int64_t{p.step_w} * p.plane_pixels * p.depth * 2, 128));
+  p.slot_bytes = static_cast<int32_t>(round_up(p.nowhere + 128, 1024));
   p.raws = choice.raws;
   p.slots = choice.slots;
   p.walkers = std::min(choice.walkers, steps_of(p));
@@ -129,12 +136,15 @@ void shape(const Problem& problem, const Choice& choice, StridedParams& p) {
   p.tile_rows = 1;
   p.staging_pitch = kStridedPitch;
   p.aligned = p.y_w % kVector == 0 && (p.images == 1 || p.image_pixels % kVector == 0);
-  p.lanes_shift = p.aligned ? shift_of(static_cast<int32_t>(ceil_div(p.strip, kVector)))
-                            : std::clamp(shift_of(p.strip) - 1, 2, 5);
+  p.image_magic = 65536 / p.image_pixels + 1;
+  p.lanes_shift = std::clamp(shift_of(p.strip) - 1, 2, 5);
   SharedPlaces places{kStridedHeader};
   p.weights_at = places.take(int64_t{p.kernel_h} * p.kernel_w * p.tap_bytes, 128);
-  p.staging_at = places.take(int64_t{kConsumers / 32} * kWarpChannels * kStridedPitch, 128);
-  p.raws_at = places.take(int64_t{p.raws} * p.raw_bytes, 128);
+  p.staging_at =
+      places.take(p.aligned ? 0 : int64_t{kConsumers / 32} * kWarpChannels * kStridedPitch, 128);
+  p.places_at = places.take((places_of(p) + p.parts) * 2, 128);
+  p.octets_at = places.take(p.octets * 16, 16);
+  p.raws_at = places.take(int64_t{kStridedWarps} * p.raws * p.raw_bytes, 128);
   p.slots_at = places.take(int64_t{p.slots} * p.slot_bytes, 1024);
   p.shared_bytes = static_cast<int32_t>(places.end);
 }
@@ -145,16 +155,15 @@ double predict(const Problem& problem, const Device& device, const StridedParams
   const double tensor = kMultiply * p.sets * products * kWidths[0] / 2;
   double rows = 0;  // of dY, that are new
   for (int i = 0; i < p.step_h; ++i) rows += p.used_rows >> i & 1;
-  const double copied = rows * p.depths * p.copied_bytes / kCopyBytes;
+  const double octets = rows * p.octets,
+               copied = octets * p.copied_bytes / kCopyBytes;
   const int halves = std::min(2, (p.columns + 7) / 8);
   const double store =
       halves * (p.aligned ? kStoreVectors
                           : kStoreRun * kWarpChannels * p.images * (1 << p.lanes_shift) / 32.0);
   const double group = (kSlot * p.kernel_h * p.depths + kSlice * products + store) / row_groups(p);
-  const int eights = p.depth / 8, warps = kTurners / 32;  // as turn_blocks() shares them out
-  const double parts =
-      eights < warps ? std::ceil(double(p.parts) * eights / warps) : p.parts * eights / warps;
-  const double turn = rows * p.depths * (kTurnBlock + kTurnBox * p.boxes + kTurnPart * parts);
+  const double of_octet = kTurnOctet + kTurnPart * p.parts,
+               turn = octets / kStridedWarps * std::max(of_octet, (of_octet + kArrival) / p.raws);
   double sum = 0;
   for (const double cost : {tensor, copied, group, turn}) sum += std::pow(cost, kSharp);
   const double row = std::pow(sum, 1 / kSharp) + kFewSlots * store / row_groups(p) / (p.slots - 1);
@@ -176,44 +185,36 @@ double predict(const Problem& problem, const Device& device, const StridedParams
 std::string refusal(const Problem& problem, const Device&) {
   const auto number = [](int64_t value) { return std::to_string(value); };
   const Axis &h = problem.h, &w = problem.w;
-  if (h.stride > 16 || w.stride > 16 || w.kernel > kMostKernelColumns)
+  if (h.stride > kMostStep || w.stride > kMostStep || w.kernel > kMostKernelColumns)
     return "a stride or a kernel row of more than 16";
   if (h.kernel * w.kernel > 256 || reach_of(h) >= kGroups * h.stride || reach_of(w) > 128)
     return "kernels that reach over " + number(reach_of(h) + 1) + " rows with stride " +
            number(h.stride) + " are more than two rows of the result share";
   if (std::abs(h.near_pad) > 1 << 14 || std::abs(w.near_pad) > 1 << 14) return "wide padding";
   if (w.in > 1 << 20) return "rows are too long";
+  const int64_t last = (w.in - 1) * w.stride - w.near_pad + reach_of(w);
+  if (std::max<int64_t>(0, w.near_pad) + std::max<int64_t>(0, last + 1 - w.out) > kMostBeside)
+    return "more than " + number(kMostBeside) + " pixels are read that lie beside a row";
   StridedParams p;
   shape(problem, {kStridedRow, 1, 16, 1, 2, 2, 1}, p);
+  if (int64_t{p.residues} * p.x_h * p.x_w > kOutside) return "planes are too large";
   if (p.reduce % p.residues != 0)
     return number(p.reduce) + " channels of planes of which " + number(p.residues) +
            " are whole 16 bytes";
   return {};
 }
 
-// As many stages and slots as there is room for: first what is on its way, then what is turned. Whether two of each fit.
+// As many slots as there is room for. Whether there are enough.
 bool fill(const Problem& problem, const Device& device, Choice& choice) {
   StridedParams p;
-  choice.raws = choice.slots = 2;
+  choice.slots = 2;
   shape(problem, choice, p);
-  if (p.shared_bytes > device.smem_optin) return false;
-  const auto fits = [&](int raws, int slots) {
-    Choice more = choice;
-    more.raws = raws;
-    more.slots = slots;
-    shape(problem, more, p);
-    return p.shared_bytes <= device.smem_optin;
-  };
-  for (bool grown = true; grown;) {
-    grown = false;
-    const bool wanted = choice.raws < kMostRaws && choice.raws * p.raw_bytes < kEnoughAhead &&
-                        choice.raws <= choice.slots;
-    if (wanted && fits(choice.raws + 1, choice.slots)) {
-      ++choice.raws, grown = true;
-    } else if (choice.slots < kMostStrided && fits(choice.raws, choice.slots + 1)) {
-      ++choice.slots, grown = true;
-    }
-  }
+  choice.slots = std::max(2, most_slots_passed(p));
+  shape(problem, choice, p);
+  if (p.shared_bytes > device.smem_optin || choice.slots > kMostStrided) return false;
+  const int more = (device.smem_optin - p.shared_bytes) / p.slot_bytes,
+            enough = std::max({4, choice.slots, 4 * p.depths});
+  choice.slots = std::min({choice.slots + more, kMostStrided, enough});
   return true;
 }
 
@@ -238,21 +239,25 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
       }
       ++tried;
       for (const int depth : {16, 32, 64})
-        for (const int sets : {1, 2}) {
-          choice.depth = depth;
-          choice.sets = sets;
-          choice.walkers = INT32_MAX;
-          shape(problem, choice, p);
-          if (depth > round_up(p.residues * p.residue_octets * 8, 32)) continue;
-          if (sets > 1 && (reach_of(problem.h) >= problem.h.stride || p.columns <= kRows)) continue;
-          if (!fill(problem, device, choice)) {
-            reason = "weights and rows do not fit into shared memory";
-            continue;
+        for (const int sets : {1, 2})
+          for (int raws = 1; raws <= kMostRaws; ++raws) {
+            choice.depth = depth;
+            choice.sets = sets;
+            choice.raws = raws;
+            choice.walkers = INT32_MAX;
+            shape(problem, choice, p);
+            if (depth > round_up(p.residues * p.residue_octets * 8, 32)) continue;
+            if (p.slot_bytes >= 1 << 16) continue;  // places are of 2 bytes
+            if (sets > 1 && (reach_of(problem.h) >= problem.h.stride || p.columns <= kRows))
+              continue;
+            if (!fill(problem, device, choice)) {
+              reason = "weights and rows do not fit into shared memory";
+              continue;
+            }
+            choice.walkers = std::max(1, device.sm_count / (p.groups * p.column_tiles));
+            shape(problem, choice, p);
+            found.push_back({choice, predict(problem, device, p)});
           }
-          choice.walkers = std::max(1, device.sm_count / (p.groups * p.column_tiles));
-          shape(problem, choice, p);
-          found.push_back({choice, predict(problem, device, p)});
-        }
     }
   }
   return found;
@@ -270,7 +275,7 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   plan.note = "strided rows, " + std::to_string(tile_channels(p)) + " channels x " +
               std::to_string(kWidths[c.row - kStridedRow]) + ", " + std::to_string(p.images) +
               " images x strips of " + std::to_string(p.strip) + ", blocks of " +
-              std::to_string(p.depth) + ", " + std::to_string(p.raws) + " stages, " +
+              std::to_string(p.depth) + ", " + std::to_string(p.raws) + " stages a warp, " +
               std::to_string(p.slots) + " slots, " + std::to_string(p.residues) + " residues, " +
               std::to_string(blocks_of(p)) + " blocks";
   return plan;

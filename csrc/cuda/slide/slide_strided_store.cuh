@@ -1,4 +1,5 @@
-// Sums of slide's strided tiles to memory, by way of a buffer of each warp, in which eight channels lie as they are summed.
+// Sums of slide's strided tiles to memory: rows of whole 16 bytes out of registers; others by way of a buffer of each warp, in which
+// eight channels lie as they are summed.
 #pragma once
 
 #include "cuda/device/async_copy.cuh"
@@ -37,7 +38,7 @@ __device__ __noinline__ T plain_strided(const StridedParams& p, int n, int group
   return Numeric<T>::narrow(sum);
 }
 
-// Rows of a warp's buffer: of an image and a channel.
+// Eight channels of a row of the result, of a strip of so many images: rows of an image and a channel.
 template <class T>
 struct ImageRows {
   T* destination;
@@ -45,36 +46,45 @@ struct ImageRows {
   int n, row, column;  // the first image and column
   int count;           // of outputs
 
-  __device__ __forceinline__ bool there(const StridedParams& p, int index) const {
-    return channel + index % kWarpChannels < p.columns && n + index / kWarpChannels < p.batch;
+  __device__ __forceinline__ bool there(const StridedParams& p, int image, int inside) const {
+    return channel + inside < p.columns && n + image < p.batch;
   }
-  __device__ __forceinline__ int element(const StridedParams& p, int index) const {
-    return (((n + index / kWarpChannels) * p.groups + group) * p.columns + channel +
-            index % kWarpChannels) *
-               (p.y_h * p.y_w) +
+  __device__ __forceinline__ int element(const StridedParams& p, int image, int inside) const {
+    return (((n + image) * p.groups + group) * p.columns + channel + inside) * (p.y_h * p.y_w) +
            row * p.y_w + column;
-  }
-  __device__ __forceinline__ uint32_t staged(const StridedParams& p, uint32_t staging,
-                                             int index) const {
-    return staging + index % kWarpChannels * kStridedPitch +
-           index / kWarpChannels * p.image_pixels * 2;
   }
 };
 
-// 16 bytes at a time.
-template <class T>
+// Four lanes have two positions each of four eights; then each has one eight.
+__device__ __forceinline__ void exchange(uint32_t (&word)[4]) {
+  const bool odd = threadIdx.x & 1, high = threadIdx.x & 2;
+  const uint32_t a = __shfl_xor_sync(0xffffffffu, odd ? word[0] : word[1], 1),
+                 b = __shfl_xor_sync(0xffffffffu, odd ? word[2] : word[3], 1);
+  (odd ? word[0] : word[1]) = a;
+  (odd ? word[2] : word[3]) = b;
+  const uint32_t c = __shfl_xor_sync(0xffffffffu, high ? word[0] : word[2], 2),
+                 d = __shfl_xor_sync(0xffffffffu, high ? word[1] : word[3], 2);
+  (high ? word[0] : word[2]) = c;
+  (high ? word[1] : word[3]) = d;
+}
+
+// 16 bytes at a time. `words`: of eights of positions, two of a lane.
+template <class T, int EIGHTS>
 __device__ __forceinline__ void store_vectors(const StridedParams& p, const ImageRows<T>& rows,
-                                              uint32_t staging) {
-  const int lane = threadIdx.x % 32;
-  // Lanes go round loops equally often, as in slide_store.cuh.
-#pragma unroll 2
-  for (int first = 0; first < kWarpChannels * p.images << p.lanes_shift; first += 32) {
-    const int i = first + lane, index = i >> p.lanes_shift,
-              at = (i - (index << p.lanes_shift)) * kVector;
-    if (index >= kWarpChannels * p.images || !rows.there(p, index) || at >= rows.count) continue;
+                                              const uint32_t (&words)[EIGHTS]) {
+  const int lane = threadIdx.x % 32, inside = lane / 4;
+#pragma unroll
+  for (int first = 0; first < EIGHTS; first += 4) {
     uint32_t word[4];
-    load_shared_16(rows.staged(p, staging, index) + at * 2, word);
-    store_words(rows.destination + rows.element(p, index) + at, word[0], word[1], word[2], word[3]);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) word[i] = first + i < EIGHTS ? words[first + i] : 0;
+    exchange(word);
+    const int eight = first + lane % 4,
+              image = int(uint32_t(eight * kVector) * uint32_t(p.image_magic) >> 16),
+              at = eight * kVector - image * p.image_pixels;
+    if (eight < EIGHTS && image < p.images && at < rows.count && rows.there(p, image, inside))
+      store_words(rows.destination + rows.element(p, image, inside) + at, word[0], word[1],
+                  word[2], word[3]);
   }
 }
 
@@ -86,10 +96,11 @@ __device__ __forceinline__ void store_pairs(const StridedParams& p, const ImageR
 #pragma unroll 1
   for (int first_index = 0; first_index < kWarpChannels * p.images;
        first_index += 32 >> p.lanes_shift) {
-    const int index = first_index + (threadIdx.x % 32 >> p.lanes_shift);
-    const bool there = index < kWarpChannels * p.images && rows.there(p, index);
-    const int element = rows.element(p, index), odd = element & 1;
-    const uint32_t staged = rows.staged(p, staging, index);
+    const int index = first_index + (threadIdx.x % 32 >> p.lanes_shift),
+              image = index / kWarpChannels, inside = index % kWarpChannels;
+    const bool there = image < p.images && rows.there(p, image, inside);
+    const int element = rows.element(p, image, inside), odd = element & 1;
+    const uint32_t staged = staging + inside * kStridedPitch + image * p.image_pixels * 2;
     T* const to = rows.destination + element;
 #pragma unroll 2
     for (int asked = 0; asked <= rows.count; asked += 2 * lanes) {
@@ -116,19 +127,17 @@ __device__ __forceinline__ void store_pairs(const StridedParams& p, const ImageR
 
 // What is not finite, again.
 template <class T>
-__device__ __noinline__ void repair_strided(const StridedParams& p, ImageRows<T> rows,
-                                            uint32_t staging) {
+__device__ __noinline__ void repair_strided(const StridedParams& p, ImageRows<T> rows) {
   __syncwarp();
-  for (int index = 0; index < kWarpChannels * p.images; ++index) {
-    if (!rows.there(p, index)) continue;
-    for (int at = threadIdx.x % 32; at < rows.count; at += 32) {
-      const auto number = load_shared<unsigned short>(rows.staged(p, staging, index) + at * 2);
-      if (!is_finite(*reinterpret_cast<const T*>(&number)))
-        rows.destination[rows.element(p, index) + at] =
-            plain_strided<T>(p, rows.n + index / kWarpChannels, rows.group,
-                             rows.channel + index % kWarpChannels, rows.row, rows.column + at);
+  for (int image = 0; image < p.images; ++image)
+    for (int inside = 0; inside < kWarpChannels; ++inside) {
+      if (!rows.there(p, image, inside)) continue;
+      T* const outputs = rows.destination + rows.element(p, image, inside);
+      for (int at = threadIdx.x % 32; at < rows.count; at += 32)
+        if (!is_finite(outputs[at]))
+          outputs[at] = plain_strided<T>(p, rows.n + image, rows.group, rows.channel + inside,
+                                         rows.row, rows.column + at);
     }
-  }
 }
 
 // `channel`: the first of a warp's sixteen; `row`: of the result.
@@ -141,15 +150,6 @@ __device__ __forceinline__ void store_strided(const StridedParams& p, int group,
   for (int half = 0; half < 2; ++half) {
     const int first = uniform(channel + half * kWarpChannels);
     if (first >= p.columns) continue;
-    const uint32_t to = staging + lane / 4 * kStridedPitch + lane % 4 * 4;
-    uint32_t nan = 0;
-#pragma unroll
-    for (int i = 0; i < WIDTH / 8; ++i) {
-      const uint32_t word = pack<T>(sum[4 * i + 2 * half], sum[4 * i + 2 * half + 1]);
-      nan = add_zero_times_pair<T>(word, nan);
-      store_shared_4(to + i * 16, word);
-    }
-    __syncwarp();
     const ImageRows<T> rows = {static_cast<T*>(p.destination),
                                group,
                                first,
@@ -157,13 +157,24 @@ __device__ __forceinline__ void store_strided(const StridedParams& p, int group,
                                row,
                                stretch.strip * p.strip,
                                min(p.strip, p.y_w - stretch.strip * p.strip)};
-    if (p.aligned)
-      store_vectors(p, rows, staging);
-    else
+    uint32_t word[WIDTH / 8], nan = 0;
+#pragma unroll
+    for (int i = 0; i < WIDTH / 8; ++i) {
+      word[i] = pack<T>(sum[4 * i + 2 * half], sum[4 * i + 2 * half + 1]);
+      nan = add_zero_times_pair<T>(word[i], nan);
+    }
+    if (p.aligned) {
+      store_vectors(p, rows, word);
+    } else {
+      const uint32_t to = staging + lane / 4 * kStridedPitch + lane % 4 * 4;
+#pragma unroll
+      for (int i = 0; i < WIDTH / 8; ++i) store_shared_4(to + i * 16, word[i]);
+      __syncwarp();
       store_pairs(p, rows, staging);
+      __syncwarp();
+    }
     const float all = add_pair<T>(nan);
-    if (__any_sync(0xffffffffu, all != all)) repair_strided<T>(p, rows, staging);
-    __syncwarp();
+    if (__any_sync(0xffffffffu, all != all)) repair_strided<T>(p, rows);
   }
 }
 

@@ -16,12 +16,6 @@
 
 namespace convt2d::cuda::slide {
 
-// So many slots on, fewer than there are.
-__device__ __forceinline__ void skip(StageRing& ring, int slots) {
-  ring.index += slots;
-  if (ring.index >= ring.count) ring.index -= ring.count, ring.parity ^= 1;
-}
-
 // The slots of the ring, as somebody goes round it.
 __device__ __forceinline__ StageRing slots_of(const TurnedParams& p, uint32_t shared) {
   return {shared, shared + p.rows_at, p.slots, p.row_bytes};
