@@ -146,6 +146,11 @@ __device__ __forceinline__ Octet load_octet(const StridedParams& p, uint32_t sha
   return {int(word[0]), int(word[1]), word[2], int(word[3])};
 }
 
+__device__ __forceinline__ Octet uniform_octet(const Octet& octet) {
+  return {uniform(octet.number), uniform(octet.channel), uniform(octet.chunk),
+          uniform(octet.block)};
+}
+
 // A warp that turns: eights of channels of every so many rows of dY, of one stretch after the other, some asked for ahead.
 class Turner {
  public:
@@ -168,6 +173,9 @@ class Turner {
     skip(slot, set * p.depths);
     Ring asked, full;
     int rows_before = 0, block = 0;  // of the block that `slot` stands at
+    // Mostly a warp has one eight of a row.
+    const bool several = p.octets > p.team;
+    Octet octet = uniform_octet(load_octet(p, shared_, mate_)), asked_octet = octet;
     for (Stretches walk(p, at); walk.now.count > 0; walk.advance(p)) {
       const Stretch& now = walk.now;
       const int rows = rows_of_steps(p, now.count), first_row = now.first * p.step_h + p.low_h,
@@ -181,34 +189,34 @@ class Turner {
         const bool exists = uint32_t(first_row + cursor.row) < uint32_t(p.x_h);
         return exists ? octet.number + number + cursor.row * p.x_w : kOutside;
       };
-      const auto ask = [&] {
+      // `read`: a word of what was there before.
+      const auto ask = [&](uint32_t read) {
         if (next.row >= rows) return;
         if (elected()) {
           const uint32_t barrier = barriers_ + asked.stage * 8;
           barrier_expect(barrier, p.copied_bytes);
-          const Octet octet = load_octet(p, shared_, next.octet);
+          if (several) asked_octet = load_octet(p, shared_, next.octet);
           copy_box(raws_ + asked.stage * p.raw_bytes, &map, barrier,
-                   (start_of(next, octet) & -kVector) / 2, octet.channel, now.n * p.images, 0);
+                   (start_of(next, asked_octet) & -kVector) / 2, asked_octet.channel,
+                   now.n * p.images, read & p.zero);
         }
         __syncwarp();
         asked.advance(p.raws);
         next.advance(p, mate_, sets_);
       };
-      for (int i = 0; i < p.raws; ++i) ask();
+      for (int i = 0; i < p.raws; ++i) ask(0);
 #pragma unroll 1
       while (here.row < rows) {
-        const Octet octet = load_octet(p, shared_, here.octet);
+        if (several) octet = load_octet(p, shared_, here.octet);
         skip(slot, octet.block - block);
         block = octet.block;
         barrier_wait(barriers_ + full.stage * 8, full.parity);
-        barrier_wait(slot.empty(), slot.parity ^ 1);
-        turn<SIMPLE>(p, raws_ + full.stage * p.raw_bytes, slot.stage(), octet.chunk,
-                     start_of(here, octet) & kVector - 1, beside);
+        turn<SIMPLE>(p, raws_ + full.stage * p.raw_bytes, slot, octet.chunk,
+                     start_of(here, octet) & kVector - 1, beside, ask);
         fence_for_wgmma();
         __syncwarp();
         if (elected()) barrier_arrive(slot.full());
         full.advance(p.raws);
-        ask();
         if (here.advance(p, mate_, sets_)) {
           skip(slot, sets_ * p.depths - block);
           block = 0;
@@ -248,7 +256,7 @@ class Turner {
   // Pixels of a row that are read, but lie beside dY: a lane has one of them.
   struct Beside {
     bool any, mine;
-    uint32_t place;  // where it says where the pixel goes
+    uint32_t place, first;  // where it says where the pixel goes; of the first image, what it says
     __device__ __forceinline__ Beside(const StridedParams& p, uint32_t places, int column,
                                       int positions) {
       const int before = min(max(0, -column), p.pixels),
@@ -258,6 +266,7 @@ class Turner {
       any = count > 0;
       mine = lane < count;
       place = places + (lane < before ? lane : behind + lane - before) * 2;
+      first = mine ? load_shared<unsigned short>(place) : 0;
     }
   };
 
@@ -265,57 +274,66 @@ class Turner {
     return slot + (load_shared<unsigned short>(place) ^ chunk);
   }
 
-  // Turns one, 32 pixels at a time: a lane addresses one channel of eight pixels, and one pixel to be written.
-  template <bool SIMPLE>
-  __device__ __forceinline__ void turn(const StridedParams& p, uint32_t raw, uint32_t slot,
-                                       uint32_t chunk, int lead, const Beside& beside) const {
+  // Turns one, 32 pixels at a time: a lane addresses one channel of eight pixels, and one pixel to be written. As soon as the
+  // last of them are in registers, asks for what comes next.
+  template <bool SIMPLE, class Ask>
+  __device__ __forceinline__ void turn(const StridedParams& p, uint32_t raw, const StageRing& ring,
+                                       uint32_t chunk, int lead, const Beside& beside,
+                                       Ask&& ask) const {
+    constexpr int kMany = 3 * kPartsAtOnce;
     const int lane = threadIdx.x % 32;
+    const uint32_t slot = ring.stage(), nowhere = slot + p.nowhere + lane % 8 * 16;
     uint32_t from = raw + min(lane % 8, p.box_channels - 1) * p.pitch + lane / 8 * 16;
-    int left = p.parts;
+    // SIMPLE: 32 pixels on, a pixel is as far among eight lines as before.
+    const int pixel_bytes = p.depth * 2, step = 32 * pixel_bytes >> max(0, p.step_shift);
+    int pixel = lane - lead;
+    uint32_t to = 0, place = places_ + pixel * 2, start = places_ + p.parts * 64;
     if constexpr (SIMPLE) {
-      // 32 pixels on, a pixel is as far among eight lines as before.
-      const int pixel_bytes = p.depth * 2, step = 32 * pixel_bytes >> p.step_shift;
-      const uint32_t nowhere = slot + p.nowhere + lane % 8 * 16;
-      int pixel = lane - lead;
-      uint32_t to = slot + line_of(p, pixel & p.step_w - 1, pixel >> p.step_shift);
+      to = slot + line_of(p, pixel & p.step_w - 1, pixel >> p.step_shift);
       to = (to ^ (to >> 7 & pixel_bytes / 16 - 1) << 4) ^ chunk;
+    }
 #pragma unroll 1
-      do {
-        uint32_t word[kPartsAtOnce][4];
+    for (int left = p.parts; left > 0; left -= kMany) {
+      uint32_t word[kMany][4];
 #pragma unroll
-        for (int i = 0; i < kPartsAtOnce; ++i) load_tiles(from + i * 64, word[i]);
+      for (int i = kPartsAtOnce - 1; i < kMany; i += kPartsAtOnce) word[i][3] = 0;
 #pragma unroll
-        for (int i = 0; i < kPartsAtOnce; ++i)
-          store_turned(uint32_t(pixel + 32 * i) < uint32_t(p.pixels) ? to + i * step : nowhere,
+      for (int first = 0; first < kMany; first += kPartsAtOnce)
+        if (first < left) {
+#pragma unroll
+          for (int i = first; i < first + kPartsAtOnce; ++i)
+            load_tiles(from + (SIMPLE ? i * 64 : load_shared<unsigned short>(start + i * 2)),
                        word[i]);
-        from += kPartsAtOnce * 64;
-        pixel += kPartsAtOnce * 32;
-        to += kPartsAtOnce * step;
-        left -= kPartsAtOnce;
-      } while (left > 0);
-    } else {
-      uint32_t place = places_ + (lane - lead) * 2, start = places_ + p.parts * 64;
-#pragma unroll 1
-      do {
-        uint32_t word[kPartsAtOnce][4], to[kPartsAtOnce];
+        }
+      if (left <= kMany) ask(word[2][3] | word[5][3] | word[8][3]);
+      if (left == p.parts) barrier_wait(ring.empty(), ring.parity ^ 1);
 #pragma unroll
-        for (int i = 0; i < kPartsAtOnce; ++i)
-          load_tiles(from + uint32_t(load_shared<unsigned short>(start + i * 2)), word[i]);
+      for (int first = 0; first < kMany; first += kPartsAtOnce)
+        if (first < left) {
 #pragma unroll
-        for (int i = 0; i < kPartsAtOnce; ++i) to[i] = found(place + i * 64, slot, chunk);
-#pragma unroll
-        for (int i = 0; i < kPartsAtOnce; ++i) store_turned(to[i], word[i]);
-        place += kPartsAtOnce * 64;
-        start += kPartsAtOnce * 2;
-        left -= kPartsAtOnce;
-      } while (left > 0);
+          for (int i = first; i < first + kPartsAtOnce; ++i) {
+            const bool wanted = uint32_t(pixel + i * 32) < uint32_t(p.pixels);
+            store_turned(SIMPLE ? wanted ? to + i * step : nowhere
+                                : found(place + i * 64, slot, chunk),
+                         word[i]);
+          }
+        }
+      from += SIMPLE ? kMany * 64 : 0;
+      pixel += kMany * 32;
+      to += kMany * step;
+      place += kMany * 64;
+      start += kMany * 2;
     }
     if (!beside.any) return;
     __syncwarp();
-    for (int image = 0; image < (SIMPLE ? 1 : p.images); ++image)
-      if (beside.mine)
-        store_shared_16(found(beside.place + image * p.image_parts * 64, slot, chunk),
-                        {0, 0, 0, 0});
+    if constexpr (SIMPLE) {
+      if (beside.mine) store_shared_16(slot + (beside.first ^ chunk), {0, 0, 0, 0});
+    } else {
+      for (int image = 0; image < p.images; ++image)
+        if (beside.mine)
+          store_shared_16(found(beside.place + image * p.image_parts * 64, slot, chunk),
+                          {0, 0, 0, 0});
+    }
   }
 
   const uint32_t shared_;

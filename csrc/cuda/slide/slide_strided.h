@@ -32,7 +32,7 @@ constexpr int kWidthCount = sizeof(kWidths) / sizeof(kWidths[0]),
 
 constexpr int kStridedWarps = 8;  // that turn
 constexpr int kStridedThreads = kConsumers + 32 * kStridedWarps;
-constexpr int kStridedRegisters = 184, kStridedTurnerRegisters = 64;
+constexpr int kStridedRegisters = 176, kStridedTurnerRegisters = 72;
 constexpr int kMostKernelColumns = 16, kMostStep = 16;
 constexpr int kMostBeside = 32;    // pixels that are read of a row, but lie beside it
 constexpr int kOutside = 1 << 30;  // of a set of planes, where zeros are
@@ -62,6 +62,7 @@ struct StridedParams : Params {
   int32_t image_parts, parts;     // of 32 pixels; of all images, and some more
   int32_t box_channels;           // of an eight that exist
   int32_t raws, raw_bytes, copied_bytes, slots, slot_bytes;
+  int32_t zero;                        // is 0, which the compiler does not know
   int32_t nowhere;                     // of a slot: where pixels go that nobody reads
   int32_t weight_runs;                 // eight taps of a channel are 16 bytes
   int32_t octet_bytes, tap_bytes;      // of weights

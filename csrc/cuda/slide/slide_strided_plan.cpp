@@ -62,13 +62,20 @@ void set_channels(const Choice& choice, StridedParams& p) {
   p.box_channels = std::min(of_residue, 8);
 }
 
-// The least number of pixels from remainder to remainder by which eight pixels that are turned together meet no bank twice, or few.
-int32_t plane_pixels(int32_t least, int32_t step) {
-  int32_t best = least;
-  for (int32_t pixels = least, fewest = 9; pixels < least + 8; ++pixels) {
-    int32_t lines[8] = {}, meet = 0;
-    for (int32_t i = 0; i < 8; ++i)
-      meet = std::max(meet, ++lines[(i % step * pixels + i / step) % 8]);
+// The least number of pixels from remainder to remainder by which eight pixels that are turned together meet no bank twice, or few,
+// wherever rows start.
+int32_t plane_pixels(const StridedParams& p, int32_t least) {
+  int32_t best = least, fewest = INT32_MAX;
+  for (int32_t pixels = least; pixels < least + 8; ++pixels) {
+    int32_t meet = 0;
+    for (int32_t row = 0; row < 8 * p.residues; ++row) {
+      // Lines mod 8 of the first eight of which the row has all.
+      const int32_t lead = (row % p.residues * p.x_h + row / p.residues) * p.x_w + p.low_w;
+      int32_t lines[8] = {}, most = 0;
+      for (int32_t i = 8 - (lead & 7); i < 16 - (lead & 7); ++i)
+        most = std::max(most, ++lines[(i % p.step_w * pixels + i / p.step_w) % 8]);
+      meet += most;
+    }
     if (meet < fewest) fewest = meet, best = pixels;
   }
   return best;
@@ -112,8 +119,8 @@ void shape(const Problem& problem, const Choice& choice, StridedParams& p) {
   p.image_pixels = (p.pixels - 1) / p.step_w + 1;
   p.images =
       p.strips > 1 ? 1 : std::min(p.batch, std::max(1, (width - p.strip) / p.image_pixels + 1));
-  p.plane_pixels = plane_pixels(
-      std::max(p.images * p.image_pixels, width + p.reach_w / p.step_w), p.step_w);
+  p.plane_pixels =
+      plane_pixels(p, std::max(p.images * p.image_pixels, width + p.reach_w / p.step_w));
   for (int j = 0; j < std::min(p.kernel_w, kMostKernelColumns); ++j)
     p.column[j] = (j * p.tap_columns % p.step_w * p.plane_pixels + j * p.tap_columns / p.step_w) *
                   p.depth * 2;
