@@ -13,24 +13,26 @@ namespace {
 
 constexpr double kClock = 1700;  // cycles a microsecond
 
-// What things cost, in cycles where nothing else is said.
-constexpr double kLaunch = 9;          // us
-constexpr double kWeightByte = 0.1;    // of resident weights
-constexpr double kRunByte = 0.04;      // where eight taps come at once
-constexpr double kFirst = 6000;        // until the first row is there
-constexpr double kMultiply = 1.2;      // times what the tensor core takes
-constexpr double kSlot = 300;          // of a warpgroup, for a block of channels and a kernel row
-constexpr double kSlice = 68;          // and 16 channels of a tap
-constexpr double kStoreRun = 335;      // of a row of an image, of a warp's eight channels, by words
-constexpr double kStoreVectors = 580;  // of all rows, by 16 bytes
-constexpr double kTurnOctet = 500;     // of a warp that turns, for eight channels of a row
-constexpr double kTurnPart = 40;       // and for 32 pixels of them
-constexpr double kArrival = 1500;      // from asking for them until they are there
-constexpr double kCopyBytes = 25;      // a cycle
-constexpr double kFewSlots = 1.25;     // times storing, which holds up a slot, where there are two
-constexpr double kSharp = 4;           // what takes longest hides the rest, but not all of it
-constexpr double kMemoryRate = 0.85;   // of the copy rate
-constexpr double kBeside = 0.05;       // of the lesser of work and bytes
+// What things cost, in cycles where nothing else is said: fitted to 997 plans of 40 layers (2026-11-29, H200), those more closely
+// where other families take as long.
+constexpr double kLaunch = 7;          // us
+constexpr double kWeightByte = 0.327;    // of resident weights
+constexpr double kRunByte = 0.089;      // where eight taps come at once
+constexpr double kFirst = 4670;        // until the first row is there
+constexpr double kMultiply = 1;      // times what the tensor core takes
+constexpr double kSlot = 448;          // of a warpgroup, for a block of channels and a kernel row
+constexpr double kTap = 20;            // and 16 channels of a tap
+constexpr double kStoreRun = 360;      // of a row of an image, of a warp's eight channels, by words
+constexpr double kStoreVectors = 1170;  // of all rows, by 16 bytes
+constexpr double kTurnOctet = 138;     // of a warp that turns, for eight channels of a row
+constexpr double kTurnPart = 71;       // and for 32 pixels of them
+constexpr double kArrival = 750;      // from asking for them until they are there
+constexpr double kCopyBytes = 23.8;      // a cycle
+constexpr double kShared = 1;        // times what shared memory takes
+constexpr double kFewSlots = 0.98;     // times storing, which holds up a slot, where there are two
+constexpr double kSharp = 4.5;           // what takes longest hides the rest, but not all of it
+constexpr double kMemoryRate = 1;   // of the copy rate
+constexpr double kBeside = 0.27;       // of the lesser of work and bytes
 
 struct Choice {
   int row, strips, depth, sets, raws, slots, walkers;
@@ -156,23 +158,28 @@ void shape(const Problem& problem, const Choice& choice, StridedParams& p) {
   p.shared_bytes = static_cast<int32_t>(places.end);
 }
 
-double predict(const Problem& problem, const Device& device, const StridedParams& p) {
+double predict(const Problem& problem, const Device& device, const Choice& choice,
+               const StridedParams& p) {
+  const int width = kWidths[choice.row - kStridedRow];
   // Cycles for a row of the result of a strip.
   const double products = double(p.kernel_h) * p.kernel_w * p.slices;
-  const double tensor = kMultiply * p.sets * products * kWidths[0] / 2;
+  const double tensor = kMultiply * p.sets * products * width / 2;
   double rows = 0;  // of dY, that are new
   for (int i = 0; i < p.step_h; ++i) rows += p.used_rows >> i & 1;
-  const double octets = rows * p.octets,
-               copied = octets * p.copied_bytes / kCopyBytes;
+  const double octets = rows * p.octets, copied = octets * p.copied_bytes / kCopyBytes;
+  // What goes through shared memory, 128 bytes a cycle: both operands, and rows three times.
+  const double shared =
+      kShared * (p.sets * products * (kRows + width) / 4 +
+                 octets * (p.copied_bytes / 128.0 + 8 * p.parts));
   const int halves = std::min(2, (p.columns + 7) / 8);
   const double store =
       halves * (p.aligned ? kStoreVectors
                           : kStoreRun * kWarpChannels * p.images * (1 << p.lanes_shift) / 32.0);
-  const double group = (kSlot * p.kernel_h * p.depths + kSlice * products + store) / row_groups(p);
+  const double group = (kSlot * p.kernel_h * p.depths + kTap * products + store) / row_groups(p);
   const double of_octet = kTurnOctet + kTurnPart * p.parts,
                turn = octets / kStridedWarps * std::max(of_octet, (of_octet + kArrival) / p.raws);
   double sum = 0;
-  for (const double cost : {tensor, copied, group, turn}) sum += std::pow(cost, kSharp);
+  for (const double cost : {tensor, shared, copied, group, turn}) sum += std::pow(cost, kSharp);
   const double row = std::pow(sum, 1 / kSharp) + kFewSlots * store / row_groups(p) / (p.slots - 1);
   const double waves = std::ceil(double(p.groups) * p.column_tiles * p.walkers / device.sm_count);
   const double steps = std::ceil(double(steps_of(p)) / p.walkers);
@@ -263,7 +270,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
             }
             choice.walkers = std::max(1, device.sm_count / (p.groups * p.column_tiles));
             shape(problem, choice, p);
-            found.push_back({choice, predict(problem, device, p)});
+            found.push_back({choice, predict(problem, device, choice, p)});
           }
     }
   }
