@@ -35,7 +35,7 @@ CUDA_ROOMS = {
     "cuda/fold": "fold_plan.cpp fold_launch.cpp fold_kernel.cu fold_kernel_shifted.cu "
     "fold_kernel_flat.cu fold_kernel_words.cu",
     "cuda/slide": "slide_plan.cpp slide_launch.cpp slide_kernel_f16.cu slide_kernel_bf16.cu "
-    "slide_turned.cu slide_strided_plan.cpp slide_strided.cu",
+    "slide_turned.cu slide_strided_plan.cpp slide_strided.cu slide_rows_plan.cpp",
     "cuda/scroll": "scroll_plan.cpp scroll_planes_plan.cpp scroll_launch.cpp scroll_f16.cu "
     "scroll_bf16.cu scroll_tf32.cu scroll_planes_f16.cu scroll_planes_bf16.cu "
     "scroll_planes_tf32.cu",

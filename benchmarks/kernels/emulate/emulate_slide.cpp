@@ -14,6 +14,7 @@ alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
 #include "cuda/cuda_families.h"
 #include "cuda/slide/slide_kernel.cuh"
 #include "cuda/slide/slide_plan.h"
+#include "cuda/slide/slide_rows_plan.h"
 #include "cuda/slide/slide_strided.cuh"
 #include "cuda/slide/slide_turned.cuh"
 #include "cuda/visit_row.h"
@@ -35,8 +36,8 @@ bool check(const Case& one, int most) {
   for (Plan& plan : plans) {
     if (plan.row >= slide::kStridedRow) {
       int32_t &slots = plan.detail[4], &walkers = plan.detail[5];
-      const int least = std::max(2, slide::most_slots_passed(slide::strided_params_of(
-                                        trial.problem, plan, trial.args)));
+      const int least = std::max(
+          2, slide::most_slots_passed(slide::strided_params_of(trial.problem, plan, trial.args)));
       slots = std::min(slots, least + int(emulate::random() % 3));
       walkers = std::min(walkers, 1 + int(emulate::random() % 3));
       continue;
@@ -54,9 +55,9 @@ bool check(const Case& one, int most) {
       const auto params = slide::strided_params_of(trial.problem, plan, trial.args);
       const auto map = slide::map_of(params);
       return visit_row<slide::kWidthCount>(plan.row - slide::kStridedRow, [&](auto row) {
-        emulate::run_grid(
-            slide::blocks_of(params), slide::kStridedThreads, params.shared_bytes,
-            [&] { slide::convt2d_slide_strided_kernel<T, slide::kWidths[row]>(params, map); });
+        emulate::run_grid(slide::blocks_of(params), slide::kRowThreads, params.shared_bytes, [&] {
+          slide::convt2d_slide_strided_kernel<T, slide::kWidths[row]>(params, map);
+        });
       });
     }
     if (plan.row >= slide::kTurnedRow) {

@@ -3,6 +3,7 @@
 
 #include "cuda/slide/slide.h"
 #include "cuda/slide/slide_plan.h"
+#include "cuda/slide/slide_rows_plan.h"
 
 namespace convt2d::cuda {
 namespace slide {

@@ -23,7 +23,6 @@ CUtensorMap map_of(const TurnedParams& params);
 std::vector<Plan> strided_plans(const Problem& problem, const Device& device, std::string& reason);
 Decision strided_plan(const Problem& problem, const Device& device);
 StridedParams strided_params_of(const Problem& problem, const Plan& plan, const Args& args);
-CUtensorMap map_of(const StridedParams& params);
 
 int64_t blocks_of(const Params& params);
 

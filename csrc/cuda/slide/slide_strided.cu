@@ -13,7 +13,7 @@ void launch_widths(int row, const StridedParams& params, const CUtensorMap& map,
   visit_row<kWidthCount>(row - kStridedRow, [&](auto index) {
     constexpr auto kernel = convt2d_slide_strided_kernel<T, kWidths[decltype(index)::value]>;
     allow_shared_memory<kernel>(params.shared_bytes);
-    kernel<<<static_cast<unsigned>(blocks), kStridedThreads, params.shared_bytes,
+    kernel<<<static_cast<unsigned>(blocks), kRowThreads, params.shared_bytes,
              static_cast<cudaStream_t>(stream)>>>(params, map);
     check_launch("convt2d_slide_strided_kernel");
   });

@@ -6,7 +6,7 @@
 #include "core/phases.h"
 #include "cuda/gather_params.h"
 #include "cuda/slide/slide_plan.h"
-#include "cuda/tensor_map.h"
+#include "cuda/slide/slide_rows_plan.h"
 
 namespace convt2d::cuda::slide {
 namespace {
@@ -16,72 +16,29 @@ constexpr double kClock = 1700;  // cycles a microsecond
 // What things cost, in cycles where nothing else is said: fitted to 997 plans of 40 layers (2026-11-29, H200), those more closely
 // where other families take as long.
 constexpr double kLaunch = 7;          // us
-constexpr double kWeightByte = 0.327;    // of resident weights
-constexpr double kRunByte = 0.089;      // where eight taps come at once
+constexpr double kWeightByte = 0.327;  // of resident weights
+constexpr double kRunByte = 0.089;     // where eight taps come at once
 constexpr double kFirst = 4670;        // until the first row is there
-constexpr double kMultiply = 1;      // times what the tensor core takes
+constexpr double kMultiply = 1;        // times what the tensor core takes
 constexpr double kSlot = 448;          // of a warpgroup, for a block of channels and a kernel row
 constexpr double kTap = 20;            // and 16 channels of a tap
 constexpr double kStoreRun = 360;      // of a row of an image, of a warp's eight channels, by words
 constexpr double kStoreVectors = 1170;  // of all rows, by 16 bytes
-constexpr double kTurnOctet = 138;     // of a warp that turns, for eight channels of a row
-constexpr double kTurnPart = 71;       // and for 32 pixels of them
-constexpr double kArrival = 750;      // from asking for them until they are there
-constexpr double kCopyBytes = 23.8;      // a cycle
-constexpr double kShared = 1;        // times what shared memory takes
-constexpr double kFewSlots = 0.98;     // times storing, which holds up a slot, where there are two
-constexpr double kSharp = 4.5;           // what takes longest hides the rest, but not all of it
-constexpr double kMemoryRate = 1;   // of the copy rate
-constexpr double kBeside = 0.27;       // of the lesser of work and bytes
+constexpr double kTurnOctet = 138;      // of a warp that turns, for eight channels of a row
+constexpr double kTurnPart = 71;        // and for 32 pixels of them
+constexpr double kArrival = 750;        // from asking for them until they are there
+constexpr double kCopyBytes = 23.8;     // a cycle
+constexpr double kShared = 1;           // times what shared memory takes
+constexpr double kFewSlots = 0.98;      // times storing, which holds up a slot, where there are two
+constexpr double kSharp = 4.5;          // what takes longest hides the rest, but not all of it
+constexpr double kMemoryRate = 1;       // of the copy rate
+constexpr double kBeside = 0.27;        // of the lesser of work and bytes
 
 struct Choice {
   int row, strips, depth, sets, raws, slots, walkers;
 };
 
-int shift_of(int32_t power) {
-  int shift = 0;
-  while (1 << shift < power) ++shift;
-  return shift;
-}
-
 int reach_of(const Axis& axis) { return static_cast<int>((axis.kernel - 1) * axis.dilation); }
-
-// Of channels that are `residues` kinds, so many eights of each.
-void set_channels(const Choice& choice, StridedParams& p) {
-  p.depth = choice.depth;
-  const int32_t block = p.depth / 8;
-  const auto of_residue = static_cast<int32_t>(ceil_div(p.reduce, p.residues));
-  p.residue_octets = static_cast<int32_t>(ceil_div(of_residue, 8));
-  if (p.residues > 1) p.residue_octets = 1 << shift_of(p.residue_octets);
-  p.residue_octets_shift = p.residues > 1 ? shift_of(p.residue_octets) : 31;
-  p.octets = static_cast<int32_t>(round_up(p.residues * p.residue_octets, block));
-  p.reduce_padded = p.octets * 8;
-  p.slices = p.octets / 2;
-  p.depths = p.octets / block;
-  p.block_shift = shift_of(block);
-  p.team = 1;
-  while (p.team < kStridedWarps && p.octets % (2 * p.team) == 0) p.team *= 2;
-  p.box_channels = std::min(of_residue, 8);
-}
-
-// The least number of pixels from remainder to remainder by which eight pixels that are turned together meet no bank twice, or few,
-// wherever rows start.
-int32_t plane_pixels(const StridedParams& p, int32_t least) {
-  int32_t best = least, fewest = INT32_MAX;
-  for (int32_t pixels = least; pixels < least + 8; ++pixels) {
-    int32_t meet = 0;
-    for (int32_t row = 0; row < 8 * p.residues; ++row) {
-      // Lines mod 8 of the first eight of which the row has all.
-      const int32_t lead = (row % p.residues * p.x_h + row / p.residues) * p.x_w + p.low_w;
-      int32_t lines[8] = {}, most = 0;
-      for (int32_t i = 8 - (lead & 7); i < 16 - (lead & 7); ++i)
-        most = std::max(most, ++lines[(i % p.step_w * pixels + i / p.step_w) % 8]);
-      meet += most;
-    }
-    if (meet < fewest) fewest = meet, best = pixels;
-  }
-  return best;
-}
 
 // Everything that follows from the problem and the choice, pointers aside.
 void shape(const Problem& problem, const Choice& choice, StridedParams& p) {
@@ -99,17 +56,13 @@ void shape(const Problem& problem, const Choice& choice, StridedParams& p) {
   p.low_w = static_cast<int32_t>(-w.near_pad);
   p.step_h = static_cast<int32_t>(h.stride);
   p.step_w = static_cast<int32_t>(w.stride);
-  p.step_shift = p.step_w == 1 ? 0 : p.step_w == 2 ? 1 : p.step_w == 4 ? 2 : -1;
   p.tap_rows = static_cast<int32_t>(h.dilation);
   p.tap_columns = static_cast<int32_t>(w.dilation);
   p.reach = reach_of(h);
   for (int i = 0; i < p.kernel_h; ++i) p.used_rows |= 1 << i * p.tap_rows % p.step_h;
   for (int8_t i = 0; i < p.step_h; ++i)
     if (p.used_rows >> i & 1) p.used_row[p.used_count++] = i;
-  p.residues = 1;
-  while (int64_t{p.residues} * p.x_h * p.x_w % kVector != 0) p.residues *= 2;
-  p.residue_shift = shift_of(p.residues);
-  set_channels(choice, p);
+  set_channels(choice.depth, p);
   p.sets = choice.sets;
   p.column_tiles = static_cast<int32_t>(ceil_div(p.columns, tile_channels(p)));
 
@@ -117,44 +70,26 @@ void shape(const Problem& problem, const Choice& choice, StridedParams& p) {
   p.strips = choice.strips;
   p.strip = p.strips == 1 ? p.y_w : static_cast<int32_t>(round_up(ceil_div(p.y_w, p.strips), 8));
   p.steps = p.y_h;
+  p.positions = p.y_w;
   p.pixels = (p.strip - 1) * p.step_w + p.reach_w + 1;
   p.image_pixels = (p.pixels - 1) / p.step_w + 1;
   p.images =
       p.strips > 1 ? 1 : std::min(p.batch, std::max(1, (width - p.strip) / p.image_pixels + 1));
-  p.plane_pixels =
-      plane_pixels(p, std::max(p.images * p.image_pixels, width + p.reach_w / p.step_w));
+  set_slots(width, choice.raws, choice.slots, p);
   for (int j = 0; j < std::min(p.kernel_w, kMostKernelColumns); ++j)
     p.column[j] = (j * p.tap_columns % p.step_w * p.plane_pixels + j * p.tap_columns / p.step_w) *
                   p.depth * 2;
-  // Of a row, with room for what stands before the first pixel; an odd number, so that channels start in different banks.
-  const auto eights = static_cast<int32_t>(ceil_div(p.pixels + kVector - 1, kVector));
-  p.pitch = (eights | 1) * 16;
-  p.image_parts = static_cast<int32_t>(ceil_div(eights, 4));
-  p.parts = static_cast<int32_t>(round_up(p.images * p.image_parts, kPartsAtOnce));
-  p.copied_bytes = p.images * p.box_channels * p.pitch;
-  p.raw_bytes = static_cast<int32_t>(round_up(p.copied_bytes, 128));
-  p.nowhere =
-      static_cast<int32_t>(round_up(int64_t{p.step_w} * p.plane_pixels * p.depth * 2, 128));
-  p.slot_bytes = static_cast<int32_t>(round_up(p.nowhere + 128, 1024));
-  p.raws = choice.raws;
-  p.slots = choice.slots;
   p.walkers = std::min(choice.walkers, steps_of(p));
 
-  p.octet_bytes = tile_channels(p) * 16;
-  p.tap_bytes = p.octets * p.octet_bytes + 16;
   p.tile_rows = 1;
   p.staging_pitch = kStridedPitch;
   p.aligned = p.y_w % kVector == 0 && (p.images == 1 || p.image_pixels % kVector == 0);
   p.image_magic = 65536 / p.image_pixels + 1;
   p.lanes_shift = std::clamp(shift_of(p.strip) - 1, 2, 5);
-  SharedPlaces places{kStridedHeader};
-  p.weights_at = places.take(int64_t{p.kernel_h} * p.kernel_w * p.tap_bytes, 128);
+  SharedPlaces places{kRowHeader};
   p.staging_at =
       places.take(p.aligned ? 0 : int64_t{kConsumers / 32} * kWarpChannels * kStridedPitch, 128);
-  p.places_at = places.take((places_of(p) + p.parts) * 2, 128);
-  p.octets_at = places.take(p.octets * 16, 16);
-  p.raws_at = places.take(int64_t{kStridedWarps} * p.raws * p.raw_bytes, 128);
-  p.slots_at = places.take(int64_t{p.slots} * p.slot_bytes, 1024);
+  take_rows(places, p);
   p.shared_bytes = static_cast<int32_t>(places.end);
 }
 
@@ -168,16 +103,15 @@ double predict(const Problem& problem, const Device& device, const Choice& choic
   for (int i = 0; i < p.step_h; ++i) rows += p.used_rows >> i & 1;
   const double octets = rows * p.octets, copied = octets * p.copied_bytes / kCopyBytes;
   // What goes through shared memory, 128 bytes a cycle: both operands, and rows three times.
-  const double shared =
-      kShared * (p.sets * products * (kRows + width) / 4 +
-                 octets * (p.copied_bytes / 128.0 + 8 * p.parts));
+  const double shared = kShared * (p.sets * products * (kRows + width) / 4 +
+                                   octets * (p.copied_bytes / 128.0 + 8 * p.parts));
   const int halves = std::min(2, (p.columns + 7) / 8);
   const double store =
       halves * (p.aligned ? kStoreVectors
                           : kStoreRun * kWarpChannels * p.images * (1 << p.lanes_shift) / 32.0);
   const double group = (kSlot * p.kernel_h * p.depths + kTap * products + store) / row_groups(p);
   const double of_octet = kTurnOctet + kTurnPart * p.parts,
-               turn = octets / kStridedWarps * std::max(of_octet, (of_octet + kArrival) / p.raws);
+               turn = octets / kRowWarps * std::max(of_octet, (of_octet + kArrival) / p.raws);
   double sum = 0;
   for (const double cost : {tensor, shared, copied, group, turn}) sum += std::pow(cost, kSharp);
   const double row = std::pow(sum, 1 / kSharp) + kFewSlots * store / row_groups(p) / (p.slots - 1);
@@ -225,10 +159,10 @@ bool fill(const Problem& problem, const Device& device, Choice& choice) {
   shape(problem, choice, p);
   choice.slots = std::max(2, most_slots_passed(p));
   shape(problem, choice, p);
-  if (p.shared_bytes > device.smem_optin || choice.slots > kMostStrided) return false;
+  if (p.shared_bytes > device.smem_optin || choice.slots > kMostRowSlots) return false;
   const int more = (device.smem_optin - p.shared_bytes) / p.slot_bytes,
             enough = std::max({4, choice.slots, 4 * p.depths});
-  choice.slots = std::min({choice.slots + more, kMostStrided, enough});
+  choice.slots = std::min({choice.slots + more, kMostRowSlots, enough});
   return true;
 }
 
@@ -313,27 +247,8 @@ StridedParams strided_params_of(const Problem& problem, const Plan& plan, const 
   StridedParams p;
   shape(problem, choice_of(plan), p);
   set_tensors(problem, args, p);
-  p.weight_runs = p.kernel_h * p.kernel_w % kVector == 0 && p.weight_w == 1 &&
-                  p.weight_h == p.kernel_w && p.weight_reduce % kVector == 0 &&
-                  p.weight_column % kVector == 0 && p.weight_group % kVector == 0 &&
-                  aligned(p.weight, 16);
+  p.weight_runs = have_weight_runs(p);
   return p;
-}
-
-// By words, of which a box may have 256 in a row.
-CUtensorMap map_of(const StridedParams& p) {
-  const int64_t planes = int64_t{p.residues} * p.x_h * p.x_w, all = int64_t{p.groups} * p.reduce;
-  const int64_t image = int64_t{p.x_h} * p.x_w * all * 2;
-  TensorBox box = {p.source,
-                   4,
-                   4,
-                   {planes / 2, all / p.residues, p.batch, 1},
-                   {4, planes * 2, image, image * p.batch},
-                   {p.pitch / 4, p.box_channels, p.images, 1},
-                   {1, 1, 1, 1}};
-  box.swizzled = false;
-  box.rounded = false;
-  return encode(box);
 }
 
 }  // namespace convt2d::cuda::slide

@@ -83,8 +83,8 @@ __device__ __forceinline__ void store_vectors(const StridedParams& p, const Imag
               image = int(uint32_t(eight * kVector) * uint32_t(p.image_magic) >> 16),
               at = eight * kVector - image * p.image_pixels;
     if (eight < EIGHTS && image < p.images && at < rows.count && rows.there(p, image, inside))
-      store_words(rows.destination + rows.element(p, image, inside) + at, word[0], word[1],
-                  word[2], word[3]);
+      store_words(rows.destination + rows.element(p, image, inside) + at, word[0], word[1], word[2],
+                  word[3]);
   }
 }
 
