@@ -30,16 +30,23 @@ void set_channels(int depth, RowParams& p) {
 // The least number of pixels from remainder to remainder by which eight pixels that are turned together meet no bank twice, or few,
 // wherever rows start.
 static int32_t plane_pixels(const RowParams& p, int32_t least) {
+  constexpr int kStarts = 8;  // of a row, in 16 bytes
+  int32_t rows[kStarts] = {};
+  for (int64_t residue = 0; residue < p.residues; ++residue)
+    for (int64_t row = 0; row < kStarts; ++row)
+      ++rows[((residue * p.x_h + row) * p.x_w + p.low_w) & (kStarts - 1)];
+  int32_t remainder[2 * kStarts], line[2 * kStarts];
+  for (int32_t i = 0; i < 2 * kStarts; ++i) remainder[i] = i % p.step_w, line[i] = i / p.step_w;
   int32_t best = least, fewest = INT32_MAX;
   for (int32_t pixels = least; pixels < least + 8; ++pixels) {
     int32_t meet = 0;
-    for (int32_t row = 0; row < 8 * p.residues; ++row) {
+    for (int32_t start = 0; start < kStarts; ++start) {
+      if (rows[start] == 0) continue;
       // Lines mod 8 of the first eight of which the row has all.
-      const int32_t lead = (row % p.residues * p.x_h + row / p.residues) * p.x_w + p.low_w;
       int32_t lines[8] = {}, most = 0;
-      for (int32_t i = 8 - (lead & 7); i < 16 - (lead & 7); ++i)
-        most = std::max(most, ++lines[(i % p.step_w * pixels + i / p.step_w) % 8]);
-      meet += most;
+      for (int32_t i = kStarts - start; i < 2 * kStarts - start; ++i)
+        most = std::max(most, ++lines[(remainder[i] * pixels + line[i]) & 7]);
+      meet += most * rows[start];
     }
     if (meet < fewest) fewest = meet, best = pixels;
   }

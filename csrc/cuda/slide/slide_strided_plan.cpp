@@ -152,18 +152,18 @@ std::string refusal(const Problem& problem, const Device&) {
   return {};
 }
 
-// As many slots as there is room for. Whether there are enough.
-bool fill(const Problem& problem, const Device& device, Choice& choice) {
-  StridedParams p;
-  choice.slots = 2;
+// Of a choice without slots or walkers: as many slots as there is room for, and what follows. Whether there are enough.
+bool fill(const Problem& problem, const Device& device, Choice& choice, StridedParams& p) {
+  choice.slots = 0;
   shape(problem, choice, p);
-  choice.slots = std::max(2, most_slots_passed(p));
-  shape(problem, choice, p);
-  if (p.shared_bytes > device.smem_optin || choice.slots > kMostRowSlots) return false;
-  const int more = (device.smem_optin - p.shared_bytes) / p.slot_bytes,
-            enough = std::max({4, choice.slots, 4 * p.depths});
-  choice.slots = std::min({choice.slots + more, kMostRowSlots, enough});
-  return true;
+  const int room = (device.smem_optin - p.shared_bytes) / p.slot_bytes,
+            least = std::max(2, most_slots_passed(p));
+  choice.slots = std::min({room, kMostRowSlots, std::max({4, least, 4 * p.depths})});
+  choice.walkers = std::max(1, device.sm_count / (p.groups * p.column_tiles));
+  p.slots = choice.slots;
+  p.shared_bytes += p.slots * p.slot_bytes;
+  p.walkers = std::min(choice.walkers, steps_of(p));
+  return choice.slots >= least;
 }
 
 std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
@@ -186,26 +186,23 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
         continue;
       }
       ++tried;
-      for (const int depth : {16, 32, 64})
-        for (const int sets : {1, 2})
+      for (const int depth : {16, 32, 64}) {
+        if (depth > round_up(p.residues * p.residue_octets * 8, 32)) continue;
+        for (const int sets : {1, 2}) {
+          if (sets > 1 && (reach_of(problem.h) >= problem.h.stride || p.columns <= kRows)) continue;
           for (int raws = 1; raws <= kMostRaws; ++raws) {
             choice.depth = depth;
             choice.sets = sets;
             choice.raws = raws;
-            choice.walkers = INT32_MAX;
-            shape(problem, choice, p);
-            if (depth > round_up(p.residues * p.residue_octets * 8, 32)) continue;
-            if (p.slot_bytes >= 1 << 16) continue;  // places are of 2 bytes
-            if (sets > 1 && (reach_of(problem.h) >= problem.h.stride || p.columns <= kRows))
-              continue;
-            if (!fill(problem, device, choice)) {
+            if (!fill(problem, device, choice, p)) {
               reason = "weights and rows do not fit into shared memory";
-              continue;
+              break;
             }
-            choice.walkers = std::max(1, device.sm_count / (p.groups * p.column_tiles));
-            shape(problem, choice, p);
+            if (p.slot_bytes >= 1 << 16) break;  // places are of 2 bytes
             found.push_back({choice, predict(problem, device, choice, p)});
           }
+        }
+      }
     }
   }
   return found;
