@@ -70,6 +70,13 @@ def refusal(text, family):
     return match[1] if match else None
 
 
+def check_refusals(family, *asked):
+    """Each of `asked` is a call of explain and words of the reason why `family` declines it."""
+    for case, direction, dtype, layout, board, words in asked:
+        reason = refusal(explain(case, direction, dtype, layout, board), family)
+        assert reason and words in reason, reason
+
+
 # What must be served, row by row: (family, cases, directions, dtypes, layouts, boards). A refusal
 # that creeps into one of these is a regression even though another family would step in.
 EVERY_CASE, EVERY_DIRECTION, EVERY_DTYPE = tuple(BY_NAME), tuple(DIRECTIONS), tuple(DTYPES)
@@ -509,15 +516,14 @@ def test_slide_says_why_it_declines():
         reason = refusal(explain(dataclasses.replace(ROWS, **change), dtype="f16"), "slide")
         assert reason and words in reason, (change, reason)
     wider = dataclasses.replace(NARROW, kernel=(5, 5))
-    for case, direction, dtype, layout, board, words in (
+    check_refusals(
+        "slide",
         (ROWS, "grad_weight", "f16", "nchw", "h200", "forward and grad_input"),
         (wider, "grad_input", "f16", "nchw", "h200", "two rows of the result"),
         (ROWS, "forward", "f32", "nchw", "h200", "16 bits"),
         (ROWS, "forward", "f16", "nhwc", "h200", "NCHW"),
         (ROWS, "forward", "f16", "nchw", "b200", "wgmma"),
-    ):
-        reason = refusal(explain(case, direction, dtype, layout, board), "slide")
-        assert reason and words in reason, reason
+    )
 
 
 @needs_cuda_room
@@ -531,14 +537,13 @@ def test_shuttle_says_why_it_declines():
         case = dataclasses.replace(ROWS, batch=2, **change)
         reason = refusal(explain(case, "grad_weight", "f16", "nchw"), "shuttle")
         assert reason and words in reason, (change, reason)
-    for case, direction, dtype, layout, board, words in (
+    check_refusals(
+        "shuttle",
         (ROWS, "forward", "f16", "nchw", "h200", "grad_weight"),
         (ROWS, "grad_weight", "tf32", "nchw", "h200", "16 bits"),
         (ROWS, "grad_weight", "f16", "nhwc", "h200", "NCHW"),
         (ROWS, "grad_weight", "f16", "nchw", "b200", "sm_90a"),
-    ):
-        reason = refusal(explain(case, direction, dtype, layout, board), "shuttle")
-        assert reason and words in reason, reason
+    )
 
 
 @needs_cuda_room
@@ -555,7 +560,8 @@ def test_narrow_says_why_it_declines():
     ):
         reason = refusal(explain(dataclasses.replace(THIN, **change), dtype="f16"), "narrow")
         assert reason and words in reason, (change, reason)
-    for case, direction, dtype, layout, board, words in (
+    check_refusals(
+        "narrow",
         (THIN, "grad_input", "f16", "nchw", "h200", "forward"),
         (THIN, "forward", "f64", "nchw", "h200", "fp32"),
         (THIN, "forward", "f16", "strided", "h200", "NCHW and NHWC"),
@@ -563,9 +569,7 @@ def test_narrow_says_why_it_declines():
         (FEW, "forward", "f16", "nhwc", "h200", "2 channels"),
         (FEW, "forward", "f32", "nchw", "h200", "sums of 8 products"),
         (THIN, "forward", "f16", "nchw", "b200", "wgmma"),
-    ):
-        reason = refusal(explain(case, direction, dtype, layout, board), "narrow")
-        assert reason and words in reason, reason
+    )
 
 
 @needs_cuda_room

@@ -8,6 +8,7 @@
 #include "cuda/cuda_families.h"
 #include "cuda/gather_params.h"
 #include "cuda/strict_sums.h"
+#include "cuda/weight_cost.h"
 #include "cuda/weight_sum.h"
 
 namespace convt2d::cuda::comb {
@@ -114,11 +115,8 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double busy_us = (rounds * (chunks * cycles * alone + kStored * sums(tile)) +
                           std::ceil(rounds / side_by_side(problem, tile)) * kBlock) /
                          kClock;
-  const double partial = static_cast<double>(partial_bytes(problem, p.split));
-  const double memory_us =
-      (tensor_bytes(problem) + partial) / (kMemoryRate * device.copy_bytes_per_us);
-  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us) +
-         (p.split > 1 ? kSum + kPartialRate * partial / device.copy_bytes_per_us : 0);
+  return weight_us(problem, device, p.split, busy_us,
+                   {kLaunch, kMemoryRate, kBeside, kSum, kPartialRate});
 }
 
 // Chunks under way: as many as leave room for a second block, where registers do. The sums are the same with any.

@@ -7,6 +7,7 @@
 #include "cuda/cuda_families.h"
 #include "cuda/gather_params.h"
 #include "cuda/strict_sums.h"
+#include "cuda/weight_cost.h"
 #include "cuda/weight_sum.h"
 
 namespace convt2d::cuda::quilt {
@@ -129,12 +130,8 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double chunks = std::ceil(double(chunks_of(p)) / p.split);
   const double busy_us = std::ceil(blocks / device.sm_count) *
                          (kBlock + kStored * tile.width + chunks * cycles) / kClock;
-  const double partial = static_cast<double>(partial_bytes(problem, p.split));
-  const double memory_us =
-      (tensor_bytes(problem) + partial) / (kMemoryRate * device.copy_bytes_per_us);
-  return kLaunch + std::max(busy_us, memory_us) +
-         (p.stages < 3 ? kFewStages : kBeside) * std::min(busy_us, memory_us) +
-         (p.split > 1 ? kSum + kPartialRate * partial / device.copy_bytes_per_us : 0);
+  return weight_us(problem, device, p.split, busy_us,
+                   {kLaunch, kMemoryRate, p.stages < 3 ? kFewStages : kBeside, kSum, kPartialRate});
 }
 
 int stages_on(const Device& device, const Params& p) {

@@ -110,7 +110,7 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
   p.column_tiles = static_cast<int32_t>(ceil_div(p.columns, channels(tile)));
 
   p.run = choice.run;
-  while (1 << p.run_shift < p.run) ++p.run_shift;
+  p.run_shift = shift_of(p.run);
   p.box = std::min(p.run, kMostBox);
   p.tile_rows = tile.width / p.run;
   p.turns = choice.turns;
@@ -140,13 +140,6 @@ int64_t weight_bytes(const TurnedParams& p) {
   return int64_t{p.kernel_w} * p.tap_column * (p.group_rows > 1 ? 1 : p.kernel_h) + zeros;
 }
 
-// Planes that are whole 16 bytes together.
-int64_t residues_of(int64_t plane) {
-  int64_t residues = 1;
-  while (residues * plane % kVector != 0) residues *= 2;
-  return residues;
-}
-
 // The same of turned tiles, of which `turns` are the rows of a warpgroup and `stages` are slots.
 void shape(const Problem& problem, const Choice& choice, TurnedParams& p) {
   p = {};
@@ -156,7 +149,7 @@ void shape(const Problem& problem, const Choice& choice, TurnedParams& p) {
   p.low_w = p.pad_w - (p.kernel_w - 1);
   p.tap_rows = p.kernel_h > 1 ? p.tap_shift[1] : 0;
   p.residues = static_cast<int32_t>(residues_of(int64_t{p.x_h} * p.x_w));
-  while (1 << p.residue_shift < p.residues) ++p.residue_shift;
+  p.residue_shift = shift_of(p.residues);
   // A block of channels is 32, 64 or 128 bytes, and eight of each residue at least.
   const int32_t least = std::max(kSlice, 8 * p.residues);
   p.reduce_padded = p.reduce <= kMostDepth / 2

@@ -26,4 +26,16 @@ StridedParams strided_params_of(const Problem& problem, const Plan& plan, const 
 
 int64_t blocks_of(const Params& params);
 
+// Planes that are whole 16 bytes together.
+inline int64_t residues_of(int64_t plane) {
+  int64_t residues = 1;
+  while (residues * plane % kVector != 0) residues *= 2;
+  return residues;
+}
+inline int shift_of(int32_t power) {
+  int shift = 0;
+  while (1 << shift < power) ++shift;
+  return shift;
+}
+
 }  // namespace convt2d::cuda::slide

@@ -144,7 +144,7 @@ __device__ __forceinline__ Octet uniform_octet(const Octet& octet) {
           uniform(octet.block)};
 }
 
-// A warp that turns: eights of channels of every so many rows of dY, of one stretch after the other, some asked for ahead.
+// A warp that turns: eights of channels of every so many rows of the source, of one stretch after the other, some asked for ahead.
 class Turner {
  public:
   __device__ __forceinline__ Turner(const RowParams& p, uint32_t shared)

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
+#include "cuda/slide/slide_plan.h"
 #include "cuda/tensor_map.h"
 
 namespace convt2d::cuda::slide {
 
 // Of channels that are `residues` kinds, so many eights of each.
 void set_channels(int depth, RowParams& p) {
-  p.residues = 1;
-  while (int64_t{p.residues} * p.x_h * p.x_w % kVector != 0) p.residues *= 2;
+  p.residues = static_cast<int32_t>(residues_of(int64_t{p.x_h} * p.x_w));
   p.residue_shift = shift_of(p.residues);
   p.depth = depth;
   const int32_t block = p.depth / 8;

@@ -8,12 +8,6 @@
 
 namespace convt2d::cuda::slide {
 
-inline int shift_of(int32_t power) {
-  int shift = 0;
-  while (1 << shift < power) ++shift;
-  return shift;
-}
-
 // Of planes and `reduce` channels: residues, eights, blocks of `depth` channels, who turns them.
 void set_channels(int depth, RowParams& p);
 // Of what a strip of `width` columns reads of a row: rows as copied, and slots; and bytes of weights.

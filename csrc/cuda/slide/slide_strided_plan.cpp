@@ -99,9 +99,8 @@ double predict(const Problem& problem, const Device& device, const Choice& choic
   // Cycles for a row of the result of a strip.
   const double products = double(p.kernel_h) * p.kernel_w * p.slices;
   const double tensor = kMultiply * p.sets * products * width / 2;
-  double rows = 0;  // of dY, that are new
-  for (int i = 0; i < p.step_h; ++i) rows += p.used_rows >> i & 1;
-  const double octets = rows * p.octets, copied = octets * p.copied_bytes / kCopyBytes;
+  const double octets = double(p.used_count) * p.octets,
+               copied = octets * p.copied_bytes / kCopyBytes;
   // What goes through shared memory, 128 bytes a cycle: both operands, and rows three times.
   const double shared = kShared * (p.sets * products * (kRows + width) / 4 +
                                    octets * (p.copied_bytes / 128.0 + 8 * p.parts));
@@ -161,7 +160,6 @@ bool fill(const Problem& problem, const Device& device, Choice& choice, StridedP
   choice.slots = std::min({room, kMostRowSlots, std::max({4, least, 4 * p.depths})});
   choice.walkers = std::max(1, device.sm_count / (p.groups * p.column_tiles));
   p.slots = choice.slots;
-  p.shared_bytes += p.slots * p.slot_bytes;
   p.walkers = std::min(choice.walkers, steps_of(p));
   return choice.slots >= least;
 }

@@ -8,6 +8,7 @@
 #include "cuda/gather_params.h"
 #include "cuda/strict_sums.h"
 #include "cuda/tensor_map.h"
+#include "cuda/weight_cost.h"
 #include "cuda/weight_sum.h"
 
 namespace convt2d::cuda::treadle {
@@ -85,11 +86,8 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double busy_us = std::ceil(blocks / device.sm_count) *
                          (kBlock + kStored * block_sums(tile) / kConsumers + steps * cycles) /
                          kClock;
-  const double partial = static_cast<double>(partial_bytes(problem, p.split));
-  const double memory_us =
-      (tensor_bytes(problem) + partial) / (kMemoryRate * device.copy_bytes_per_us);
-  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us) +
-         (p.split > 1 ? kSum + kPartialRate * partial / device.copy_bytes_per_us : 0);
+  return weight_us(problem, device, p.split, busy_us,
+                   {kLaunch, kMemoryRate, kBeside, kSum, kPartialRate});
 }
 
 // Every tile, in no order: the same for all devices. `reason` says why there is none.

@@ -1,0 +1,27 @@
+// What a grad_weight takes beside its multiplications, as families predict it alike that cut the reduction into pieces.
+#pragma once
+
+#include <algorithm>
+
+#include "core/floor.h"
+#include "cuda/weight_sum.h"
+
+namespace convt2d::cuda {
+
+// Rates are shares of the copy rate, times are in us.
+struct WeightCosts {
+  double launch, memory_rate;
+  double beside;             // of the lesser of work and bytes
+  double sum, partial_rate;  // of the second pass, where there are pieces
+};
+// Of a block's work that takes `busy_us` on the busiest multiprocessor.
+inline double weight_us(const Problem& problem, const Device& device, int64_t split, double busy_us,
+                        const WeightCosts& costs) {
+  const double partial = static_cast<double>(partial_bytes(problem, split));
+  const double memory_us =
+      (tensor_bytes(problem) + partial) / (costs.memory_rate * device.copy_bytes_per_us);
+  return costs.launch + std::max(busy_us, memory_us) + costs.beside * std::min(busy_us, memory_us) +
+         (split > 1 ? costs.sum + costs.partial_rate * partial / device.copy_bytes_per_us : 0);
+}
+
+}  // namespace convt2d::cuda
