@@ -46,9 +46,12 @@ bool check(const Case& one, Precision precision, int most) {
     trial.begin(plan.split);
     trial.args.workspace = trial.partials.data();
     const quilt::Params params = quilt::params_of(p, plan, trial.args);
+    const quilt::Maps maps = quilt::maps_of(p, plan, params);
     visit_row<END - FIRST>(plan.row - FIRST, [&](auto row) {
-      emulate::run_grid(quilt::blocks_of(params), quilt::kThreads, quilt::shared_bytes(params),
-                        [&] { quilt::convt2d_quilt_grad_weight_kernel<M, FIRST + row>(params); });
+      emulate::run_grid(quilt::blocks_of(params), quilt::kThreads,
+                        quilt::shared_bytes(params, quilt::kTiles[plan.row]), [&] {
+                          quilt::convt2d_quilt_grad_weight_kernel<M, FIRST + row>(params, maps);
+                        });
     });
     if (params.partials) reorder(p, plan.split, trial.partials);
     return params.partials ? plan.split : 0;

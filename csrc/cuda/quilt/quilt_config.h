@@ -10,17 +10,20 @@
 // A warp has `bands`: a kernel row of eight output channels, one of each lane's g. Rows g and g + 8 of its 16 of an
 // instruction are two taps; a warpgroup's two instructions are the four taps of a band, or two bands of two.
 //
-// x     [32 bytes of pixels][input channel][32 B], rows of pixels one behind the other, to whole words, or pairs of 16 bits
+// x     [32 bytes of pixels][input channel][32 B], pixels of a chunk one behind the other
 // dY    [output channel][run of memory], a distance apart at which lanes meet no bank twice
 // raw   [input channel][x as it lies, from the multiple of 16 bytes before it]
 //
-// Planes of x start anywhere. Four warps ask for what some rows are of, 16 bytes at a time, and move pixels to where they
-// belong: zeros for what is not there. Where rows, or all rows of a chunk, are whole 8 or 16 bytes, 16-bit numbers come to
-// where they belong at once (`piece`).
+// Planes of x start anywhere, and the copy engine's boxes at whole 16 bytes. Channels that lie `classes` apart do so whatever
+// a plane's size is, and start alike: so each of as many maps of x has every eighth channel, or every fourth one of words,
+// and columns of the sum are channels in the order 0, 8, 16 .. 1, 9 .. Eight warps, each a class or half of one, move what came to
+// where it belongs, 32 bytes a lane, and leave zeros where a chunk ends.
 //
 // A chunk of K is some rows of pixels of an image. Blocks that share dW but not the pixels write partial sums, in the
 // order of dW.
 #pragma once
+
+#include <cuda.h>
 
 #include <cstdint>
 
@@ -38,16 +41,19 @@ constexpr Tile kTiles[] = {{128, 4}, {64, 4}, {128, 2}, {64, 2}, {64, 4, true}, 
 constexpr int kTileCount = 4, kStrictTileCount = 2;  // these come last
 static_assert(kTileCount + kStrictTileCount == sizeof(kTiles) / sizeof(kTiles[0]));
 
-constexpr int kGroups = 2, kConsumers = 128 * kGroups, kHelpers = 128;
+constexpr int kGroups = 2, kConsumers = 128 * kGroups, kHelpers = 256;
 constexpr int kThreads = kConsumers + kHelpers;
-constexpr int kConsumerRegisters = 216, kHelperRegisters = 72;
+constexpr int kConsumerRegisters = 208, kHelperRegisters = 48;
 constexpr int kInstructions = 2;  // of a warpgroup, of 64 rows of the sum
 constexpr int kStep = 32;         // bytes of pixels of an instruction
 constexpr int kWords = kStep / 4;
-constexpr int kAtOnce = 2;  // steps
-constexpr int kMostSteps = 32, kMostStages = 6;
-constexpr int kRaws = 2;  // chunks of x under way as they lie
+constexpr int kMostSteps = 31, kMostStages = 6;  // a box has up to 256 words
+constexpr int kRaws = 2;                         // chunks of x under way as they lie
+constexpr int kMostClasses = 8;
+CONVT2D_HOST_DEVICE constexpr int classes(int size) { return 16 / size; }
 
+// Steps that are fetched and multiplied at once, at most; strict fp32 has always so many.
+CONVT2D_HOST_DEVICE constexpr int at_once(Tile tile) { return tile.strict ? 2 : 4; }
 // Bands of a block, and of a warp.
 CONVT2D_HOST_DEVICE constexpr int bands(Tile tile) { return 32 / tile.taps; }
 CONVT2D_HOST_DEVICE constexpr int warp_bands(Tile tile) { return 4 / tile.taps; }
@@ -61,36 +67,45 @@ struct Params {
   float* partials;  // else [pieces][ci][co][kh][kw]
   int32_t piece_floats;
   int32_t batch, groups, rows, columns;  // of a group: input and output channels
-  int32_t x_h, x_w, x_numbers;           // numbers of x, all
-  int32_t kernel_h, y_row, y_plane;      // numbers of dY
-  int32_t channels;                      // output channels of a block
-  int32_t row_blocks, column_blocks;     // blocks side by side
-  int32_t chunk_rows, last_rows;         // rows of pixels of a chunk, and of an image's last one
+  int32_t x_h, x_w;
+  int32_t kernel_h, y_row, y_plane;   // numbers of dY
+  int32_t channels;                   // output channels of a block
+  int32_t row_blocks, column_blocks;  // blocks side by side
+  int32_t chunk_rows, last_rows;      // rows of pixels of a chunk, and of an image's last one
   int32_t image_chunks;
-  int32_t row_words;          // of a row of pixels, in x as it is multiplied
-  int32_t steps, last_steps;  // of a chunk
-  int32_t run_bytes;          // of dY, of a row of pixels
-  int32_t piece;  // bytes of x that come at once to where they belong; 0: by way of `raw`
-  int32_t y_pitch, y_at, stage_bytes;        // bytes; where dY is in a stage
-  int32_t raw_pieces, raw_pitch, raw_bytes;  // bytes of a chunk of x as it lies
+  int32_t steps, last_steps;           // of a chunk
+  int32_t run_bytes;                   // of dY, of a row of pixels
+  int32_t y_pitch, y_at, stage_bytes;  // bytes; where dY is in a stage
+  int32_t raw_pitch, raw_bytes;        // of a channel of x as it lies, of a chunk
   int32_t stages, split;
-  FastDivide by_pieces, by_words, by_steps;  // raw_pieces, row_words, steps
+  FastDivide by_width;         // x_w
+  int32_t lead[kMostClasses];  // numbers of a map before its first plane
 };
 
-// Shared memory: for each stage four barriers (for x as it lies, one each of kRaws, or of a stage); where pixels stand in a
-// run, for a chunk and for an image's last one; the stages; x as it lies.
-constexpr int kRawAt = 16 * kMostStages, kShiftedAt = kRawAt + 8 * kMostStages;
+// What the copy engine is told of x.
+struct Maps {
+  CUtensorMap x[kMostClasses];
+};
+
+// Shared memory: for each stage three barriers, and one each for x as it lies; where pixels stand in a run, for a chunk and
+// for an image's last one; the stages; x as it lies.
+constexpr int kRawAt = 16 * kMostStages, kShiftedAt = kRawAt + 8 * kRaws;
 constexpr int kTablesAt = 512, kTableBytes = kMostSteps * kWords * 4;
-constexpr int kStagesAt = kTablesAt + 2 * kTableBytes + 512;
-static_assert(kShiftedAt + 8 * kMostStages <= kTablesAt && kStagesAt % 1024 == 0);
+constexpr int kStagesAt = 3072;
+static_assert(kShiftedAt + 8 * kMostStages <= kTablesAt &&
+              kTablesAt + 2 * kTableBytes <= kStagesAt && kStagesAt % 1024 == 0);
 
 CONVT2D_HOST_DEVICE constexpr int step_bytes(Tile tile) { return tile.width * kStep; }
 // Of x as it is multiplied; strict fp32 has there, behind it, what the tensor core cuts off.
 CONVT2D_HOST_DEVICE constexpr int x_bytes(Tile tile, int steps) {
   return steps * step_bytes(tile) * (tile.strict ? 2 : 1);
 }
-CONVT2D_HOST_DEVICE int shared_bytes(const Params& p) {
-  return kStagesAt + p.stages * p.stage_bytes + kRaws * p.raw_bytes;
+// In the end the sums, in the place of the stages: a column of them, of all rows.
+constexpr int kSums = 256, kSumPitch = (kSums + 4) * 4;
+CONVT2D_HOST_DEVICE int shared_bytes(const Params& p, Tile tile) {
+  const int stages = p.stages * p.stage_bytes + kRaws * p.raw_bytes;
+  const int sums = tile.width * kSumPitch;
+  return kStagesAt + (stages > sums ? stages : sums);
 }
 
 }  // namespace convt2d::cuda::quilt

@@ -67,7 +67,7 @@ __device__ __forceinline__ void fetch(uint32_t (&word)[kInstructions][4], uint32
 // Adds the products of STEPS steps.
 template <class T, int ROW, int STEPS>
 __device__ __forceinline__ void add_steps(Sums<ROW>& sum,
-                                          const uint32_t (&word)[kAtOnce][kInstructions][4],
+                                          const uint32_t (&word)[STEPS][kInstructions][4],
                                           uint64_t x) {
   wgmma_fence();
 #pragma unroll
@@ -80,12 +80,47 @@ __device__ __forceinline__ void add_steps(Sums<ROW>& sum,
   wgmma_wait<0>();
 }
 
+// Fetches STEPS steps from `step` on, and adds their products.
+template <class M, int ROW, int STEPS>
+__device__ __forceinline__ void add_fetched(Sums<ROW>& sum, const Params& p, uint32_t table,
+                                            int step,
+                                            const uint32_t (&from)[warp_bands(kTiles[ROW])],
+                                            uint64_t x) {
+  constexpr Tile tile = kTiles[ROW];
+  uint32_t word[STEPS][kInstructions][4];
+#pragma unroll
+  for (int s = 0; s < STEPS; ++s) fetch<M, ROW>(word[s], table, step + s, from);
+  x = advance(x, step * (step_bytes(tile) >> 4));
+  if constexpr (tile.strict) {
+    uint32_t low[STEPS][kInstructions][4];
+#pragma unroll
+    for (int s = 0; s < STEPS; ++s)
+#pragma unroll
+      for (int i = 0; i < kInstructions; ++i)
+#pragma unroll
+        for (int w = 0; w < 4; ++w) M::split(word[s][i][w], word[s][i][w], low[s][i][w]);
+    add_strict<tile.width>(sum, word, low, x, step_bytes(tile) >> 4,
+                           p.steps * (step_bytes(tile) >> 4));
+  } else {
+#pragma unroll
+    for (int s = 0; s < STEPS; ++s)
+#pragma unroll
+      for (int i = 0; i < kInstructions; ++i) {
+#pragma unroll
+        for (int w = 0; w < 4; ++w) word[s][i][w] = M::round(word[s][i][w]);
+        computed(word[s][i]);
+      }
+    add_steps<typename M::Element, ROW, STEPS>(sum, word, x);
+  }
+}
+
 // Multiplies all of a block's chunks.
 template <class M, int ROW>
 __device__ __forceinline__ void multiply(const Params& p, const Scope& at, Sums<ROW>& sum,
                                          StageRing& ring) {
   using T = typename M::Element;
   constexpr Tile tile = kTiles[ROW];
+  constexpr int kAtOnce = at_once(tile);
   uint32_t start[warp_bands(tile)];
 #pragma unroll
   for (int i = 0; i < warp_bands(tile); ++i) {
@@ -105,39 +140,24 @@ __device__ __forceinline__ void multiply(const Params& p, const Scope& at, Sums<
     uint32_t from[warp_bands(tile)];
 #pragma unroll
     for (int i = 0; i < warp_bands(tile); ++i) from[i] = ring.stage() + start[i];
-    const bool two = step + 1 < chunk.steps(p);
-    uint32_t word[kAtOnce][kInstructions][4];
-#pragma unroll
-    for (int s = 0; s < kAtOnce; ++s)
-      fetch<M, ROW>(word[s], table, s && two ? step + 1 : step, from);
-    const uint64_t x = advance(operand(layout, ring.stage()), step * (step_bytes(tile) >> 4));
+    const uint64_t x = operand(layout, ring.stage());
+    // Whole batches, or the compiler fences what a branch in one of them adds. Of those left, alike as may be.
+    const int left = chunk.steps(p) - step;
+    const auto add = [&](auto steps) {
+      add_fetched<M, ROW, decltype(steps)::value>(sum, p, table, step, from, x);
+      step += decltype(steps)::value;
+    };
     if constexpr (tile.strict) {
-      uint32_t low[kAtOnce][kInstructions][4];
-#pragma unroll
-      for (int s = 0; s < kAtOnce; ++s)
-#pragma unroll
-        for (int i = 0; i < kInstructions; ++i)
-#pragma unroll
-          for (int w = 0; w < 4; ++w) M::split(word[s][i][w], word[s][i][w], low[s][i][w]);
-      add_strict<tile.width>(sum, word, low, x, step_bytes(tile) >> 4,
-                             p.steps * (step_bytes(tile) >> 4));
+      add(std::integral_constant<int, kAtOnce>());
+    } else if (left == 4 || left > 6) {
+      add(std::integral_constant<int, 4>());
+    } else if (left == 3 || left > 4) {
+      add(std::integral_constant<int, 3>());
+    } else if (left == 2) {
+      add(std::integral_constant<int, 2>());
     } else {
-#pragma unroll
-      for (int s = 0; s < kAtOnce; ++s)
-#pragma unroll
-        for (int i = 0; i < kInstructions; ++i) {
-#pragma unroll
-          for (int w = 0; w < 4; ++w) word[s][i][w] = M::round(word[s][i][w]);
-          computed(word[s][i]);
-        }
-      // Two batches, or the compiler fences what a branch in one of them adds.
-      if (two) {
-        add_steps<T, ROW, kAtOnce>(sum, word, x);
-      } else {
-        add_steps<T, ROW, 1>(sum, word, x);
-      }
+      add(std::integral_constant<int, 1>());
     }
-    step += kAtOnce;
     if (step < chunk.steps(p)) continue;
     step = 0;
     __syncwarp();  // all lanes have read dY
@@ -179,56 +199,75 @@ struct alignas(sizeof(To) * COUNT) Neighbours {
   To value[COUNT];
 };
 
-// Sums to `to`, the group's first one in dW; then those that are NaN once more.
-template <class M, int ROW, class To>
-__device__ __forceinline__ void store_sums(const Params& p, const Scope& at, const Sums<ROW>& sum,
-                                           To* to) {
+// Sums to shared memory, in the place of the stages, as they lie in dW: [column of the sum][co, kh, kw].
+template <int ROW>
+__device__ __forceinline__ void lay_sums(const Params& p, const Sums<ROW>& sum, uint32_t shared) {
   constexpr Tile tile = kTiles[ROW];
-  constexpr int kTaps = tile.taps, kBands = warp_bands(tile), kRows = tile.width / 4;
-  const int lane = threadIdx.x % 32, line = p.columns * p.kernel_h * kTaps;
-  const auto row_of = [&](int i) { return i / 2 * 8 + lane % 4 * 2 + i % 2; };
-  const auto place_of = [&](const Band& band, int row) {
-    const int column = at.column + band.octet * 8 + lane / 4;
-    return to + int64_t{at.row + row} * line + (column * p.kernel_h + band.row) * kTaps;
-  };
-  bool nan = false;
+  constexpr int kTaps = tile.taps, kBands = warp_bands(tile);
+  const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int which = 0; which < kBands; ++which) {
     const Band band = band_of<ROW>(p, which);
-    if (at.column + band.octet * 8 + lane / 4 >= p.columns) continue;
+    const uint32_t to = shared + lane % 4 * 2 * kSumPitch +
+                        ((band.octet * 8 + lane / 4) * p.kernel_h + band.row) * kTaps * 4;
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      if (at.row + row_of(i) >= p.rows) continue;
-      Neighbours<To, kTaps> taps;
+    for (int i = 0; i < tile.width / 4; ++i) {
+      const uint32_t place = to + (i / 2 * 8 + i % 2) * kSumPitch;
 #pragma unroll
-      for (int tap = 0; tap < kTaps; ++tap) {
-        const float value = sum[kBands == 1 ? tap / 2 : which][i / 2 * 4 + tap % 2 * 2 + i % 2];
-        nan |= value != value;
-        taps.value[tap] = Numeric<To>::narrow(value);
+      for (int tap = 0; tap < kTaps; tap += 2) {
+        const float (&sums)[tile.width / 2] = sum[kBands == 1 ? tap / 2 : which];
+        store_shared_sums(place + tap * 4, sums[i / 2 * 4 + i % 2], sums[i / 2 * 4 + 2 + i % 2]);
       }
-      *reinterpret_cast<Neighbours<To, kTaps>*>(place_of(band, row_of(i))) = taps;
     }
   }
-  if (!nan) return;
+}
+
+// What lay_sums left to `to`, the group's first one in dW; those that are NaN once more. A short loop: a block comes by here
+// once, and long code would be fetched from memory for that.
+template <class M, int ROW, class To>
+__device__ __forceinline__ void store_sums(const Params& p, const Scope& at, uint32_t shared,
+                                           To* to) {
+  constexpr Tile tile = kTiles[ROW];
+  constexpr int kTaps = tile.taps, kRow = kSums / kTaps;
+  const int line = p.columns * p.kernel_h;
+  const int bands = min(p.channels, p.columns - at.column) * p.kernel_h;
 #pragma unroll 1
-  for (int which = 0; which < kBands; ++which) {
-    const Band band = band_of<ROW>(p, which);
-    const int column = band.octet * 8 + lane / 4;
-    if (at.column + column >= p.columns) continue;
+  for (int i = threadIdx.x; i < tile.width * kRow; i += kConsumers) {
+    const int column = i / kRow, band = i % kRow;
+    const int row = channel_of<typename M::Element, ROW>(column);
+    if (band >= bands || at.row + row >= p.rows) continue;
+    uint32_t sums[kTaps];
+    const uint32_t from = shared + column * kSumPitch + band * kTaps * 4;
+    if constexpr (kTaps == 4) {
+      load_shared_16(from, sums);
+    } else {
+      load_shared_8(from, sums);
+    }
+    Neighbours<To, kTaps> taps;
+    bool nan = false;
+#pragma unroll
+    for (int tap = 0; tap < kTaps; ++tap) {
+      const float value = __uint_as_float(sums[tap]);
+      nan |= value != value;
+      taps.value[tap] = Numeric<To>::narrow(value);
+    }
+    To* const place = to + (int64_t{at.row + row} * line + at.column * p.kernel_h + band) * kTaps;
+    *reinterpret_cast<Neighbours<To, kTaps>*>(place) = taps;
+    if (!nan) continue;
 #pragma unroll 1
-    for (int i = 0; i < kRows * kTaps; ++i) {
-      const int row = row_of(i / kTaps), tap = i % kTaps;
-      if (at.row + row >= p.rows) continue;
-      To* const number = place_of(band, row) + tap;
-      const float value = Numeric<To>::widen(*number);
-      if (value != value) store(number, sum_with_care<M, ROW>(p, at, row, column, band.row, tap));
+    for (int tap = 0; tap < kTaps; ++tap) {
+      const float value = Numeric<To>::widen(place[tap]);
+      if (value != value)
+        store(place + tap,
+              sum_with_care<M, ROW>(p, at, row, band / p.kernel_h, band % p.kernel_h, tap));
     }
   }
 }
 
 template <class M, int ROW>
 __global__ void __launch_bounds__(kThreads, 1)
-    convt2d_quilt_grad_weight_kernel(const __grid_constant__ Params p) {
+    convt2d_quilt_grad_weight_kernel(const __grid_constant__ Params p,
+                                     const __grid_constant__ Maps maps) {
 #ifdef CONVT2D_HAS_WGMMA  // other chips: declined by the planner
   using T = typename M::Element;
   extern __shared__ __align__(1024) unsigned char smem[];
@@ -239,25 +278,29 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x < p.stages) {
     barrier_init(ring.barriers + threadIdx.x * 16, 1);
     barrier_init(ring.barriers + threadIdx.x * 16 + 8, kConsumers / 32);
-    barrier_init(ring.barriers + kRawAt + threadIdx.x * 8, kHelpers);
     barrier_init(ring.barriers + kShiftedAt + threadIdx.x * 8, kHelpers);
   }
+  if (threadIdx.x < kRaws) barrier_init(ring.barriers + kRawAt + threadIdx.x * 8, 1);
   list_pixels<T, ROW>(p, shared);
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
   if (threadIdx.x >= kConsumers) {
     fewer_registers<kHelperRegisters>();
-    help<M, ROW>(p, at, ring);
+    help<M, ROW>(p, maps, at, ring);
   } else {
     more_registers<kConsumerRegisters>();
     Sums<ROW> sum;
     clear(sum);
     multiply<M, ROW>(p, at, sum, ring);
+    barrier_among(kConsumersMeet, kConsumers);  // nobody reads a stage any more
+    lay_sums<ROW>(p, sum, ring.stages);
+    barrier_among(kConsumersMeet, kConsumers);
     const int64_t first = int64_t{at.group} * p.rows * p.columns * p.kernel_h * kTiles[ROW].taps;
     if (p.partials) {
-      store_sums<M, ROW>(p, at, sum, p.partials + int64_t{at.piece} * p.piece_floats + first);
+      store_sums<M, ROW>(p, at, ring.stages,
+                         p.partials + int64_t{at.piece} * p.piece_floats + first);
     } else {
-      store_sums<M, ROW>(p, at, sum, static_cast<T*>(p.weight) + first);
+      store_sums<M, ROW>(p, at, ring.stages, static_cast<T*>(p.weight) + first);
     }
   }
 #endif

@@ -5,7 +5,7 @@
 
 namespace convt2d::cuda::quilt {
 
-using Launch = void(int row, const Params& params, void* stream);
+using Launch = void(int row, const Params& params, const Maps& maps, void* stream);
 Launch launch_f16;     // quilt_f16.cu
 Launch launch_bf16;    // quilt_bf16.cu
 Launch launch_tf32;    // quilt_f32.cu

@@ -7,6 +7,7 @@
 #include "cuda/cuda_families.h"
 #include "cuda/gather_params.h"
 #include "cuda/strict_sums.h"
+#include "cuda/tensor_map.h"
 #include "cuda/weight_cost.h"
 #include "cuda/weight_sum.h"
 
@@ -16,20 +17,20 @@ namespace {
 // Fitted to 250 plans, 2026-11-24, an H200: measured / predicted is 0.87 to 1.13 of what is chosen, which is the best, or
 // 1.12 of it (1.4 as counted). A chunk took longer than counted, above all one of few pixels. Strict fp32 is fitted to 0.9
 // of its times: hopper predicts 0.8 of its own (depthany_L_r0 387 us, to 449, depthany_S_r0 38, to 44).
-constexpr double kClock = 1700;      // cycles a microsecond
-constexpr double kLaunch = 5.5;      // us
-constexpr double kBlock = 5300;      // cycles of a block beside its chunks
-constexpr double kStored = 53;       // a sum of each thread, on its way out
-constexpr double kChunk = 1490;      // of a chunk, beside what follows
-constexpr double kTensorTime = 0.5;  // of what a multiplication takes at best: half hides
-constexpr double kFetch = 17;        // a step of a warpgroup: its issuers,
-constexpr double kRounded = 0.63;    // for 32 words rounded,
-constexpr double kSplit = 1.9;       // or split
-constexpr double kShift = 14.8;      // of four warps, 32 words of x that are moved, a load or store
-constexpr double kAsk = 16.4;        // 32 pieces that are asked for
-constexpr double kRun = 323;         // copies of 32 runs
-constexpr double kL2Bytes = 77;      // a cycle
-constexpr double kRest = 0.04;       // of what is less busy that is not hidden
+constexpr double kClock = 1700;       // cycles a microsecond
+constexpr double kLaunch = 5.5;       // us
+constexpr double kBlock = 5300;       // cycles of a block beside its chunks
+constexpr double kStored = 53;        // a sum of each thread, on its way out
+constexpr double kChunk = 1490;       // of a chunk, beside what follows
+constexpr double kTensorTime = 0.5;   // of what a multiplication takes at best: half hides
+constexpr double kFetch = 17;         // a step of a warpgroup: its issuers,
+constexpr double kRounded = 0.63;     // for 32 words rounded,
+constexpr double kSplit = 1.9;        // or split
+constexpr double kLoads = 1.5;        // of a number that is moved,
+constexpr double kMove = 150;         // cycles of a warp for 32 x 32 bytes
+constexpr double kRun = 323;          // copies of 32 runs
+constexpr double kL2Bytes = 77;       // a cycle
+constexpr double kRest = 0.04;        // of what is less busy that is not hidden
 constexpr double kMemoryRate = 0.85;  // of the copy rate
 constexpr double kBeside = 0.15;      // of the lesser of work and bytes,
 constexpr double kFewStages = 0.5;    // with two stages: what comes waits for what is multiplied
@@ -49,14 +50,14 @@ int64_t chunks_of(const Params& p) { return int64_t{p.batch} * p.image_chunks; }
 std::string shape(const Problem& problem, const Choice& choice, Params& p) {
   const Tile tile = kTiles[choice.row];
   const Axis &h = problem.h, &w = problem.w;
-  const int64_t size = static_cast<int64_t>(element_size(problem.dtype)), pixels = 4 / size;
+  const int64_t size = static_cast<int64_t>(element_size(problem.dtype));
   // Strict fp32 takes two at once.
-  const auto whole_steps = [&](int64_t words) {
-    return static_cast<int32_t>(round_up(ceil_div(words, kWords), tile.strict ? kAtOnce : 1));
+  const auto steps_of = [&](int64_t rows) {
+    return static_cast<int32_t>(
+        round_up(ceil_div(rows * w.in * size, kStep), tile.strict ? at_once(tile) : 1));
   };
   p = {};
   set_weight_extents(problem, p);
-  p.x_numbers = static_cast<int32_t>(problem.batch * problem.in_channels * h.in * w.in);
   p.kernel_h = static_cast<int32_t>(h.kernel);
   p.y_row = static_cast<int32_t>(w.out);
   p.y_plane = static_cast<int32_t>(h.out * w.out);
@@ -66,9 +67,8 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
   p.chunk_rows = choice.chunk_rows;
   p.image_chunks = static_cast<int32_t>(ceil_div(h.in, choice.chunk_rows));
   p.last_rows = static_cast<int32_t>(h.in - (p.image_chunks - 1) * choice.chunk_rows);
-  p.row_words = static_cast<int32_t>(ceil_div(w.in, pixels));
-  p.steps = whole_steps(int64_t{p.row_words} * p.chunk_rows);
-  p.last_steps = whole_steps(int64_t{p.row_words} * p.last_rows);
+  p.steps = steps_of(p.chunk_rows);
+  p.last_steps = steps_of(p.last_rows);
   if (p.steps > kMostSteps) return "rows of " + std::to_string(w.in) + " pixels are too long";
   const int64_t run = h.kernel * w.out * size;
   if (run * p.chunk_rows > kMostRun)
@@ -76,30 +76,14 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
   p.run_bytes = static_cast<int32_t>(run);
   const int32_t residue = pitch_residue(tile);
   p.y_pitch = static_cast<int32_t>(round_up(run * p.chunk_rows - residue, 128) + residue);
-  // Whole 16 bytes that so many numbers may lie in.
-  const int64_t numbers = int64_t{p.chunk_rows} * w.in * size;
-  const bool whole = h.in * w.in * size % 16 == 0 && numbers % 16 == 0;
-  p.raw_pieces = static_cast<int32_t>(ceil_div(numbers + (whole ? 0 : 16 - size), 16));
-  p.raw_pitch = (p.raw_pieces | 1) * 16;
+  // What is moved, and up to 16 bytes before it: an odd number of 16 bytes, so that lanes meet no bank twice.
+  p.raw_pitch = (2 * p.steps + 1) * 16;
+  p.raw_bytes = tile.width * p.raw_pitch;
   p.y_at = x_bytes(tile, p.steps);
   p.stage_bytes = static_cast<int32_t>(round_up(int64_t{p.y_at} + p.channels * p.y_pitch, 1024));
-  // Rows follow each other where they are pairs. All chunks, of all channels, start and end at multiples of a piece.
-  if (size == 2 && w.in % pixels == 0) {
-    p.piece = 16;
-    const auto fits = [&](int64_t numbers) { return numbers * size % p.piece == 0; };
-    while (p.piece > 4 &&
-           !(fits(h.in * w.in) && fits(p.chunk_rows * w.in) && fits(p.last_rows * w.in)))
-      p.piece /= 2;
-    if (p.piece < 8) p.piece = 0;
-  }
-  if (p.piece > 0) p.raw_pieces = 0;
-  // A thread's second word of the last channel may lie behind it.
-  if (p.raw_pieces > 0) p.raw_bytes = tile.width * p.raw_pitch + 16;
   p.stages = choice.stages;
   p.split = choice.split;
-  p.by_pieces = FastDivide(std::max(p.raw_pieces, 1));
-  p.by_steps = FastDivide(p.steps);
-  p.by_words = FastDivide(p.row_words);
+  p.by_width = FastDivide(p.x_w);
   return {};
 }
 
@@ -114,16 +98,12 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double issue =
       steps * kGroups * (kFetch + (size == 2 ? 0 : 16 * (tile.strict ? kSplit : kRounded)));
   const double bytes = steps * step_bytes(tile), y = p.channels * rows * p.run_bytes;
-  // x comes to where it belongs, or as it lies and is moved, a word, or two, at a time.
-  const bool moves = p.piece == 0;
-  const double raw = moves ? double(tile.width) * p.raw_pieces * 16 : bytes;
-  const double loads = size == 2 ? 2 : 1, stores = tile.strict ? 2 : 1;
+  const double raw = double(tile.width) * p.raw_pitch, stores = tile.strict ? 2 : 1;
   const double fetched = steps * kGroups * 4 * 8;  // 128 bytes each
   const double shared = fetched * 1.25 + instructions * tile.width / 4.0 + (y + raw) / 128 +
-                        (moves ? bytes / 128 * (loads + stores) : 0);
+                        bytes / 128 * (kLoads + stores);
   const double l2 = (y + raw) / kL2Bytes;
-  const double help = kAsk * raw / (moves ? 16 : p.piece) / 32 + kRun * p.channels / 32.0 +
-                      (moves ? kShift * (loads + stores) * bytes / 128 / 4 : 0);
+  const double help = kRun * p.channels / 32.0 + kMove * bytes / 1024 / 4;
   const double busiest = std::max({mma, issue, shared, l2, help});
   const double cycles = kChunk + busiest + kRest * (mma + issue + shared + l2 + help - busiest);
   const double blocks = double(combinations(p)) * p.split;
@@ -187,10 +167,8 @@ Plan plan_of(const Problem& problem, const Device& device, const Choice& choice)
   plan.detail[1] = choice.chunk_rows;
   plan.note = std::to_string(p.channels) + " x " + std::to_string(tile.width) + " channels, " +
               std::to_string(p.chunk_rows) + " rows of " + std::to_string(p.x_w) + " pixels in " +
-              std::to_string(p.steps) + " steps, x " +
-              (p.piece > 0 ? "by " + std::to_string(p.piece) + " bytes" : "moved") + ", " +
-              std::to_string(p.stages) + " stages, split " + std::to_string(p.split) + ", " +
-              std::to_string(blocks_of(p)) + " blocks";
+              std::to_string(p.steps) + " steps, " + std::to_string(p.stages) + " stages, split " +
+              std::to_string(p.split) + ", " + std::to_string(blocks_of(p)) + " blocks";
   return plan;
 }
 
@@ -240,7 +218,38 @@ Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   Params p;
   shape(problem, {plan.row, plan.detail[1], plan.detail[0], plan.split}, p);
   set_weight_tensors(args, p);
+  const int64_t size = static_cast<int64_t>(element_size(problem.dtype));
+  const int64_t plane = problem.h.in * problem.w.in * size;
+  for (int64_t i = 0; i < classes(int(size)); ++i)
+    p.lead[i] = static_cast<int32_t>((reinterpret_cast<uintptr_t>(p.x) + i * plane) % 16 / size);
   return p;
+}
+
+// Each has channels that start alike, from the multiple of 16 bytes before the first one on, in words.
+Maps maps_of(const Problem& problem, const Plan& plan, const Params& p) {
+  const int64_t size = static_cast<int64_t>(element_size(problem.dtype));
+  const int64_t alike = classes(int(size)), plane = problem.h.in * problem.w.in * size;
+  const int64_t channels = problem.batch * problem.in_channels;
+  constexpr int64_t kAnyStep = 16;  // of axes of one element
+  Maps maps;
+  for (int64_t i = 0; i < alike; ++i) {
+    if (i >= channels) {
+      maps.x[i] = maps.x[0];
+      continue;
+    }
+    const int64_t before = p.lead[i] * size;
+    maps.x[i] =
+        encode({static_cast<const char*>(p.x) + i * plane - before,
+                4,
+                4,
+                {ceil_div(plane + before, 4), ceil_div(channels - i, alike), 1, 1},
+                {4, alike * plane, kAnyStep, kAnyStep},
+                {p.raw_pitch / 4, static_cast<int32_t>(kTiles[plan.row].width / alike), 1, 1},
+                {1, 1, 1, 1},
+                false,
+                problem.precision == Precision::tf32 && size == 4});
+  }
+  return maps;
 }
 
 }  // namespace convt2d::cuda::quilt

@@ -2,12 +2,16 @@
 // move pixels of x to where they belong.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/barrier.cuh"
+#include "cuda/device/elect.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/stage_ring.cuh"
 #include "cuda/device/strict_product.cuh"
 #include "cuda/device/tensor_copy.cuh"
+#include "cuda/device/uniform.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/quilt/quilt_config.h"
 
@@ -53,10 +57,15 @@ struct Chunk {
   __device__ __forceinline__ int steps(const Params& p) const {
     return last(p) ? p.last_steps : p.steps;
   }
-  // Its first number of the block's first channel of x, and of a channel of dY.
+  // The block's first channel of x, among all; the chunk's first number in a plane.
+  __device__ __forceinline__ int channel(const Params& p, const Scope& at) const {
+    return (image * p.groups + at.group) * p.rows + at.row;
+  }
+  __device__ __forceinline__ int first(const Params& p) const {
+    return part * p.chunk_rows * p.x_w;
+  }
   __device__ __forceinline__ int first_x(const Params& p, const Scope& at) const {
-    const int channel = (image * p.groups + at.group) * p.rows + at.row;
-    return (channel * p.x_h + part * p.chunk_rows) * p.x_w;
+    return channel(p, at) * p.x_h * p.x_w + first(p);
   }
   __device__ __forceinline__ int first_y(const Params& p, const Scope& at, int channel) const {
     const int all = (image * p.groups + at.group) * p.columns + at.column + channel;
@@ -64,8 +73,7 @@ struct Chunk {
   }
 };
 
-// Beside `full`, when dY is there, and `empty`: when x has come, to a stage or as it lies, and when it is as it is
-// multiplied.
+// Beside `full`, when dY is there, and `empty`: when x has come as it lies, and when it is as it is multiplied.
 __device__ __forceinline__ uint32_t come_barrier(const StageRing& ring, int index) {
   return ring.barriers + kRawAt + index * 8;
 }
@@ -76,6 +84,16 @@ __device__ __forceinline__ uint32_t shifted_barrier(const StageRing& ring) {
   return ring.barriers + kShiftedAt + ring.index * 8;
 }
 
+// Channels of a block that start alike. Those of class c are columns c * alike and after.
+template <class T, int ROW>
+constexpr int kAlike = kTiles[ROW].width / classes(sizeof(T));
+// The channel of a column of the sum.
+template <class T, int ROW>
+__device__ __forceinline__ int channel_of(int column) {
+  constexpr int alike = kAlike<T, ROW>;
+  return column % alike * classes(sizeof(T)) + column / alike;
+}
+
 // Where in a run of dY pixels stand, for a thread's words of x: of a pixel, or of two, the second one's in the upper half
 // if its place does not follow. What does not exist is zero in x: any pixel will do. By all threads.
 template <class T, int ROW>
@@ -83,59 +101,36 @@ __device__ __forceinline__ void list_pixels(const Params& p, uint32_t shared) {
   constexpr int kSize = sizeof(T), kPixels = 4 / kSize, kTap = kTiles[ROW].taps * kSize;
   const int words = p.steps * kWords;
   for (int i = threadIdx.x; i < 2 * words; i += kThreads) {
-    const int of_last = i >= words, word = i - of_last * words;
-    const int row = p.by_words.quotient(word), column = (word - row * p.row_words) * kPixels;
-    uint32_t where = 0;
-    if (row < (of_last ? p.last_rows : p.chunk_rows)) {
-      where = row * p.run_bytes + column * kTap;
-      if (kPixels == 2 && kTap == 8) where |= (column + 1 < p.x_w ? where + kTap : where) << 16;
-    }
-    store_shared_4(shared + kTablesAt + of_last * kTableBytes + word * 4, where);
+    const int of_last = i >= words, first = (i - of_last * words) * kPixels;
+    const int pixels = (of_last ? p.last_rows : p.chunk_rows) * p.x_w;
+    const auto place_of = [&](int pixel) -> uint32_t {
+      if (pixel >= pixels) return 0;
+      const int row = p.by_width.quotient(pixel);
+      return row * p.run_bytes + (pixel - row * p.x_w) * kTap;
+    };
+    uint32_t where = place_of(first);
+    if (kPixels == 2 && kTap == 8) where |= place_of(first + 1) << 16;
+    store_shared_4(shared + kTablesAt + of_last * kTableBytes + (i - of_last * words) * 4, where);
   }
 }
 
-// Whether x comes as it lies, and is moved.
+// Asks for x of a chunk as it lies, a box for each class; one thread.
+template <class T, int ROW>
+__device__ __forceinline__ void bring_raw(const Params& p, const Maps& maps, const Scope& at,
+                                          uint32_t raw, uint32_t barrier, const Chunk& chunk) {
+  constexpr int kSize = sizeof(T), kClasses = classes(kSize), kBox = kAlike<T, ROW>;
+  barrier_expect(barrier, p.raw_bytes);
+  const int channel = chunk.channel(p, at), first = chunk.first(p);
+#pragma unroll 1
+  for (int i = 0; i < kClasses; ++i, raw += kBox * p.raw_pitch) {
+    const int map = (channel + i) % kClasses;
+    copy_box(raw, &maps.x[map], barrier, ((first + p.lead[map]) * kSize & ~15) / 4,
+             (channel + i) / kClasses, 0, 0);
+  }
+}
+
+// Asks for dY of a chunk, a run for each channel; all helpers.
 template <class T>
-__device__ __forceinline__ bool moves(const Params& p) {
-  return sizeof(T) == 4 || p.piece == 0;
-}
-
-// x of a chunk as it lies, by all helpers.
-template <class T, int ROW>
-__device__ __forceinline__ void bring_raw(const Params& p, const Scope& at, uint32_t raw,
-                                          const Chunk& chunk, int helper) {
-  constexpr int kNumbers = 16 / int(sizeof(T));
-  const int first = chunk.first_x(p, at), plane = p.x_h * p.x_w, rows = p.rows - at.row;
-  for (int i = helper; i < kTiles[ROW].width * p.raw_pieces; i += kHelpers) {
-    const int channel = p.by_pieces.quotient(i), piece = i - channel * p.raw_pieces;
-    const int number = (first + channel * plane & -kNumbers) + piece * kNumbers;
-    const int left = channel < rows ? max(0, min(kNumbers, p.x_numbers - number)) : 0;
-    copy_async_16_part(raw + channel * p.raw_pitch + piece * 16,
-                       static_cast<const T*>(p.x) + (left > 0 ? number : 0), left * int(sizeof(T)));
-  }
-}
-
-// The same to where it belongs, BYTES at once: those of 32 bytes of four channels by lanes that are neighbours.
-template <class T, int ROW, int BYTES>
-__device__ __forceinline__ void bring_x(const Params& p, const Scope& at, uint32_t stage,
-                                        const Chunk& chunk, int helper) {
-  constexpr int kNumbers = BYTES / int(sizeof(T)), kLanes = kStep / BYTES;
-  constexpr int kFours = kTiles[ROW].width / 4, kAtOnceHere = kHelpers / (4 * kLanes);
-  const int first = chunk.first_x(p, at), plane = p.x_h * p.x_w, rows = p.rows - at.row;
-  const int numbers = chunk.rows(p) * p.x_w, piece = helper % kLanes, in_four = helper / kLanes % 4;
-  for (int i = helper / (4 * kLanes); i < kFours * p.steps; i += kAtOnceHere) {
-    const int four = p.by_steps.quotient(i), step = i - four * p.steps;
-    const int channel = four * 4 + in_four, number = (step * kLanes + piece) * kNumbers;
-    const bool there = channel < rows && number < numbers;
-    copy_async<BYTES>(stage + step * step_bytes(kTiles[ROW]) + channel * kStep +
-                          (piece * BYTES ^ (channel & 4) << 2),
-                      static_cast<const T*>(p.x) + (there ? first + channel * plane + number : 0),
-                      there);
-  }
-}
-
-// Asks for a chunk, but for x that is to be moved; all helpers.
-template <class T, int ROW>
 __device__ __forceinline__ void ask(const Params& p, const Scope& at, const StageRing& ring,
                                     const Chunk& chunk, int helper) {
   const int channels = min(p.channels, p.columns - at.column);
@@ -144,71 +139,87 @@ __device__ __forceinline__ void ask(const Params& p, const Scope& at, const Stag
   if (helper < channels)
     copy_run(ring.stage() + p.y_at + helper * p.y_pitch,
              static_cast<const T*>(p.y) + chunk.first_y(p, at, helper), run, ring.full());
-  if (!moves<T>(p)) {
-    if (p.piece == 16) {
-      bring_x<T, ROW, 16>(p, at, ring.stage(), chunk, helper);
-    } else {
-      bring_x<T, ROW, 8>(p, at, ring.stage(), chunk, helper);
+}
+
+// 32 bytes of pixels at a time that start WORD words, or a pixel more, behind a multiple of 16 bytes; a lane has those of
+// a channel, from the first of `steps` on, every `apart` of them.
+template <class M, int ROW, int WORD>
+__device__ __forceinline__ void move_words(const Params& p, uint32_t from, uint32_t to, int step,
+                                           int steps, int apart, int numbers, bool odd) {
+  using T = typename M::Element;
+  constexpr int kSize = sizeof(T), kPixels = 4 / kSize, kNumbers = kStep / kSize;
+  constexpr Tile tile = kTiles[ROW];
+  const uint32_t select = odd ? 0x5432 : 0x3210;
+  from += step * kStep;
+  to += step * step_bytes(tile);
+#pragma unroll 1
+  for (; step < steps; step += apart, from += apart * kStep, to += apart * step_bytes(tile)) {
+    uint32_t come[3][4], pixels[2][4];
+#pragma unroll
+    for (int i = 0; i < 3; ++i) load_shared_16(from + i * 16, come[i]);
+    const auto word = [&](int i) { return come[(WORD + i) / 4][(WORD + i) % 4]; };
+#pragma unroll
+    for (int i = 0; i < kWords; ++i)
+      pixels[i / 4][i % 4] = kSize == 2 ? __byte_perm(word(i), word(i + 1), select) : word(i);
+    const int left = numbers - step * kNumbers;
+    if (left < kNumbers)
+#pragma unroll
+      for (int i = 0; i < kWords; ++i)
+        pixels[i / 4][i % 4] &= left >= (i + 1) * kPixels ? ~0u : left > i * kPixels ? 0xffffu : 0u;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      store_shared_16(to ^ half * 16, pixels[half]);
+      if constexpr (tile.strict) {
+        uint32_t rest[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) rest[i] = cut_off(pixels[half][i]);
+        store_shared_16((to ^ half * 16) + p.steps * step_bytes(tile), rest);
+      }
     }
-    copy_async_arrive(come_barrier(ring, ring.index));
   }
 }
 
-// Pixels of x to where they belong: eight lanes take 32 bytes of a channel, a word each. TF32 is rounded here. All helpers.
+// Pixels of a chunk to where they belong, by all helpers: each warp has a class, or every second step of one.
 template <class M, int ROW>
 __device__ __forceinline__ void shift(const Params& p, const Scope& at, uint32_t stage,
-                                      uint32_t raw, const Chunk& chunk, int helper) {
+                                      uint32_t raw, const Chunk& chunk, int warp) {
   using T = typename M::Element;
-  constexpr Tile tile = kTiles[ROW];
-  constexpr int kSize = sizeof(T), kPixels = 4 / kSize, kRound = tile.width / (kHelpers / kWords);
-  constexpr int kAhead = kRound < 4 ? kRound : 4;
-  const int first = chunk.first_x(p, at), plane = p.x_h * p.x_w, rows = chunk.rows(p);
-  const int word = helper % kWords, first_channel = helper / kWords;
-  const uint32_t swizzle = (first_channel & 4) << 2;  // the second half of 256 bytes
-  uint32_t to = stage + first_channel * kStep + (word * 4 ^ swizzle);
-  for (int step = 0; step < chunk.steps(p); ++step, to += step_bytes(tile)) {
-    const int in_chunk = step * kWords + word;
-    const int row = p.by_words.quotient(in_chunk),
-              column = (in_chunk - row * p.row_words) * kPixels;
-    const int left = row < rows ? p.x_w - column : 0;
-    const uint32_t there = left >= kPixels ? ~0u : left > 0 ? 0xffffu : 0u;
-    const uint32_t in_row = left > 0 ? (row * p.x_w + column) * kSize : 0;
-    const uint32_t from = raw + first_channel * p.raw_pitch + in_row;
-    uint32_t number = first + first_channel * plane;
-#pragma unroll 1
-    for (int i = 0; i < kRound; i += kAhead) {
-      uint32_t low[kAhead], high[kAhead], select[kAhead];
-#pragma unroll
-      for (int j = 0; j < kAhead; ++j, number += kHelpers / kWords * plane) {
-        const uint32_t place =
-            from + (i + j) * (kHelpers / kWords) * p.raw_pitch + (number * kSize & 15);
-        low[j] = load_shared_4(place & ~3u);
-        if constexpr (kSize == 2) {
-          high[j] = load_shared_4((place & ~3u) + 4);
-          select[j] = place & 2 ? 0x5432 : 0x3210;
-        }
-      }
-#pragma unroll
-      for (int j = 0; j < kAhead; ++j) {
-        uint32_t pixels = low[j];
-        if constexpr (kSize == 2) pixels = __byte_perm(low[j], high[j], select[j]);
-        pixels &= there;
-        const uint32_t place = to + (i + j) * (kHelpers / kWords) * kStep;
-        store_shared_4(place, M::round(pixels));
-        if constexpr (tile.strict)
-          store_shared_4(place + p.steps * step_bytes(tile), cut_off(pixels));
-      }
-    }
+  constexpr int kSize = sizeof(T), kClasses = classes(kSize), kColumns = kAlike<T, ROW>;
+  constexpr int kParts = kHelpers / 32 / kClasses;
+  const int lane = threadIdx.x % 32, which = warp % kClasses;
+  const int map = (chunk.channel(p, at) + which) % kClasses;
+  const int behind = (chunk.first(p) + p.lead[map]) * kSize & 15;
+  const int row = which * kColumns + lane % kColumns;
+  const uint32_t from = raw + row * p.raw_pitch;
+  const uint32_t to = stage + row * kStep + ((row & 4) << 2);  // swizzled: every second 128 bytes
+  const auto move = [&](auto word) {
+    move_words<M, ROW, decltype(word)::value>(
+        p, from, to, lane / kColumns * kParts + warp / kClasses, chunk.steps(p),
+        32 / kColumns * kParts, chunk.rows(p) * p.x_w, behind & 2);
+  };
+  switch (behind / 4) {
+    case 0:
+      move(std::integral_constant<int, 0>());
+      break;
+    case 1:
+      move(std::integral_constant<int, 1>());
+      break;
+    case 2:
+      move(std::integral_constant<int, 2>());
+      break;
+    default:
+      move(std::integral_constant<int, 3>());
   }
 }
 
 // All of a block's chunks, by the helpers. A chunk is moved before another one is asked for, whose stage may be that of
 // the chunk that is multiplied.
-constexpr int kHelpersMeet = 1;  // named barrier
+constexpr int kHelpersMeet = 1, kConsumersMeet = 2;  // named barriers
 template <class M, int ROW>
-__device__ __forceinline__ void help(const Params& p, const Scope& at, StageRing& ring) {
+__device__ __forceinline__ void help(const Params& p, const Maps& maps, const Scope& at,
+                                     StageRing& ring) {
   using T = typename M::Element;
-  const int helper = threadIdx.x - kConsumers;
+  const int helper = threadIdx.x - kConsumers, warp = warp_of_block() - kConsumers / 32;
   StageRing asked = ring;
   Ring raw;
   Chunk next(p, at.begin), next_raw = next, here = next;
@@ -216,32 +227,27 @@ __device__ __forceinline__ void help(const Params& p, const Scope& at, StageRing
   const auto ask_next = [&] {
     if (ahead == at.end) return;
     barrier_wait(asked.empty(), asked.parity ^ 1);
-    ask<T, ROW>(p, at, asked, next, helper);
+    ask<T>(p, at, asked, next, helper);
     asked.advance();
     next.advance(p);
     ++ahead;
   };
+  // By the last warp: the first ones ask for dY.
   const auto bring_next_raw = [&](int index) {
-    bring_raw<T, ROW>(p, at, raw_at(p, ring, index), next_raw, helper);
-    copy_async_arrive(come_barrier(ring, index));
+    if (warp == kHelpers / 32 - 1 && elected())
+      bring_raw<T, ROW>(p, maps, at, raw_at(p, ring, index), come_barrier(ring, index), next_raw);
     next_raw.advance(p);
   };
-  for (int i = 0; i < kRaws && moves<T>(p) && at.begin + i < at.end; ++i) bring_next_raw(i);
+  for (int i = 0; i < kRaws && at.begin + i < at.end; ++i) bring_next_raw(i);
   for (int i = 1; i < p.stages; ++i) ask_next();
   for (int k = at.begin; k < at.end; ++k, ring.advance(), here.advance(p)) {
-    if (moves<T>(p)) {
-      barrier_wait(come_barrier(ring, raw.stage), raw.parity);
-      shift<M, ROW>(p, at, ring.stage(), raw_at(p, ring, raw.stage), here, helper);
-    } else {
-      barrier_wait(come_barrier(ring, ring.index), ring.parity);
-    }
+    barrier_wait(come_barrier(ring, raw.stage), raw.parity);
+    shift<M, ROW>(p, at, ring.stage(), raw_at(p, ring, raw.stage), here, warp);
     fence_for_wgmma();
     barrier_arrive(shifted_barrier(ring));
-    if (moves<T>(p)) {
-      barrier_among(kHelpersMeet, kHelpers);  // all have moved theirs
-      if (k + kRaws < at.end) bring_next_raw(raw.stage);
-      raw.advance(kRaws);
-    }
+    barrier_among(kHelpersMeet, kHelpers);  // all have moved theirs
+    if (k + kRaws < at.end) bring_next_raw(raw.stage);
+    raw.advance(kRaws);
     ask_next();
   }
 }
