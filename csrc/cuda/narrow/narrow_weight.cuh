@@ -91,29 +91,29 @@ __device__ __forceinline__ void ask_x(const WeightParams& p, const WeightScope& 
   }
 }
 
-// What a band meets of dY, by all threads.
-template <class T>
+// What a band meets of dY, BYTES at once, by all threads.
+template <class T, int BYTES>
 __device__ __forceinline__ void ask_y(const WeightParams& p, const WeightScope& at, int item,
                                       uint32_t to) {
-  constexpr int kNumbers = 4 / sizeof(T);
+  constexpr int kNumbers = BYTES / sizeof(T);
   const Band band(p, item);
   const int first = band.row * p.stride_h - p.pad_h;
   const T* const y = static_cast<const T*>(p.y);
   const T* const image = y + band.n * p.y_image + at.group * p.columns * p.y_channel;
-  const int words = p.y_lines * p.line_words;
+  const int pieces = p.y_lines * p.line_pieces;
   constexpr int kTogether = 2;
 #pragma unroll 1
-  for (int begin = threadIdx.x; begin < words; begin += kTogether * kWeightThreads) {
+  for (int begin = threadIdx.x; begin < pieces; begin += kTogether * kWeightThreads) {
 #pragma unroll
     for (int k = 0; k < kTogether; ++k) {
       const int i = begin + k * kWeightThreads;
-      const int line = p.by_words.quotient(i), word = i - line * p.line_words;
+      const int line = p.by_pieces.quotient(i), piece = i - line * p.line_pieces;
       const int row = p.by_row_lines.quotient(line), channel = line - row * p.row_lines;
-      const int h = first + row, number = word * kNumbers - p.lead;
+      const int h = first + row, number = piece * kNumbers - p.lead;
       const bool valid =
           unsigned(h) < unsigned(p.y_h) && unsigned(number) < unsigned(p.y_row_numbers);
       const T* const from = valid ? image + h * p.y_row + channel * p.y_channel + number : y;
-      if (i < words) copy_async<4>(to + line * p.line_bytes + word * 4, from, valid);
+      if (i < pieces) copy_async<BYTES>(to + line * p.line_bytes + piece * BYTES, from, valid);
     }
   }
 }
@@ -287,12 +287,16 @@ __device__ __forceinline__ void store_weights(const WeightParams& p, const Weigh
         (p.channels_last ? g * tile.inputs * 2 + m * 2 + e / 2 : m * 16 + e / 2 * 8 + g);
     const int column = j * 8 + t * 2 + e % 2, place = p.column_to[column];
     if (place < 0 || input >= p.rows) continue;
-    float sum = 0;
+    // All are loaded, whatever there is, so that they are waited for once.
+    float of_part[kWeightWarps], sum = 0;
 #pragma unroll
     for (int part = 0; part < kWeightWarps; ++part)
-      if (part < p.pixel_warps)
-        sum += load_shared<float>(
-            shared + (((part * p.channel_warps + warp) * kSums + number) * 32 + lane) * 4);
+      of_part[part] = load_shared<float>(
+          shared +
+          (((min(part, p.pixel_warps - 1) * p.channel_warps + warp) * kSums + number) * 32 + lane) *
+              4);
+#pragma unroll
+    for (int part = 0; part < kWeightWarps; ++part) sum += part < p.pixel_warps ? of_part[part] : 0;
     if (sum != sum) {
       const int outer = column / (p.channels_last ? p.columns : p.kernel_w),
                 inner = column - outer * (p.channels_last ? p.columns : p.kernel_w);
@@ -353,7 +357,11 @@ __global__ void __launch_bounds__(kWeightThreads, 1)
     const int turn = item - at.begin, half = turn & 1;
     __syncthreads();  // all have done with the band before
     if (item + 1 < at.end) {
-      ask_y<T>(p, at, item + 1, y + (half ^ 1) * p.y_bytes);
+      if (p.y_piece == 16) {
+        ask_y<T, 16>(p, at, item + 1, y + (half ^ 1) * p.y_bytes);
+      } else {
+        ask_y<T, 4>(p, at, item + 1, y + (half ^ 1) * p.y_bytes);
+      }
       copy_async_arrive(start + (half ^ 1) * 8);
     }
     int pixels = 0, steps = kStages - 1;

@@ -14,7 +14,7 @@
 //
 // A block goes through bands, some rows of an image each. What its pixels meet of dY lies in shared memory as in memory,
 // with zeros around it: [row][output channel] lines of pixels, channels-last [row] lines. While a band is multiplied, the
-// next one's comes (cp.async, by words). Warps of a block differ in input channels (`channel_warps`) and in steps
+// next one's comes (cp.async, by 16 bytes if rows of dY are whole ones, or by words). Warps of a block differ in input channels (`channel_warps`) and in steps
 // (`pixel_warps`); the sums of the latter are added up in the end.
 //
 // Blocks that share dW, but not pixels, write partial sums; a second pass adds them in a fixed order (weight_sum.h).
@@ -75,7 +75,8 @@ struct WeightParams {
   int32_t band_rows, bands;  // of an image
   int32_t items, split;      // bands of all images, and pieces of these
   int32_t channel_warps, pixel_warps, channel_blocks;
-  int32_t y_lines, line_words;   // of a band; words of a line
+  int32_t y_lines, line_pieces;  // of a band; copies of a line,
+  int32_t y_piece;               // of so many bytes
   int32_t lead;                  // numbers of a line before a row's first
   int32_t row_lines;             // lines of a row of dY: its channels, or one
   int32_t line_bytes, y_bytes;   // in shared memory: from line to line, all of a band's
@@ -84,7 +85,7 @@ struct WeightParams {
       y_row_numbers;  // in numbers of dY: strides of lines, and a row's length
   int32_t shared_bytes;
   int32_t same_bytes;  // a choice of bytes that leaves a word as it is
-  FastDivide by_w, by_bands, by_words, by_row_lines, by_split, by_channel_blocks, by_channel_warps;
+  FastDivide by_w, by_bands, by_pieces, by_row_lines, by_split, by_channel_blocks, by_channel_warps;
   int32_t column_at[kMostWeightColumns];  // bytes from a pixel's place to what a column reads
   int32_t column_to
       [kMostWeightColumns];  // numbers of dW, or of a piece; negative: there is no such column

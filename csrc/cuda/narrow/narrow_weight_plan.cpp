@@ -25,7 +25,7 @@ constexpr double kMma = 1.9;        // an instruction of the tensor core,
 constexpr double kIssued = 1.25;    // of a scheduler, one of a warp
 constexpr double kWarp = 2.2;       // cycles of a warp for an instruction, if it is alone,
 constexpr double kWarpStep = 250;   // and for a step beside
-constexpr double kCopied = 22;      // instructions for a word of dY of each lane
+constexpr double kCopied = 22;      // instructions for a piece of dY of each lane
 constexpr double kL2Bytes = 30;     // a cycle
 constexpr double kRest = 0.15;      // of what is less busy that is not hidden
 constexpr double kMemoryRate = 0.88;  // of the copy rate
@@ -41,7 +41,7 @@ constexpr int64_t kMostBand = 8192;  // pixels
 struct Choice {
   int row;  // of kWeightTiles
   int band_rows, channel_warps, split;
-  int more;  // words between lines
+  int more;  // pieces between lines
 };
 
 int64_t combinations(const WeightParams& p) { return int64_t{p.groups} * p.channel_blocks; }
@@ -100,7 +100,7 @@ void set_lines(int size, int line_bytes, WeightParams& p) {
 // Everything that follows from the problem and the choice, pointers aside. The refusal has seen to limits.
 void shape(const Problem& problem, const Choice& choice, WeightParams& p) {
   const Axis &h = problem.h, &w = problem.w;
-  const int size = static_cast<int>(element_size(problem.dtype)), numbers = 4 / size;
+  const int size = static_cast<int>(element_size(problem.dtype));
   const bool channels_last = problem.x_layout == Layout::nhwc;
   const WeightTile tile = kWeightTiles[choice.row];
   p = {};
@@ -123,37 +123,39 @@ void shape(const Problem& problem, const Choice& choice, WeightParams& p) {
   p.row_lines = channels_last ? 1 : p.columns;
   p.y_lines =
       ((choice.band_rows - 1) * p.stride_h + (p.kernel_h - 1) * p.dilation_h + 1) * p.row_lines;
+  p.y_piece = p.y_w * inner * size % 16 == 0 ? 16 : 4;
+  const int numbers = p.y_piece / size;
   p.lead = static_cast<int32_t>(round_up(int64_t{p.pad_w} * inner, numbers));
   const int span = (p.x_w - 1) * p.stride_w + (p.kernel_w - 1) * p.dilation_w + 1;
-  p.line_words =
+  p.line_pieces =
       static_cast<int32_t>(ceil_div(int64_t{span} * inner + p.lead - p.pad_w * inner, numbers));
   p.y_row_numbers = p.y_w * inner;
   const int y_plane = p.y_h * p.y_w;
   p.y_channel = channels_last ? 1 : y_plane;
   p.y_row = p.y_row_numbers;
   p.y_image = y_plane * p.columns * p.groups;
-  set_lines(size, (p.line_words + choice.more) * 4, p);
+  set_lines(size, (p.line_pieces + choice.more) * p.y_piece, p);
   const int64_t sums = int64_t{kWeightWarps} * weight_sums(tile) * 128;
   p.shared_bytes = static_cast<int32_t>(
       kWeightHeader + std::max<int64_t>(ring_bytes(tile) + int64_t{2} * p.y_bytes, sums));
   p.by_w = FastDivide(p.x_w);
   p.by_bands = FastDivide(p.bands);
-  p.by_words = FastDivide(p.line_words);
+  p.by_pieces = FastDivide(p.line_pieces);
   p.by_row_lines = FastDivide(p.row_lines);
   p.by_split = FastDivide(p.split);
   p.by_channel_blocks = FastDivide(p.channel_blocks);
   p.by_channel_warps = FastDivide(p.channel_warps);
 }
 
-// Words between lines that let lanes meet in as few banks as there are: the same for all bands.
-int spare_words(const Problem& problem, int row) {
+// Pieces between lines that let lanes meet in as few banks as there are: the same for all bands.
+int spare_pieces(const Problem& problem, int row) {
   const int size = static_cast<int>(element_size(problem.dtype));
   WeightParams p;
   shape(problem, {row, 1, 1, 1, 0}, p);
   double least = 0;
   int best = 0;
-  for (int more = 0; more < 8; ++more) {
-    set_lines(size, (p.line_words + more) * 4, p);
+  for (int more = 0; more < (p.y_piece == 4 ? 8 : 4); ++more) {
+    set_lines(size, (p.line_pieces + more) * p.y_piece, p);
     const double trips = conflicts(p, size);
     if (more == 0 || trips < least - 1e-9) least = trips, best = more;
   }
@@ -181,11 +183,11 @@ double predict(const Problem& problem, const Device& device, const WeightParams&
       std::ceil(std::ceil(band_pixels / step_pixels(size)) / p.pixel_warps);  // of a warp
   const double warps = double(p.channel_warps) * p.pixel_warps;
   // Of a band.
-  const double words = double(p.y_lines) * p.line_words;
+  const double pieces = double(p.y_lines) * p.line_pieces, words = pieces * p.y_piece / 4;
   const double channels = std::min<double>(p.rows, double(p.channel_warps) * warp_inputs(tile));
   const double of_mma = steps * warps * mmas * kMma;
   const double of_shared = steps * warps * shared + words / 32 * 1.5;
-  const double of_issue = kIssued * (steps * warps * instructions + words / 32 * kCopied) / 4;
+  const double of_issue = kIssued * (steps * warps * instructions + pieces / 32 * kCopied) / 4;
   const double of_l2 = (band_pixels * channels * size + words * 4) / kL2Bytes;
   const double of_warp = steps * (kWarpStep + kWarp * instructions);
   const double busiest = std::max({of_mma, of_shared, of_issue, of_l2, of_warp});
@@ -196,7 +198,7 @@ double predict(const Problem& problem, const Device& device, const WeightParams&
   const double bands = std::ceil(double(p.items) / p.split);
   const double busy_us = turns * (bands * band + (bands - 1) * kNextBand) / kClock;
   // A block's first band comes before anything is multiplied.
-  const double first = words * (4 / kL2Bytes + kIssued * kCopied / 32 / 4);
+  const double first = words * 4 / kL2Bytes + pieces * kIssued * kCopied / 32 / 4;
   const double beside_us = turns * (kStart + first + kEnd + kStored * weight_sums(tile)) / kClock;
   const double partial = static_cast<double>(partial_bytes(problem, p.split));
   const double memory_us =
@@ -222,7 +224,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
     if (rows == 1 || rows * problem.w.in <= kMostBand) add_once(heights, rows);
   }
   reason = "a band has no room";
-  const int more = spare_words(problem, row);
+  const int more = spare_pieces(problem, row);
   double trips = 0;
   for (const int rows : heights)
     for (const int channel_warps : {1, 2, 3, 4, 6, 8}) {
