@@ -4,14 +4,13 @@
 //
 // As a GEMM: rows M = (co, kh, kw), columns N = input channels, reduction K = pixels. wgmma wants its second operand as
 // rows along K: so x is. The first one comes from registers. What some rows of pixels meet in a plane of dY is one run of
-// memory, long, and a multiple of 16 bytes whatever rows of x are: one copy of the copy engine. There, a pixel's taps of
-// a kernel row are neighbours: 4 to 16 bytes that a thread fetches at once, for as many rows of the sum.
+// memory, long, and a multiple of 16 bytes whatever rows of x are. There, a pixel's taps of a kernel row are neighbours: 4 to 16 bytes that a thread fetches at once, for as many rows of the sum.
 //
 // A warp has `bands`: a kernel row of eight output channels, one of each lane's g. Rows g and g + 8 of its 16 of an
 // instruction are two taps; a warpgroup's two instructions are the four taps of a band, or two bands of two.
 //
 // x     [32 bytes of pixels][input channel][32 B], pixels of a chunk one behind the other
-// dY    [output channel][run of memory], a distance apart at which lanes meet no bank twice
+// dY    [box][output channel][words of the run], rows so long that lanes meet no bank twice
 // raw   [input channel][x as it lies, from the multiple of 16 bytes before it]
 //
 // Planes of x start anywhere, and the copy engine's boxes at whole 16 bytes. Channels that lie `classes` apart do so whatever
@@ -73,27 +72,26 @@ struct Params {
   int32_t row_blocks, column_blocks;  // blocks side by side
   int32_t chunk_rows, last_rows;      // rows of pixels of a chunk, and of an image's last one
   int32_t image_chunks;
-  int32_t steps, last_steps;           // of a chunk
-  int32_t run_bytes;                   // of dY, of a row of pixels
-  int32_t y_pitch, y_at, stage_bytes;  // bytes; where dY is in a stage
-  int32_t raw_pitch, raw_bytes;        // of a channel of x as it lies, of a chunk
+  int32_t steps, last_steps;              // of a chunk
+  int32_t run_bytes;                      // of dY, of a row of pixels
+  int32_t y_boxes, y_pitch, y_box_bytes;  // of a run; from channel to channel
+  int32_t y_at, stage_bytes;              // where dY is in a stage
+  int32_t table_bytes, stages_at;
+  int32_t raw_pitch, raw_bytes;  // of a channel of x as it lies, of a chunk
   int32_t stages, split;
-  FastDivide by_width;         // x_w
-  int32_t lead[kMostClasses];  // numbers of a map before its first plane
+  FastDivide by_width, by_pitch, by_words;  // x_w, y_pitch, a table
+  int32_t lead[kMostClasses];               // numbers of a map before its first plane
 };
 
-// What the copy engine is told of x.
 struct Maps {
-  CUtensorMap x[kMostClasses];
+  CUtensorMap x[kMostClasses], y;
 };
 
-// Shared memory: for each stage three barriers, and one each for x as it lies; where pixels stand in a run, for a chunk and
-// for an image's last one; the stages; x as it lies.
+// Shared memory: for each stage three barriers, and one each for x as it lies; for each kernel row, where pixels stand in
+// dY, of a chunk and of an image's last one; the stages; x as it lies.
 constexpr int kRawAt = 16 * kMostStages, kShiftedAt = kRawAt + 8 * kRaws;
-constexpr int kTablesAt = 512, kTableBytes = kMostSteps * kWords * 4;
-constexpr int kStagesAt = 3072;
-static_assert(kShiftedAt + 8 * kMostStages <= kTablesAt &&
-              kTablesAt + 2 * kTableBytes <= kStagesAt && kStagesAt % 1024 == 0);
+constexpr int kTablesAt = 256;
+static_assert(kShiftedAt + 8 * kMostStages <= kTablesAt);
 
 CONVT2D_HOST_DEVICE constexpr int step_bytes(Tile tile) { return tile.width * kStep; }
 // Of x as it is multiplied; strict fp32 has there, behind it, what the tensor core cuts off.
@@ -105,7 +103,7 @@ constexpr int kSums = 256, kSumPitch = (kSums + 4) * 4;
 CONVT2D_HOST_DEVICE int shared_bytes(const Params& p, Tile tile) {
   const int stages = p.stages * p.stage_bytes + kRaws * p.raw_bytes;
   const int sums = tile.width * kSumPitch;
-  return kStagesAt + (stages > sums ? stages : sums);
+  return p.stages_at + (stages > sums ? stages : sums);
 }
 
 }  // namespace convt2d::cuda::quilt

@@ -14,15 +14,15 @@ namespace convt2d::cuda::quilt {
 template <int ROW>
 using Sums = float[kInstructions][kTiles[ROW].width / 2];
 
-// One of a warp's bands: a kernel row of eight output channels of the block.
+// One of a warp's bands: a kernel row, that of both, of eight output channels of the block.
 struct Band {
   int octet, row;
 };
 template <int ROW>
 __device__ __forceinline__ Band band_of(const Params& p, int which) {
   const int band = threadIdx.x / 32 * warp_bands(kTiles[ROW]) + which;
-  const int octet = band / p.kernel_h;
-  return {octet, band - octet * p.kernel_h};
+  const int octets = p.channels / 8, row = band / octets;
+  return {band - row * octets, row};
 }
 
 // What a lane holds of a step: of each instruction, as mma.sync has it.
@@ -37,7 +37,7 @@ __device__ __forceinline__ void fetch(uint32_t (&word)[kInstructions][4], uint32
     if constexpr (kFour && kHalf) {
       // Two pixels, those of every second two lanes the other way round.
       const bool turned = threadIdx.x & 8;
-      const uint32_t low = where & 0xffff, high = where >> 16;
+      const uint32_t low = (where & 0xffff) * 8, high = (where >> 16) * 8;
       uint32_t a[2], b[2];
       load_shared_8(from[0] + (turned ? high : low), a);
       load_shared_8(from[0] + (turned ? low : high), b);
@@ -105,11 +105,7 @@ __device__ __forceinline__ void add_fetched(Sums<ROW>& sum, const Params& p, uin
 #pragma unroll
     for (int s = 0; s < STEPS; ++s)
 #pragma unroll
-      for (int i = 0; i < kInstructions; ++i) {
-#pragma unroll
-        for (int w = 0; w < 4; ++w) word[s][i][w] = M::round(word[s][i][w]);
-        computed(word[s][i]);
-      }
+      for (int i = 0; i < kInstructions; ++i) computed(word[s][i]);
     add_steps<typename M::Element, ROW, STEPS>(sum, word, x);
   }
 }
@@ -126,8 +122,9 @@ __device__ __forceinline__ void multiply(const Params& p, const Scope& at, Sums<
   for (int i = 0; i < warp_bands(tile); ++i) {
     const Band band = band_of<ROW>(p, i);
     const int channel = band.octet * 8 + threadIdx.x % 32 / 4;
-    start[i] = p.y_at + channel * p.y_pitch + band.row * p.y_row * int(sizeof(T));
+    start[i] = p.y_at + channel * p.y_pitch;
   }
+  const uint32_t tables = ring.barriers + kTablesAt + band_of<ROW>(p, 0).row * p.table_bytes;
   const uint64_t layout = swizzled_layout(kStep, 8 * kStep);
   Chunk chunk(p, at.begin);
   // One loop: of two, one in the other, the compiler makes copies of the sums.
@@ -136,7 +133,7 @@ __device__ __forceinline__ void multiply(const Params& p, const Scope& at, Sums<
       barrier_wait(ring.full(), ring.parity);
       barrier_wait(shifted_barrier(ring), ring.parity);
     }
-    const uint32_t table = ring.barriers + kTablesAt + (chunk.last(p) ? kTableBytes : 0);
+    const uint32_t table = tables + (chunk.last(p) ? p.kernel_h * p.table_bytes : 0);
     uint32_t from[warp_bands(tile)];
 #pragma unroll
     for (int i = 0; i < warp_bands(tile); ++i) from[i] = ring.stage() + start[i];
@@ -274,12 +271,14 @@ __global__ void __launch_bounds__(kThreads, 1)
   let_successor_start();  // the sum of the pieces; there is no place for it until a block ends
   const Scope at = scope_of(p, kTiles[ROW]);
   const uint32_t shared = shared_address(smem);
-  StageRing ring{shared, shared + kStagesAt, p.stages, p.stage_bytes};
+  StageRing ring{shared, shared + p.stages_at, p.stages, p.stage_bytes};
   if (threadIdx.x < p.stages) {
     barrier_init(ring.barriers + threadIdx.x * 16, 1);
     barrier_init(ring.barriers + threadIdx.x * 16 + 8, kConsumers / 32);
     barrier_init(ring.barriers + kShiftedAt + threadIdx.x * 8, kHelpers);
   }
+  if (threadIdx.x < classes(sizeof(T))) prefetch_map(&maps.x[threadIdx.x]);
+  if (threadIdx.x == kMostClasses) prefetch_map(&maps.y);
   if (threadIdx.x < kRaws) barrier_init(ring.barriers + kRawAt + threadIdx.x * 8, 1);
   list_pixels<T, ROW>(p, shared);
   fence_for_wgmma();  // and for the copy engine

@@ -94,23 +94,26 @@ __device__ __forceinline__ int channel_of(int column) {
   return column % alike * classes(sizeof(T)) + column / alike;
 }
 
-// Where in a run of dY pixels stand, for a thread's words of x: of a pixel, or of two, the second one's in the upper half
-// if its place does not follow. What does not exist is zero in x: any pixel will do. By all threads.
+// Where in dY pixels stand, for a kernel row and a word of x: bytes, of two pixels whose places do not follow each other
+// eighths, the second one's in the upper half. What does not exist is zero in x: any pixel will do. By all threads.
 template <class T, int ROW>
 __device__ __forceinline__ void list_pixels(const Params& p, uint32_t shared) {
   constexpr int kSize = sizeof(T), kPixels = 4 / kSize, kTap = kTiles[ROW].taps * kSize;
   const int words = p.steps * kWords;
-  for (int i = threadIdx.x; i < 2 * words; i += kThreads) {
-    const int of_last = i >= words, first = (i - of_last * words) * kPixels;
+  for (int i = threadIdx.x; i < 2 * p.kernel_h * words; i += kThreads) {
+    const int table = p.by_words.quotient(i), word = i - table * words;
+    const int of_last = table >= p.kernel_h, row = table - of_last * p.kernel_h;
     const int pixels = (of_last ? p.last_rows : p.chunk_rows) * p.x_w;
     const auto place_of = [&](int pixel) -> uint32_t {
       if (pixel >= pixels) return 0;
-      const int row = p.by_width.quotient(pixel);
-      return row * p.run_bytes + (pixel - row * p.x_w) * kTap;
+      const int h = p.by_width.quotient(pixel);
+      const int in_run = (h * p.kernel_h + row) * p.y_row * kSize + (pixel - h * p.x_w) * kTap;
+      const int box = p.by_pitch.quotient(in_run);
+      return box * p.y_box_bytes + in_run - box * p.y_pitch;
     };
-    uint32_t where = place_of(first);
-    if (kPixels == 2 && kTap == 8) where |= place_of(first + 1) << 16;
-    store_shared_4(shared + kTablesAt + of_last * kTableBytes + (i - of_last * words) * 4, where);
+    uint32_t where = place_of(word * kPixels);
+    if (kPixels == 2 && kTap == 8) where = where / 8 | place_of(word * kPixels + 1) / 8 << 16;
+    store_shared_4(shared + kTablesAt + table * p.table_bytes + word * 4, where);
   }
 }
 
@@ -129,16 +132,15 @@ __device__ __forceinline__ void bring_raw(const Params& p, const Maps& maps, con
   }
 }
 
-// Asks for dY of a chunk, a run for each channel; all helpers.
-template <class T>
-__device__ __forceinline__ void ask(const Params& p, const Scope& at, const StageRing& ring,
-                                    const Chunk& chunk, int helper) {
-  const int channels = min(p.channels, p.columns - at.column);
-  const uint32_t run = chunk.rows(p) * p.run_bytes;
-  if (helper == 0) barrier_expect(ring.full(), channels * run);
-  if (helper < channels)
-    copy_run(ring.stage() + p.y_at + helper * p.y_pitch,
-             static_cast<const T*>(p.y) + chunk.first_y(p, at, helper), run, ring.full());
+// Asks for dY of a chunk, a box after the other; one thread.
+__device__ __forceinline__ void ask(const Params& p, const Maps& maps, const Scope& at,
+                                    const StageRing& ring, const Chunk& chunk) {
+  barrier_expect(ring.full(), p.y_boxes * p.y_box_bytes);
+  const int channel = (chunk.image * p.groups + at.group) * p.columns + at.column;
+  const int first = chunk.part * p.chunk_rows * (p.run_bytes / 4);
+  for (int i = 0; i < p.y_boxes; ++i)
+    copy_box(ring.stage() + p.y_at + i * p.y_box_bytes, &maps.y, ring.full(),
+             first + i * (p.y_pitch / 4), channel, 0, 0);
 }
 
 // 32 bytes of pixels at a time that start WORD words, or a pixel more, behind a multiple of 16 bytes; a lane has those of
@@ -219,7 +221,7 @@ template <class M, int ROW>
 __device__ __forceinline__ void help(const Params& p, const Maps& maps, const Scope& at,
                                      StageRing& ring) {
   using T = typename M::Element;
-  const int helper = threadIdx.x - kConsumers, warp = warp_of_block() - kConsumers / 32;
+  const int warp = warp_of_block() - kConsumers / 32;
   StageRing asked = ring;
   Ring raw;
   Chunk next(p, at.begin), next_raw = next, here = next;
@@ -227,12 +229,12 @@ __device__ __forceinline__ void help(const Params& p, const Maps& maps, const Sc
   const auto ask_next = [&] {
     if (ahead == at.end) return;
     barrier_wait(asked.empty(), asked.parity ^ 1);
-    ask<T>(p, at, asked, next, helper);
+    if (warp == 0 && elected()) ask(p, maps, at, asked, next);
     asked.advance();
     next.advance(p);
     ++ahead;
   };
-  // By the last warp: the first ones ask for dY.
+  // By the last warp: the first one asks for dY.
   const auto bring_next_raw = [&](int index) {
     if (warp == kHelpers / 32 - 1 && elected())
       bring_raw<T, ROW>(p, maps, at, raw_at(p, ring, index), come_barrier(ring, index), next_raw);
