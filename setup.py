@@ -44,6 +44,7 @@ CUDA_ROOMS = {
     "comb_tf32.cu comb_f32x3.cu",
     "cuda/plain": "plain_plan.cpp plain_launch.cpp plain_f16.cu plain_bf16.cu",
     "cuda/spool": "spool_plan.cpp spool_launch.cpp spool_kernel.cu spool_reel.cu",
+    "cuda/fringe": "fringe_plan.cpp fringe_launch.cpp fringe_kernel.cu",
     "cuda/quilt": "quilt_plan.cpp quilt_launch.cpp quilt_f16.cu quilt_bf16.cu quilt_f32.cu",
     "cuda/heddle": "heddle_plan.cpp heddle_launch.cpp heddle_tf32.cu heddle_f32x3.cu "
     "heddle_input_plan.cpp heddle_input.cu",

@@ -40,6 +40,7 @@
 #include "cuda/direct/direct.h"
 #include "cuda/fan/fan_plan.h"
 #include "cuda/fold/fold_plan.h"
+#include "cuda/fringe/fringe_plan.h"
 #include "cuda/heddle/heddle_input.h"
 #include "cuda/heddle/heddle_plan.h"
 #include "cuda/hopper/hopper_fetched_weight.h"
@@ -197,6 +198,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = cuda::strand::plans(problem, device, reason);
   } else if (name == "plain") {
     plans = cuda::plain::plans(problem, device, reason);
+  } else if (name == "fringe") {
+    plans = cuda::fringe::plans(problem, device, reason);
   } else if (name == "quilt") {
     plans = cuda::quilt::plans(problem, device, reason);
   } else if (name == "mite") {

@@ -9,6 +9,7 @@
 #include "cuda/fan/fan.h"
 #include "cuda/fan/fan_plan.h"
 #include "cuda/fold/fold.h"
+#include "cuda/fringe/fringe.h"
 #include "cuda/heddle/heddle.h"
 #include "cuda/hopper/hopper.h"
 #include "cuda/hopper/hopper_plan.h"
@@ -49,6 +50,7 @@ FamilyList families() {
       hopper_family,  // sm_90a's own tensor-core instructions: fp16, bf16, tf32, strict fp32 as 3 x tf32
       plait_family,  // sm_90a: 16-bit NCHW grad_input, what taps read of dY written out once for all channels
       quilt_family,  // sm_90a: NCHW grad_weight of kernels that are their stride, runs of dY as they lie
+      fringe_family,  // sm_90a: NCHW grad_weight of few output channels and taps, x as it lies, dY written out by tap
       spool_family,  // sm_90a: 16-bit NCHW grad_weight, turned to channels last for hopper
       comb_family,  // sm_80: NCHW grad_weight of kernel rows and strides of whole fours, taps as columns
       strand_family,  // clusters: grad_input of few outputs and long sums, which clusters share; operands as they lie

@@ -1,0 +1,270 @@
+#include "cuda/fringe/fringe_plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/phases.h"
+#include "cuda/cuda_families.h"
+#include "cuda/fringe/fringe.h"
+#include "cuda/gather_params.h"
+#include "cuda/strict_sums.h"
+#include "cuda/tensor_map.h"
+#include "cuda/weight_cost.h"
+#include "cuda/weight_sum.h"
+
+namespace convt2d::cuda::fringe {
+namespace {
+
+// Counted, not yet fitted.
+constexpr double kClock = 1700;       // cycles a microsecond
+constexpr double kLaunch = 5.5;       // us
+constexpr double kBlock = 3500;       // cycles of a block beside its tiles
+constexpr double kStored = 30;        // a column's sums, on their way out
+constexpr double kBand = 500;         // of a band
+constexpr double kTile = 60;          // of a tile,
+constexpr double kTurn = 330;         // and of who multiplies it, from one to the next
+constexpr double kWritten = 60;       // four columns of a tile, by a warp: words,
+constexpr double kHalves = 110;       // or pairs put together
+constexpr double kConflicts = 2;      // a load of those
+constexpr double kShared = 1.3;       // cycles for 128 bytes of shared memory
+constexpr double kL2Bytes = 28;       // a cycle
+constexpr double kMemoryRate = 0.88;  // of the copy rate
+constexpr double kBeside = 0.1;       // of the lesser of work and bytes
+constexpr double kSum = 4;            // us, the second pass,
+constexpr double kPartialRate = 1.5;  // and times the copy rate's time
+
+struct Choice {
+  int row, row_groups, band_rows, band_tiles, split;  // no tiles: flat
+};
+
+int64_t combinations(const Params& p) { return int64_t{p.groups} * p.row_blocks; }
+int64_t all_bands(const Params& p) { return int64_t{p.batch} * p.bands; }
+int64_t columns_of(const Problem& problem) {
+  return problem.group_out() * problem.h.kernel * problem.w.kernel;
+}
+
+// Everything but pointers. Returns whether it fits.
+bool shape(const Problem& problem, const Choice& choice, Params& p) {
+  const Axis &h = problem.h, &w = problem.w;
+  const Tile tile = kTiles[choice.row];
+  const int64_t size = static_cast<int64_t>(element_size(problem.dtype)), pixels = kRow / size;
+  p = {};
+  set_weight_extents(problem, p);
+  set_geometry(problem, p);
+  p.dilation_w = static_cast<int32_t>(w.dilation);
+  p.row_groups = choice.row_groups;
+  p.row_blocks = static_cast<int32_t>(ceil_div(p.rows, int64_t{p.row_groups} * kRows));
+  p.box_rows =
+      static_cast<int32_t>(std::min<int64_t>(p.row_groups * kRows, round_up(int64_t{p.rows}, 8)));
+  p.flat = choice.band_tiles == 0;
+  p.band_rows = choice.band_rows;
+  p.band_tiles = choice.band_tiles;
+  p.bands_h = static_cast<int32_t>(ceil_div(h.in, p.band_rows));
+  p.bands_w = p.flat ? 1 : static_cast<int32_t>(ceil_div(w.in, p.band_tiles * pixels));
+  p.bands = p.bands_h * p.bands_w;
+  const int64_t across = p.flat ? w.in : p.band_tiles * pixels;
+  const int64_t listed = round_up(p.band_rows * across, pixels);
+  // What pixels of a band meet of dY.
+  p.lead = static_cast<int32_t>(round_up(std::max<int64_t>(w.near_pad, 0) * size, 16));
+  const int64_t met = (across - 1) * w.stride + (w.kernel - 1) * w.dilation + 1 - w.near_pad;
+  p.line_bytes = static_cast<int32_t>(round_up(p.lead + met * size, 16));
+  const int64_t lines = (p.band_rows - 1) * h.stride + (h.kernel - 1) * h.dilation + 1;
+  if (p.line_bytes / 4 > kBoxWords || lines > kBoxLines || p.columns > kBoxLines ||
+      listed > kMostTiles * pixels)
+    return false;
+  p.lines = static_cast<int32_t>(lines);
+  const int64_t raw = p.columns * lines * p.line_bytes;
+  if (raw > 128 << 10) return false;
+  p.raw_bytes = static_cast<int32_t>(raw);
+  p.raw_room = static_cast<int32_t>(round_up(raw, 128));
+  p.y_at = p.row_groups * kRows * kRow;
+  p.stage_bytes = p.y_at + columns(tile) * kRow;
+  p.stages_at = static_cast<int32_t>(round_up(kPixelsAt + listed * 4, 1024));
+  p.split = choice.split;
+  p.by_width = FastDivide(static_cast<uint32_t>(across));
+  p.by_bands = FastDivide(p.bands);
+  p.by_bands_w = FastDivide(p.bands_w);
+  return true;
+}
+
+// As many stages as there is room for; whether that is enough.
+bool set_stages(const Device& device, Tile tile, Params& p) {
+  const int room = device.smem_optin - p.stages_at - kRaws * p.raw_room;
+  p.stages = std::min(room / p.stage_bytes, kMostStages);
+  // Warpgroups that take tiles by turns each have stages of their own: who passes over a turn of a barrier may take the one
+  // before for the next.
+  if (p.row_groups == 1) p.stages &= ~1;
+  p.shared_bytes =
+      p.stages_at + std::max(p.stages * p.stage_bytes + kRaws * p.raw_room, sum_bytes(tile));
+  return p.stages >= 2 && p.shared_bytes <= device.smem_optin;
+}
+
+double predict(const Problem& problem, const Device& device, const Params& p, Tile tile) {
+  const double size = static_cast<double>(element_size(problem.dtype)), pixels = kRow / size;
+  // Of an image, and of a tile.
+  const double tiles = p.flat ? p.bands_h * std::ceil(double(p.band_rows) * p.x_w / pixels)
+                              : double(p.x_h) * std::ceil(p.x_w / pixels);
+  const double column_count = columns(tile), steps = kRow / kStep;
+  const double mma = steps * column_count / 2 * p.row_groups;
+  const double turn = (kTurn + steps * column_count / 2) / (p.row_groups == 1 ? 2 : 1);
+  const double written = column_count / 4 / kWriters * (size == 2 ? kHalves : kWritten);
+  const double loads = size == 2 ? 8 : 4;
+  const double shared =
+      kShared * (column_count * kRow / 512 * (loads * kConflicts + 4) + p.box_rows +
+                 steps * p.row_groups * (16.0 * tile.count + column_count / 4));
+  const double l2 = (p.box_rows * double(kRow) + double(p.raw_bytes) * p.bands / tiles) / kL2Bytes;
+  const double of_tile = kTile + std::max({mma, turn, written, shared, l2});
+  const double blocks = double(combinations(p)) * p.split;
+  const double bands = std::ceil(double(all_bands(p)) / p.split);
+  const double busy_us =
+      std::ceil(blocks / device.sm_count) *
+      (kBlock + kStored * column_count + bands * (kBand + tiles / p.bands * of_tile)) / kClock;
+  return weight_us(problem, device, p.split, busy_us,
+                   {kLaunch, kMemoryRate, kBeside, kSum, kPartialRate});
+}
+
+// Every tile that fits, in no order: the same for all devices. `reason` says why there is none.
+std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
+                                          std::string& reason) {
+  std::vector<Candidate<Choice>> found;
+  const int64_t size = static_cast<int64_t>(element_size(problem.dtype)), pixels = kRow / size;
+  const Axis &h = problem.h, &w = problem.w;
+  reason = "what a band meets of dY has no room";
+  int row = 0;
+  while (columns(kTiles[row]) < columns_of(problem)) ++row;
+  const auto look = [&](Choice choice) {
+    Params p;
+    if (!shape(problem, choice, p) || !set_stages(device, kTiles[row], p)) return;
+    if (combinations(p) > INT32_MAX || all_bands(p) > INT32_MAX) return;
+    for (int split :
+         splits_worth_trying(problem, combinations(p), all_bands(p), h.in * w.in / p.bands + 1)) {
+      p.split = choice.split = split;
+      found.push_back({choice, predict(problem, device, p, kTiles[row])});
+    }
+  };
+  for (int row_groups : {1, 2}) {
+    if (row_groups == 2 && problem.group_in() <= kRows) continue;
+    std::vector<int> heights;
+    for (int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 32, 64})
+      add_once(heights, std::min(rows, h.in));
+    for (int rows : heights) {
+      // Boxes of x start at whole 16 bytes.
+      if (h.in * w.in * size % 16 == 0 && (rows == h.in || rows * w.in * size % 16 == 0))
+        look({row, row_groups, rows, 0, 1});
+      if (w.in * size % 16 == 0)
+        for (int tiles : {1, 2, 3, 4})
+          if (tiles == 1 || (tiles - 1) * pixels < w.in) look({row, row_groups, rows, tiles, 1});
+    }
+  }
+  return found;
+}
+
+Plan plan_of(const Problem& problem, const Device& device, const Choice& choice) {
+  Params p;
+  shape(problem, choice, p);
+  set_stages(device, kTiles[choice.row], p);
+  Plan plan = weight_sum_plan(problem, device, choice.row, choice.split,
+                              predict(problem, device, p, kTiles[choice.row]), kLaunch);
+  const int detail[] = {choice.row_groups, choice.band_rows, choice.band_tiles, p.stages};
+  std::copy(std::begin(detail), std::end(detail), plan.detail);
+  const auto number = [](int64_t value) { return std::to_string(value); };
+  plan.note = number(columns(kTiles[choice.row])) + " columns, " + number(p.row_groups * kRows) +
+              " channels, bands of " + number(p.band_rows) + " rows" +
+              (p.flat ? "" : " x " + number(p.band_tiles) + " tiles") + ", " + number(p.stages) +
+              " stages, split " + number(p.split) + ", " + number(blocks_of(p)) + " blocks";
+  return plan;
+}
+
+std::string refusal(const Problem& problem, const Device& device) {
+  const auto number = [](int64_t value) { return std::to_string(value); };
+  const Axis &h = problem.h, &w = problem.w;
+  if (!device.has_wgmma) return "fringe is for sm_90a";
+  if (problem.direction != Direction::grad_weight) return "fringe is for grad_weight";
+  if (problem.dtype == DType::f64 || is_strict(problem)) return "fringe is for fp16, bf16 and TF32";
+  if (problem.x_layout != Layout::nchw || problem.y_layout != Layout::nchw ||
+      problem.w_layout != Layout::nchw)
+    return "fringe is for NCHW";
+  if (h.kernel * w.kernel > kMostColumns || columns_of(problem) > kMostColumns)
+    return number(h.kernel * w.kernel) + " taps of " + number(problem.group_out()) +
+           " output channels are more than " + number(kMostColumns) + " columns";
+  const int64_t size = static_cast<int64_t>(element_size(problem.dtype));
+  if (w.out * size % 16 != 0)
+    return "rows of dY, " + number(w.out * size) + " bytes, are no whole vectors";
+  if (h.in * w.in * size % 16 != 0)
+    return "planes of x, " + number(h.in * w.in * size) + " bytes, are no whole vectors";
+  if (problem.wide_index) return "a tensor has more than 2^31 elements";
+  // From a row of x to its lines, outside of dY as well, 32 bits hold it.
+  for (const Axis& axis : {h, w})
+    if (std::abs(axis.near_pad) + axis.in * axis.stride + axis.kernel * axis.dilation >
+        INT32_MAX / 8)
+      return "taps lie too far apart";
+  return sums_too_short(problem, kLeastWgmmaTerms);
+}
+
+}  // namespace
+
+int64_t blocks_of(const Params& params) { return combinations(params) * params.split; }
+
+std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
+  return all_plans(problem, device, reason, refusal, on_reference(candidates),
+                   at_hand(device, plan_of));
+}
+
+Decision plan(const Problem& problem, const Device& device) {
+  return best_plan(problem, device, refusal, on_reference(candidates), at_hand(device, plan_of));
+}
+
+Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
+  Params p;
+  shape(problem, {plan.row, plan.detail[0], plan.detail[1], plan.detail[2], plan.split}, p);
+  const Tile tile = kTiles[plan.row];
+  p.stages = plan.detail[3];
+  p.shared_bytes =
+      p.stages_at + std::max(p.stages * p.stage_bytes + kRaws * p.raw_room, sum_bytes(tile));
+  set_weight_tensors(args, p);
+  return p;
+}
+
+Maps maps_of(const Problem& problem, const Params& p) {
+  const int64_t size = static_cast<int64_t>(element_size(problem.dtype));
+  const int64_t x_row = int64_t{p.x_w} * size, x_plane = x_row * p.x_h;
+  const int64_t y_row = int64_t{p.y_w} * size, y_plane = y_row * p.y_h;
+  const int64_t pixels = kRow / size, rows = int64_t{p.groups} * p.rows,
+                columns = int64_t{p.groups} * p.columns;
+  constexpr int64_t kAnyStep = 16;  // of axes of one element
+  const bool rounded = size == 4;
+  Maps maps;
+  if (p.flat) {
+    maps.x = encode({p.x,
+                     static_cast<int>(size),
+                     4,
+                     {int64_t{p.x_h} * p.x_w, rows, 1, p.batch},
+                     {size, x_plane, kAnyStep, rows * x_plane},
+                     {static_cast<int32_t>(pixels), p.box_rows, 1, 1},
+                     {1, 1, 1, 1},
+                     true,
+                     rounded});
+  } else {
+    maps.x = encode({p.x,
+                     static_cast<int>(size),
+                     4,
+                     {p.x_w, rows, p.x_h, p.batch},
+                     {size, x_plane, x_row, rows * x_plane},
+                     {static_cast<int32_t>(pixels), p.box_rows, 1, 1},
+                     {1, 1, 1, 1},
+                     true,
+                     rounded});
+  }
+  maps.y = encode({p.y,
+                   4,
+                   4,
+                   {y_row / 4, p.y_h, columns, p.batch},
+                   {4, y_row, y_plane, columns * y_plane},
+                   {p.line_bytes / 4, p.lines, p.columns, 1},
+                   {1, 1, 1, 1},
+                   false,
+                   rounded});
+  return maps;
+}
+
+}  // namespace convt2d::cuda::fringe
