@@ -15,22 +15,22 @@
 namespace convt2d::cuda::fringe {
 namespace {
 
-// Counted, not yet fitted.
+// Fitted to 756 plans of 28 layers and modes, 2026-11-29, an H200: measured / predicted is 0.8 to 1.17 of what is chosen,
+// which is 1.00 to 1.15 of the best.
 constexpr double kClock = 1700;       // cycles a microsecond
 constexpr double kLaunch = 5.5;       // us
-constexpr double kBlock = 3500;       // cycles of a block beside its tiles
-constexpr double kStored = 30;        // a column's sums, on their way out
-constexpr double kBand = 500;         // of a band
-constexpr double kTile = 60;          // of a tile,
-constexpr double kTurn = 330;         // and of who multiplies it, from one to the next
-constexpr double kWritten = 60;       // four columns of a tile, by a warp: words,
-constexpr double kHalves = 110;       // or pairs put together
-constexpr double kConflicts = 2;      // a load of those
-constexpr double kShared = 1.3;       // cycles for 128 bytes of shared memory
-constexpr double kL2Bytes = 28;       // a cycle
-constexpr double kMemoryRate = 0.88;  // of the copy rate
-constexpr double kBeside = 0.1;       // of the lesser of work and bytes
-constexpr double kSum = 4;            // us, the second pass,
+constexpr double kBlock = 3730;       // cycles of a block beside its tiles,
+constexpr double kFirst = 13.6;       // bytes a cycle of its first band's dY
+constexpr double kStored = 65;        // a column's sums, on their way out
+constexpr double kBand = 200;         // of a band
+constexpr double kTile = 32;          // of a tile,
+constexpr double kTurn = 676;         // of who multiplies it, from one to the next,
+constexpr double kWait = 165;         // and of who writes it out
+constexpr double kWritten = 91;       // four columns, by a warp: words,
+constexpr double kHalves = 143;       // or pairs put together
+constexpr double kMemoryRate = 1;     // of the copy rate
+constexpr double kBeside = 0.36;      // of the lesser of work and bytes
+constexpr double kSum = 1.3;          // us, the second pass,
 constexpr double kPartialRate = 1.5;  // and times the copy rate's time
 
 struct Choice {
@@ -98,27 +98,25 @@ bool set_stages(const Device& device, Tile tile, Params& p) {
       p.stages_at + std::max(p.stages * p.stage_bytes + kRaws * p.raw_room, sum_bytes(tile));
   return p.stages >= 2 && p.shared_bytes <= device.smem_optin;
 }
+// One that is written, one that is multiplied, for each who multiplies.
+bool enough_stages(const Params& p) { return p.stages >= (p.row_groups == 1 ? 4 : 3); }
 
 double predict(const Problem& problem, const Device& device, const Params& p, Tile tile) {
   const double size = static_cast<double>(element_size(problem.dtype)), pixels = kRow / size;
   // Of an image, and of a tile.
   const double tiles = p.flat ? p.bands_h * std::ceil(double(p.band_rows) * p.x_w / pixels)
                               : double(p.x_h) * std::ceil(p.x_w / pixels);
-  const double column_count = columns(tile), steps = kRow / kStep;
-  const double mma = steps * column_count / 2 * p.row_groups;
-  const double turn = (kTurn + steps * column_count / 2) / (p.row_groups == 1 ? 2 : 1);
-  const double written = column_count / 4 / kWriters * (size == 2 ? kHalves : kWritten);
-  const double loads = size == 2 ? 8 : 4;
-  const double shared =
-      kShared * (column_count * kRow / 512 * (loads * kConflicts + 4) + p.box_rows +
-                 steps * p.row_groups * (16.0 * tile.count + column_count / 4));
-  const double l2 = (p.box_rows * double(kRow) + double(p.raw_bytes) * p.bands / tiles) / kL2Bytes;
-  const double of_tile = kTile + std::max({mma, turn, written, shared, l2});
+  const double column_count = columns(tile), mma = kRow / kStep * column_count / 2;
+  const double turn = (kTurn + mma) * p.row_groups / kGroups;
+  const double written =
+      kWait + std::ceil(column_count / 4 / kWriters) * (size == 2 ? kHalves : kWritten);
+  const double of_tile = kTile + std::max({mma * p.row_groups, turn, written});
   const double blocks = double(combinations(p)) * p.split;
   const double bands = std::ceil(double(all_bands(p)) / p.split);
-  const double busy_us =
-      std::ceil(blocks / device.sm_count) *
-      (kBlock + kStored * column_count + bands * (kBand + tiles / p.bands * of_tile)) / kClock;
+  const double busy_us = std::ceil(blocks / device.sm_count) *
+                         (kBlock + p.raw_bytes / kFirst + kStored * column_count +
+                          bands * (kBand + tiles / p.bands * of_tile)) /
+                         kClock;
   return weight_us(problem, device, p.split, busy_us,
                    {kLaunch, kMemoryRate, kBeside, kSum, kPartialRate});
 }
@@ -126,7 +124,7 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
 // Every tile that fits, in no order: the same for all devices. `reason` says why there is none.
 std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
                                           std::string& reason) {
-  std::vector<Candidate<Choice>> found;
+  std::vector<Candidate<Choice>> found, few_stages;
   const int64_t size = static_cast<int64_t>(element_size(problem.dtype)), pixels = kRow / size;
   const Axis &h = problem.h, &w = problem.w;
   reason = "what a band meets of dY has no room";
@@ -139,7 +137,8 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
     for (int split :
          splits_worth_trying(problem, combinations(p), all_bands(p), h.in * w.in / p.bands + 1)) {
       p.split = choice.split = split;
-      found.push_back({choice, predict(problem, device, p, kTiles[row])});
+      (enough_stages(p) ? found : few_stages)
+          .push_back({choice, predict(problem, device, p, kTiles[row])});
     }
   };
   for (int row_groups : {1, 2}) {
@@ -156,7 +155,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
           if (tiles == 1 || (tiles - 1) * pixels < w.in) look({row, row_groups, rows, tiles, 1});
     }
   }
-  return found;
+  return found.empty() ? few_stages : found;
 }
 
 Plan plan_of(const Problem& problem, const Device& device, const Choice& choice) {
