@@ -212,6 +212,7 @@ SAME = Case("stride_1", 8, 48, 48, (200, 300), (3, 3), (1, 1), (1, 1))
 ONE_TAP = Case("one_tap", 4, 64, 128, (248, 216), (1, 1), (1, 1), (0, 0))
 ROWS = Case("rows", 8, 96, 64, (200, 304), (3, 5), (1, 1), (1, 2))
 BOXES = Case("k_is_s_in_small_planes", 200, 256, 256, (14, 14), (2, 2), (2, 2))
+KEYPOINTS = Case("keypoints", 400, 384, 17, (14, 16), (4, 4), (2, 2), (1, 1))
 SHUFFLE = Case("k_is_s", 8, 96, 48, (100, 120), (2, 2), (2, 2))
 PATCHES = Case("patches_of_4", 8, 192, 192, (30, 37), (4, 4), (4, 4))
 VOCODER = Case("vocoder", 12, 384, 192, (1, 40), (1, 16), (1, 8), (0, 4))
@@ -300,7 +301,9 @@ REGIMES = (
     (SHUFFLE, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "hopper"),
     (VOCODER, ("f16", "bf16"), ("grad_weight",), ("nchw",), HOPPER, "spool"),
     (VOCODER, ("f32", "tf32"), ("grad_weight",), ("nchw",), HOPPER, "comb"),
-    (PATCHES, ("tf32",), ("grad_weight",), ("nchw",), HOPPER, "quilt"),
+    (PATCHES, ("f16", "bf16", "tf32"), ("grad_weight",), ("nchw",), HOPPER, "quilt"),
+    (BOXES, ("f16", "bf16"), ("grad_weight",), ("nchw",), HOPPER, "quilt"),  # odd planes
+    (KEYPOINTS, ("tf32",), ("grad_weight",), ("nchw",), HOPPER, "fringe"),
     (MANY, ("tf32",), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),  # three warps turn x
     (SAME, ("tf32", "f32"), ("grad_weight",), ("nchw",), HOPPER, "hopper"),  # odd rows of dY
     (ROWS, ("f16", "bf16"), ("grad_weight",), ("nchw",), HOPPER, "shuttle"),
@@ -543,6 +546,25 @@ def test_shuttle_says_why_it_declines():
         (ROWS, "grad_weight", "tf32", "nchw", "h200", "16 bits"),
         (ROWS, "grad_weight", "f16", "nhwc", "h200", "NCHW"),
         (ROWS, "grad_weight", "f16", "nchw", "b200", "sm_90a"),
+    )
+
+
+@needs_cuda_room
+def test_fringe_says_why_it_declines():
+    for change, words in (
+        ({"out_channels": 18}, "16 taps of 18 output channels"),
+        ({"size": (14, 15), "kernel": (4, 3)}, "rows of dY, 116 bytes"),
+        ({"size": (13, 14)}, "planes of x, 728 bytes"),
+    ):
+        case = dataclasses.replace(KEYPOINTS, **change)
+        reason = refusal(explain(case, "grad_weight", "tf32", "nchw"), "fringe")
+        assert reason and words in reason, (change, reason)
+    check_refusals(
+        "fringe",
+        (KEYPOINTS, "forward", "f16", "nchw", "h200", "grad_weight"),
+        (KEYPOINTS, "grad_weight", "f32", "nchw", "h200", "TF32"),
+        (KEYPOINTS, "grad_weight", "f16", "nhwc", "h200", "NCHW"),
+        (KEYPOINTS, "grad_weight", "f16", "nchw", "b200", "sm_90a"),
     )
 
 
