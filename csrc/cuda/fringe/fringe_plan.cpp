@@ -15,22 +15,26 @@
 namespace convt2d::cuda::fringe {
 namespace {
 
-// Fitted to 756 plans of 28 layers and modes, 2026-11-29, an H200: measured / predicted is 0.8 to 1.17 of what is chosen,
-// which is 1.00 to 1.15 of the best.
+// Fitted to 931 plans of 28 layers and modes, 2026-11-29, an H200: measured / predicted is 0.83 to 1.2 of what is chosen,
+// which is 1.00 to 1.1 of the best.
 constexpr double kClock = 1700;       // cycles a microsecond
 constexpr double kLaunch = 5.5;       // us
-constexpr double kBlock = 3730;       // cycles of a block beside its tiles,
-constexpr double kFirst = 13.6;       // bytes a cycle of its first band's dY
-constexpr double kStored = 65;        // a column's sums, on their way out
-constexpr double kBand = 200;         // of a band
-constexpr double kTile = 32;          // of a tile,
-constexpr double kTurn = 676;         // of who multiplies it, from one to the next,
-constexpr double kWait = 165;         // and of who writes it out
-constexpr double kWritten = 91;       // four columns, by a warp: words,
-constexpr double kHalves = 143;       // or pairs put together
-constexpr double kMemoryRate = 1;     // of the copy rate
-constexpr double kBeside = 0.36;      // of the lesser of work and bytes
-constexpr double kSum = 1.3;          // us, the second pass,
+constexpr double kBlock = 7300;       // cycles of a block beside its tiles,
+constexpr double kFirst = 23.6;       // bytes a cycle of its first band's dY
+constexpr double kStored = 6.7;       // a column's sums, on their way out
+constexpr double kBand = 157;         // of a band
+constexpr double kTile = 104;         // of a tile,
+constexpr double kTurn = 61;          // of who multiplies it, from one to the next,
+constexpr double kWait = 22;          // and of who writes it out
+constexpr double kWritten = 135;      // four columns, by a warp
+constexpr double kConflicts = 2;      // a load of those
+constexpr double kShared = 0.95;      // cycles for 128 bytes of shared memory
+constexpr double kL2Bytes = 28.5;     // a cycle
+constexpr double kLatency = 777;      // cycles until what is asked for is there, of all stages
+constexpr double kMemoryRate = 0.99;  // of the copy rate
+constexpr double kBeside = 0.6;       // of the lesser of work and bytes,
+constexpr double kMostBeside = 26.4;  // up to so many us: what comes first and what goes last
+constexpr double kSum = 0.25;         // us, the second pass,
 constexpr double kPartialRate = 1.5;  // and times the copy rate's time
 
 struct Choice {
@@ -106,11 +110,16 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   // Of an image, and of a tile.
   const double tiles = p.flat ? p.bands_h * std::ceil(double(p.band_rows) * p.x_w / pixels)
                               : double(p.x_h) * std::ceil(p.x_w / pixels);
-  const double column_count = columns(tile), mma = kRow / kStep * column_count / 2;
+  const double column_count = columns(tile), steps = kRow / kStep, mma = steps * column_count / 2;
   const double turn = (kTurn + mma) * p.row_groups / kGroups;
-  const double written =
-      kWait + std::ceil(column_count / 4 / kWriters) * (size == 2 ? kHalves : kWritten);
-  const double of_tile = kTile + std::max({mma * p.row_groups, turn, written});
+  const double written = kWait + std::ceil(column_count / 4 / kWriters) * kWritten;
+  const double loads = size == 2 ? 8 : 4;
+  const double shared =
+      kShared * (column_count * kRow / 512 * (loads * kConflicts + 4) + p.box_rows +
+                 steps * p.row_groups * (16.0 * tile.count + column_count / 4));
+  const double l2 = (p.box_rows * double(kRow) + double(p.raw_bytes) * p.bands / tiles) / kL2Bytes;
+  const double of_tile =
+      kTile + std::max({mma * p.row_groups, turn, written, shared, l2, kLatency / p.stages});
   const double blocks = double(combinations(p)) * p.split;
   const double bands = std::ceil(double(all_bands(p)) / p.split);
   const double busy_us = std::ceil(blocks / device.sm_count) *
@@ -118,7 +127,7 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
                           bands * (kBand + tiles / p.bands * of_tile)) /
                          kClock;
   return weight_us(problem, device, p.split, busy_us,
-                   {kLaunch, kMemoryRate, kBeside, kSum, kPartialRate});
+                   {kLaunch, kMemoryRate, kBeside, kSum, kPartialRate, kMostBeside});
 }
 
 // Every tile that fits, in no order: the same for all devices. `reason` says why there is none.

@@ -59,7 +59,8 @@ constexpr double kRest = 0.14;       // of what is less busy that is not hidden
 constexpr double kMemoryRate = 0.95;  // of the copy rate
 constexpr double kBeside = 0.031;     // of the lesser of work and bytes
 // The same of pairs in NCHW, whose tiles are small, and of those of 64 output channels or more (2026-11-25).
-constexpr double kBesidePairs = 0.2, kBesideManyPairs = 0.4;
+constexpr double kBesidePairs = 0.6, kMostBesidePairs = 26;  // us (2026-11-29)
+constexpr double kBesideManyPairs = 0.4;
 // Cycles where odd rows of 16 bits are of several kernel rows, so that of blocks of as many taps the others are taken
 // (kernelbench_2_91: 395 us for 440).
 constexpr double kOddLines = 1.01;
@@ -416,10 +417,12 @@ double predict(const Problem& problem, const Device& device, const FetchedWeight
   const double scattered = apart ? 32 * weight_bytes(problem) / 4.0 / side_by_side : 0;
   const double memory_us =
       (read_bytes(problem) + partial) / (kMemoryRate * device.copy_bytes_per_us);
-  const double beside = !tile.pairs || tile.channels_last      ? kBeside
-                        : problem.group_out() < kPlaneChannels ? kBesidePairs
-                                                               : kBesideManyPairs;
-  return kLaunch + std::max(busy_us, memory_us) + beside * std::min(busy_us, memory_us) +
+  const double lesser = std::min(busy_us, memory_us);
+  const double beside_us = !tile.pairs || tile.channels_last ? kBeside * lesser
+                           : problem.group_out() < kPlaneChannels
+                               ? kBesidePairs * std::min(lesser, kMostBesidePairs)
+                               : kBesideManyPairs * lesser;
+  return kLaunch + std::max(busy_us, memory_us) + beside_us +
          (kPartialRate * partial + kScatteredRate * scattered) / device.copy_bytes_per_us;
 }
 
