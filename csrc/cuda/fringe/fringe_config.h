@@ -24,7 +24,7 @@
 #include <cstdint>
 
 #include "core/types.h"
-#include "cuda/device/shares.cuh"
+#include "cuda/device/index.cuh"
 
 namespace convt2d::cuda::fringe {
 
@@ -66,8 +66,6 @@ struct Params {
   int32_t y_at, stage_bytes, stages, stages_at, shared_bytes;
   int32_t split;
   FastDivide by_width, by_bands, by_bands_w;  // pixels of a row that are listed; bands, bands_w
-  FastDivide by_row_blocks, by_groups;
-  Shares shares;  // of the bands of all images, among the pieces
 };
 
 struct Maps {

@@ -227,9 +227,6 @@ Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   shape(problem, {plan.row, plan.detail[0], plan.detail[1], plan.detail[2], plan.split}, p);
   const Tile tile = kTiles[plan.row];
   p.stages = plan.detail[3];
-  p.by_row_blocks = FastDivide(p.row_blocks);
-  p.by_groups = FastDivide(p.groups);
-  p.shares = Shares(all_bands(p), p.split);
   p.shared_bytes =
       p.stages_at + std::max(p.stages * p.stage_bytes + kRaws * p.raw_room, sum_bytes(tile));
   set_weight_tensors(args, p);

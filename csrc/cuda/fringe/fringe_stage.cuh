@@ -18,13 +18,19 @@ struct Scope {
   int piece, begin, end;  // bands of all images
 };
 __device__ __forceinline__ Scope scope_of(const Params& p) {
-  Digits digits{blockIdx.x};
+  int rest = blockIdx.x;
+  const auto digit = [&](int count) {
+    const int found = rest % count;
+    rest /= count;
+    return found;
+  };
   Scope at;
-  at.row = digits.next(p.by_row_blocks) * p.row_groups * kRows;
-  at.group = digits.next(p.by_groups);
-  at.piece = static_cast<int>(digits.rest);
-  at.begin = p.shares.begin(at.piece);
-  at.end = p.shares.begin(at.piece + 1);
+  at.row = digit(p.row_blocks) * p.row_groups * kRows;
+  at.group = digit(p.groups);
+  at.piece = rest;
+  const int64_t bands = int64_t{p.batch} * p.bands;
+  at.begin = static_cast<int>(bands * at.piece / p.split);
+  at.end = static_cast<int>(bands * (at.piece + 1) / p.split);
   return at;
 }
 

@@ -63,7 +63,6 @@
 #include "core/plan.h"
 #include "core/problem.h"
 #include "core/types.h"
-#include "cuda/device/shares.cuh"
 #include "cuda/strict_sums.h"
 
 namespace convt2d::cuda::hopper {
@@ -231,9 +230,6 @@ struct FetchedWeightParams {
   int32_t unit_h, unit_w, y_blocks;   // of a block
   int32_t row_blocks, column_blocks;  // blocks side by side
   int32_t units_h, units_w;
-  FastDivide by_units_h, by_units_w, by_row_blocks, by_column_blocks, by_groups, by_image_tiles,
-      by_row_tiles, by_x_w;
-  Shares tiles;  // of K, of all images, among the pieces
   int32_t element_bytes;
   int32_t runs;         // K tiles are runs of a plane, else parts of rows
   int32_t tile_pixels;  // from one tile to the next: whole rows may be fewer than there is room for

@@ -587,15 +587,6 @@ FetchedWeightParams fetched_weight_params(const Problem& problem, const Plan& pl
                !kFetchedWeightTiles[plan.row].channels_last;
   p.partials = p.split > 1 ? static_cast<float*>(args.workspace) : nullptr;
   for (int i = 0; i < 4; ++i) p.weight_stride[i] = static_cast<int32_t>(args.w.stride[i]);
-  p.by_units_h = FastDivide(p.units_h);
-  p.by_units_w = FastDivide(p.units_w);
-  p.by_row_blocks = FastDivide(p.row_blocks);
-  p.by_column_blocks = FastDivide(p.column_blocks);
-  p.by_groups = FastDivide(p.groups);
-  p.by_image_tiles = FastDivide(p.image_tiles);
-  p.by_row_tiles = FastDivide(std::max(p.row_tiles, 1));
-  p.by_x_w = FastDivide(p.x_w);
-  p.tiles = Shares(k_tiles(p), p.split);
   return p;
 }
 

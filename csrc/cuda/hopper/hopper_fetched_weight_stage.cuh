@@ -24,15 +24,21 @@ struct FetchedWeightScope {
 // Neighbouring blocks read the same pixels, at about the same time.
 __device__ __forceinline__ FetchedWeightScope fetched_weight_scope(const FetchedWeightParams& p) {
   FetchedWeightScope at;
-  Digits digits{blockIdx.x};
-  at.kernel_w = digits.next(p.by_units_w) * p.unit_w;
-  at.kernel_h = digits.next(p.by_units_h) * p.unit_h;
-  at.column_block = digits.next(p.by_column_blocks);
-  at.row_block = digits.next(p.by_row_blocks);
-  at.group = digits.next(p.by_groups);
-  at.piece = static_cast<int>(digits.rest);
-  at.begin = p.tiles.begin(at.piece);
-  at.end = p.tiles.begin(at.piece + 1);
+  int rest = blockIdx.x;
+  const auto digit = [&](int count) {
+    const int found = rest % count;
+    rest /= count;
+    return found;
+  };
+  at.kernel_w = digit(p.units_w) * p.unit_w;
+  at.kernel_h = digit(p.units_h) * p.unit_h;
+  at.column_block = digit(p.column_blocks);
+  at.row_block = digit(p.row_blocks);
+  at.group = digit(p.groups);
+  at.piece = rest;
+  const int64_t tiles = int64_t{p.batch} * p.image_tiles;
+  at.begin = static_cast<int>(tiles * at.piece / p.split);
+  at.end = static_cast<int>(tiles * (at.piece + 1) / p.split);
   return at;
 }
 
@@ -40,14 +46,14 @@ __device__ __forceinline__ FetchedWeightScope fetched_weight_scope(const Fetched
 struct KTile {
   int n, h, w;  // of its first pixel
   __device__ __forceinline__ KTile(const FetchedWeightParams& p, int tile) {
-    n = p.by_image_tiles.quotient(tile);
+    n = tile / p.image_tiles;
     const int rest = tile - n * p.image_tiles;
     if (p.runs) {
       const int first = rest * p.tile_pixels;
-      h = p.by_x_w.quotient(first);
+      h = first / p.x_w;
       w = first - h * p.x_w;
     } else {
-      h = p.by_row_tiles.quotient(rest);
+      h = rest / p.row_tiles;
       w = (rest - h * p.row_tiles) * tile_pixels(p);
     }
   }

@@ -27,7 +27,7 @@
 #include <cstdint>
 
 #include "core/types.h"
-#include "cuda/device/shares.cuh"
+#include "cuda/device/index.cuh"
 
 namespace convt2d::cuda::quilt {
 
@@ -80,9 +80,7 @@ struct Params {
   int32_t raw_pitch, raw_bytes;  // of a channel of x as it lies, of a chunk
   int32_t stages, split;
   FastDivide by_width, by_pitch, by_words;  // x_w, y_pitch, a table
-  FastDivide by_row_blocks, by_column_blocks, by_groups, by_image_chunks;
-  Shares chunks;               // of all images, among the pieces
-  int32_t lead[kMostClasses];  // numbers of a map before its first plane
+  int32_t lead[kMostClasses];               // numbers of a map before its first plane
 };
 
 struct Maps {

@@ -224,11 +224,6 @@ Decision plan(const Problem& problem, const Device& device) {
 Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   Params p;
   shape(problem, {plan.row, plan.detail[1], plan.detail[0], plan.split}, p);
-  p.by_row_blocks = FastDivide(p.row_blocks);
-  p.by_column_blocks = FastDivide(p.column_blocks);
-  p.by_groups = FastDivide(p.groups);
-  p.by_image_chunks = FastDivide(p.image_chunks);
-  p.chunks = Shares(chunks_of(p), p.split);
   set_weight_tensors(args, p);
   const int64_t size = static_cast<int64_t>(element_size(problem.dtype));
   const int64_t plane = problem.h.in * problem.w.in * size;

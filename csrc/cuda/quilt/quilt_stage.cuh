@@ -23,14 +23,20 @@ struct Scope {
 };
 // Neighbouring blocks read the same pixels of dY, at about the same time.
 __device__ __forceinline__ Scope scope_of(const Params& p, Tile tile) {
-  Digits digits{blockIdx.x};
+  int rest = blockIdx.x;
+  const auto digit = [&](int count) {
+    const int found = rest % count;
+    rest /= count;
+    return found;
+  };
   Scope at;
-  at.row = digits.next(p.by_row_blocks) * tile.width;
-  at.column = digits.next(p.by_column_blocks) * p.channels;
-  at.group = digits.next(p.by_groups);
-  at.piece = static_cast<int>(digits.rest);
-  at.begin = p.chunks.begin(at.piece);
-  at.end = p.chunks.begin(at.piece + 1);
+  at.row = digit(p.row_blocks) * tile.width;
+  at.column = digit(p.column_blocks) * p.channels;
+  at.group = digit(p.groups);
+  at.piece = rest;
+  const int64_t chunks = int64_t{p.batch} * p.image_chunks;
+  at.begin = static_cast<int>(chunks * at.piece / p.split);
+  at.end = static_cast<int>(chunks * (at.piece + 1) / p.split);
   return at;
 }
 
@@ -38,7 +44,7 @@ __device__ __forceinline__ Scope scope_of(const Params& p, Tile tile) {
 struct Chunk {
   int image, part;  // of the image's
   __device__ __forceinline__ Chunk(const Params& p, int chunk) {
-    image = p.by_image_chunks.quotient(chunk);
+    image = chunk / p.image_chunks;
     part = chunk - image * p.image_chunks;
   }
   __device__ __forceinline__ void advance(const Params& p) {
