@@ -107,8 +107,10 @@ bool enough_stages(const Params& p) { return p.stages >= (p.row_groups == 1 ? 4 
 
 double predict(const Problem& problem, const Device& device, const Params& p, Tile tile) {
   const double size = static_cast<double>(element_size(problem.dtype)), pixels = kRow / size;
-  // Of an image, and of a tile.
-  const double tiles = p.flat ? p.bands_h * std::ceil(double(p.band_rows) * p.x_w / pixels)
+  // Tiles of an image, whose last band may have fewer rows.
+  const auto tiles_of = [&](int rows) { return std::ceil(double(rows) * p.x_w / pixels); };
+  const int last_rows = p.x_h - (p.bands_h - 1) * p.band_rows;
+  const double tiles = p.flat ? (p.bands_h - 1) * tiles_of(p.band_rows) + tiles_of(last_rows)
                               : double(p.x_h) * std::ceil(p.x_w / pixels);
   const double column_count = columns(tile), steps = kRow / kStep, mma = steps * column_count / 2;
   const double turn = (kTurn + mma) * p.row_groups / kGroups;
