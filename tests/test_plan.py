@@ -550,6 +550,25 @@ def test_shuttle_says_why_it_declines():
 
 
 @needs_cuda_room
+def test_quilt_says_why_it_declines():
+    large = Case("large", 1, 1, 1, (1 << 27, 6), (1, 2), (1, 2))
+    wide, odd = (
+        dataclasses.replace(PATCHES, size=(8, w), kernel=kernel, stride=kernel)
+        for w, kernel in ((2048, (4, 4)), (37, (4, 2)))
+    )
+    check_refusals(
+        "quilt",
+        (large, "grad_weight", "f32", "nchw", "h200", "planes of x, 3221225472 bytes"),
+        (wide, "grad_weight", "f16", "nchw", "h200", "rows of 2048 pixels"),
+        (odd, "grad_weight", "f16", "nchw", "h200", "no pairs"),
+        (SAME, "grad_weight", "f16", "nchw", "h200", "3 taps"),
+        (PATCHES, "forward", "f16", "nchw", "h200", "grad_weight"),
+        (PATCHES, "grad_weight", "f16", "nhwc", "h200", "NCHW"),
+        (PATCHES, "grad_weight", "f16", "nchw", "b200", "sm_90a"),
+    )
+
+
+@needs_cuda_room
 def test_fringe_says_why_it_declines():
     for change, words in (
         ({"out_channels": 18}, "16 taps of 18 output channels"),

@@ -20,19 +20,6 @@ alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
 
 namespace {
 
-// Partial sums as WeightTrial wants them, [tap][ci][co].
-void reorder(const Problem& p, int pieces, std::vector<float>& partials) {
-  const std::vector<float> dense = partials;
-  const int64_t taps = p.h.kernel * p.w.kernel, columns = p.group_out();
-  const int64_t piece = static_cast<int64_t>(partials.size()) / pieces;
-  for (int i = 0; i < pieces; ++i)
-    for (int64_t ci = 0; ci < p.in_channels; ++ci)
-      for (int64_t co = 0; co < columns; ++co)
-        for (int64_t tap = 0; tap < taps; ++tap)
-          partials[i * piece + (tap * p.in_channels + ci) * columns + co] =
-              dense[i * piece + (ci * columns + co) * taps + tap];
-}
-
 template <class M>
 bool check(const Case& one, int most) {
   using T = typename M::Element;
@@ -51,7 +38,7 @@ bool check(const Case& one, int most) {
       emulate::run_grid(fringe::blocks_of(params), fringe::kThreads, params.shared_bytes,
                         [&] { fringe::convt2d_fringe_grad_weight_kernel<M, row>(params, maps); });
     });
-    if (params.partials) reorder(p, plan.split, trial.partials);
+    if (params.partials) trial.order_by_tap(plan.split);
     return params.partials ? plan.split : 0;
   });
 }

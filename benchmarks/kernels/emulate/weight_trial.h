@@ -72,6 +72,20 @@ class WeightTrial {
     std::memset(w_.data(), 0xff, w_.size() * sizeof(T));
   }
 
+  // Partial sums that lie as a dW without gaps does, as they are looked at, [tap][ci][co].
+  void order_by_tap(int pieces) {
+    const Problem& p = problem;
+    const std::vector<float> dense = partials;
+    const int64_t taps = p.h.kernel * p.w.kernel, columns = p.group_out();
+    for (int64_t i = 0, piece = 0; i < pieces; ++i, piece += piece_floats())
+      for (int64_t ci = 0; ci < p.in_channels; ++ci)
+        for (int64_t co = 0; co < columns; ++co)
+          for (int64_t tap = 0; tap < taps; ++tap)
+            partials[piece + (tap * p.in_channels + ci) * columns + co] =
+                dense[piece + (p.w_layout == Layout::nhwc ? (ci * taps + tap) * columns + co
+                                                          : (ci * columns + co) * taps + tap)];
+  }
+
   const Problem problem;
   Args args;
   std::vector<float> partials;

@@ -91,15 +91,18 @@ bool shape(const Problem& problem, const Choice& choice, Params& p) {
   return true;
 }
 
-// As many stages as there is room for; whether that is enough.
-bool set_stages(const Device& device, Tile tile, Params& p) {
-  const int room = device.smem_optin - p.stages_at - kRaws * p.raw_room;
-  p.stages = std::min(room / p.stage_bytes, kMostStages);
-  // Warpgroups that take tiles by turns each have stages of their own: who passes over a turn of a barrier may take the one
-  // before for the next.
-  if (p.row_groups == 1) p.stages &= ~1;
+void set_stages(int stages, Tile tile, Params& p) {
+  p.stages = stages;
   p.shared_bytes =
       p.stages_at + std::max(p.stages * p.stage_bytes + kRaws * p.raw_room, sum_bytes(tile));
+}
+// As many as there is room for; whether that is enough.
+bool find_stages(const Device& device, Tile tile, Params& p) {
+  const int room = device.smem_optin - p.stages_at - kRaws * p.raw_room;
+  const int most = std::min(room / p.stage_bytes, kMostStages);
+  // Warpgroups that take tiles by turns each have stages of their own: who passes over a turn of a barrier may take the one
+  // before for the next.
+  set_stages(p.row_groups == 1 ? most & ~1 : most, tile, p);
   return p.stages >= 2 && p.shared_bytes <= device.smem_optin;
 }
 // One that is written, one that is multiplied, for each who multiplies.
@@ -143,7 +146,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
   while (columns(kTiles[row]) < columns_of(problem)) ++row;
   const auto look = [&](Choice choice) {
     Params p;
-    if (!shape(problem, choice, p) || !set_stages(device, kTiles[row], p)) return;
+    if (!shape(problem, choice, p) || !find_stages(device, kTiles[row], p)) return;
     if (combinations(p) > INT32_MAX || all_bands(p) > INT32_MAX) return;
     for (int split :
          splits_worth_trying(problem, combinations(p), all_bands(p), h.in * w.in / p.bands + 1)) {
@@ -159,8 +162,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
       add_once(heights, std::min(rows, h.in));
     for (int rows : heights) {
       // Boxes of x start at whole 16 bytes.
-      if (h.in * w.in * size % 16 == 0 && (rows == h.in || rows * w.in * size % 16 == 0))
-        look({row, row_groups, rows, 0, 1});
+      if (rows == h.in || rows * w.in * size % 16 == 0) look({row, row_groups, rows, 0, 1});
       if (w.in * size % 16 == 0)
         for (int tiles : {1, 2, 3, 4})
           if (tiles == 1 || (tiles - 1) * pixels < w.in) look({row, row_groups, rows, tiles, 1});
@@ -172,7 +174,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
 Plan plan_of(const Problem& problem, const Device& device, const Choice& choice) {
   Params p;
   shape(problem, choice, p);
-  set_stages(device, kTiles[choice.row], p);
+  find_stages(device, kTiles[choice.row], p);
   Plan plan = weight_sum_plan(problem, device, choice.row, choice.split,
                               predict(problem, device, p, kTiles[choice.row]), kLaunch);
   const int detail[] = {choice.row_groups, choice.band_rows, choice.band_tiles, p.stages};
@@ -227,44 +229,28 @@ Decision plan(const Problem& problem, const Device& device) {
 Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   Params p;
   shape(problem, {plan.row, plan.detail[0], plan.detail[1], plan.detail[2], plan.split}, p);
-  const Tile tile = kTiles[plan.row];
-  p.stages = plan.detail[3];
-  p.shared_bytes =
-      p.stages_at + std::max(p.stages * p.stage_bytes + kRaws * p.raw_room, sum_bytes(tile));
+  set_stages(plan.detail[3], kTiles[plan.row], p);
   set_weight_tensors(args, p);
   return p;
 }
 
 Maps maps_of(const Problem& problem, const Params& p) {
   const int64_t size = static_cast<int64_t>(element_size(problem.dtype));
-  const int64_t x_row = int64_t{p.x_w} * size, x_plane = x_row * p.x_h;
+  // A plane whose pixels follow each other is one row of them.
+  const int64_t x_h = p.flat ? 1 : p.x_h, x_w = p.flat ? int64_t{p.x_h} * p.x_w : p.x_w;
   const int64_t y_row = int64_t{p.y_w} * size, y_plane = y_row * p.y_h;
-  const int64_t pixels = kRow / size, rows = int64_t{p.groups} * p.rows,
-                columns = int64_t{p.groups} * p.columns;
-  constexpr int64_t kAnyStep = 16;  // of axes of one element
+  const int64_t rows = int64_t{p.groups} * p.rows, columns = int64_t{p.groups} * p.columns;
   const bool rounded = size == 4;
   Maps maps;
-  if (p.flat) {
-    maps.x = encode({p.x,
-                     static_cast<int>(size),
-                     4,
-                     {int64_t{p.x_h} * p.x_w, rows, 1, p.batch},
-                     {size, x_plane, kAnyStep, rows * x_plane},
-                     {static_cast<int32_t>(pixels), p.box_rows, 1, 1},
-                     {1, 1, 1, 1},
-                     true,
-                     rounded});
-  } else {
-    maps.x = encode({p.x,
-                     static_cast<int>(size),
-                     4,
-                     {p.x_w, rows, p.x_h, p.batch},
-                     {size, x_plane, x_row, rows * x_plane},
-                     {static_cast<int32_t>(pixels), p.box_rows, 1, 1},
-                     {1, 1, 1, 1},
-                     true,
-                     rounded});
-  }
+  maps.x = encode({p.x,
+                   static_cast<int>(size),
+                   4,
+                   {x_w, rows, x_h, p.batch},
+                   {size, x_h * x_w * size, x_w * size, rows * x_h * x_w * size},
+                   {static_cast<int32_t>(kRow / size), p.box_rows, 1, 1},
+                   {1, 1, 1, 1},
+                   true,
+                   rounded});
   maps.y = encode({p.y,
                    4,
                    4,

@@ -133,7 +133,10 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
   const int first = is_strict(problem) ? kTileCount : 0;
   const int end = is_strict(problem) ? kTileCount + kStrictTileCount : kTileCount;
   int64_t chunks_before = 0;
+  const int64_t row_bytes = problem.w.in * static_cast<int64_t>(element_size(problem.dtype));
   for (int64_t rows = 1; rows <= problem.h.in; ++rows) {
+    if (rows > 1 && rows * row_bytes > kMostSteps * kStep)
+      break;  // too many steps, of more rows too
     const int64_t chunks = ceil_div(problem.h.in, rows);
     if (chunks == chunks_before) continue;  // of fewer rows
     chunks_before = chunks;
@@ -205,6 +208,9 @@ std::string refusal(const Problem& problem, const Device& device) {
   if (size == 2 && w.kernel == 2 && w.in % 2 != 0)
     return "rows of " + number(w.in) + " pixels are no pairs";
   if (problem.wide_index) return "a tensor has more than 2^31 elements";
+  // Where a chunk starts in a plane is told in bytes.
+  if (h.in * w.in * size > INT32_MAX)
+    return "planes of x, " + number(h.in * w.in * size) + " bytes, are too large";
   return sums_too_short(problem, kLeastWgmmaTerms);
 }
 
