@@ -678,13 +678,17 @@ def test_operands_are_fetched_or_turned_where_that_is_faster():
     stepped = Case("stepped", 24, 64, 64, (200, 240), (4, 4), (2, 2), (1, 1), (1, 1))
     long = Case("long", 48, 64, 128, (128, 192), (3, 5))
     few = Case("few", 8, 64, 20, (120, 128), (2, 2), (2, 2))
+    upscaled = Case("upscaled", 16, 56, 1, (270, 480), (9, 9), (2, 2), (4, 4), (1, 1))
     doubled = Case("doubled", 64, 64, 64, (96, 120), (3, 3), (2, 2), (1, 1), (1, 1))
     for case, direction, dtype, layout, family, words in (
         (decoder, "grad_input", "f32", "nchw", "hopper", "rows copied and fetched"),
         (odd, "grad_input", "f16", "nchw", "slide", "turned rows"),
         (doubled, "grad_input", "f16", "nchw", "slide", "strided rows"),
         (odd, "grad_input", "tf32", "nchw", "loom", "64 channels, 1 phases"),
-        (halved, "grad_input", "tf32", "nchw", "loom", "32 channels, 1 phases of two rows"),
+        (odd, "forward", "tf32", "nchw", "scroll", "bytes of channels"),
+        (halved, "grad_input", "tf32", "nchw", "scroll", "bytes of channels"),
+        (WINDOW, "forward", "tf32", "nchw", "scroll", " turning"),  # seven kernel columns
+        (upscaled, "grad_input", "f16", "nchw", "plait", "rows of 9 taps"),
         (stepped, "grad_input", "tf32", "nchw", "loom", ", parts"),
         (long, "forward", "tf32", "nchw", "loom", "64 channels, 1 phases"),
         (few, "grad_weight", "f16", "nhwc", "hopper", "pairs, dY fetched"),

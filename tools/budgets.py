@@ -46,7 +46,7 @@ KERNELS = {
     "hopper": 174,  # 32 without the copy engine; grad_weight, strict fp32, 256 columns, twins since
     "fold": 24,  # six of 16 bits, five of words, six of planes of no whole vectors, six flat ones
     "slide": 24,  # seven tiles, three of turned rows, two of strided ones, of two types
-    "scroll": 42,  # eight tiles of pixels and six of planes, of three types
+    "scroll": 43,  # eight tiles of pixels and six of planes, of three types; another of words
     "narrow": 32,  # four of four types; three ribbons of three, two of strict fp32; grad_weight
     "spread": 21,  # five of three types, two of three for grad_input
     "plait": 2,  # two types; kernel rows are branches of one

@@ -1,6 +1,7 @@
 // Consumers that fetch pixels to registers, in NCHW grad_input: every number of K is a tap of a channel, and stands in
 // shared memory where its pixel does. One product a chunk. While an instruction multiplies, the numbers of the next one come,
-// from chunk to chunk as well; of rows of 16 bits those of the next but one, while the next ones become words. A step is some 35 instructions for 32 or 64 cycles of the tensor core with four groups of consumers, or for 128 with two:
+// from chunk to chunk as well; of rows of 16 bits they are asked for as soon as an instruction is under way, and become words when
+// the one before it is done. A step is some 35 instructions for 32 or 64 cycles of the tensor core with four groups of consumers, or for 128 with two:
 // there is no time for anything else.
 #pragma once
 
@@ -385,7 +386,6 @@ __device__ __forceinline__ void multiply_fetched(const GatherParams& p, const Kn
   uint32_t loaded[kLoaded<M>];
   enter_chunk();
   fetch_first(loaded, even);
-  if constexpr (kAhead) fetcher.template load<1>(p, loaded);
   // Buffers whose last instruction was issued, but maybe is not finished.
   uint32_t read_source = 0, read_weight = 0;
   const auto give_back = [&] {
@@ -405,9 +405,11 @@ __device__ __forceinline__ void multiply_fetched(const GatherParams& p, const Kn
       wgmma_fence();
       Multiply::add(sum[operand_of<ROW>(0)][0], even, w);
       wgmma_commit();
+      if constexpr (kAhead) fetcher.template load<1>(p, loaded);
       wgmma_wait<1>();
       give_back();
       const bool more = pair > 1 || chunk + 1 < p.chunks;
+      // All of this chunk is here; what comes is of the next one.
       const auto leave_chunk = [&] {
         if (pair > 1) return;
         read_source = empty_source + source.stage * 8;
@@ -416,9 +418,6 @@ __device__ __forceinline__ void multiply_fetched(const GatherParams& p, const Kn
       };
       if constexpr (kAhead) {
         fetcher.pack(p, loaded, odd);
-        // All of this chunk is here; what comes is of the next one.
-        leave_chunk();
-        if (more) fetcher.template load<0>(p, loaded);
       } else {
         fetcher.template fetch<1>(p, odd);
       }
@@ -427,13 +426,13 @@ __device__ __forceinline__ void multiply_fetched(const GatherParams& p, const Kn
       Multiply::add(sum[operand_of<ROW>(1)][0], odd, w);
       wgmma_commit();
       w = advance(w, weight_step);
-      wgmma_wait<1>();
       if constexpr (kAhead) {
-        if (more) {
-          fetcher.pack(p, loaded, even);
-          fetcher.template load<1>(p, loaded);
-        }
+        leave_chunk();
+        if (more) fetcher.template load<0>(p, loaded);
+        wgmma_wait<1>();
+        if (more) fetcher.pack(p, loaded, even);
       } else {
+        wgmma_wait<1>();
         leave_chunk();
         if (more) fetch_first(loaded, even);
       }

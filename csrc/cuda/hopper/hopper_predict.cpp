@@ -82,8 +82,10 @@ constexpr double kFetchedHalves64 = 1.22, kFetchedHalves128 = 0.82;
 // bring rows.
 constexpr double kFetchedRows64 = 1.3, kFetchedRows128 = 1.14, kFetchedRows256 = 1.15,
                  kBroughtRows64 = 1.5, kBroughtRows = 1.35, kBroughtRows256 = 1.15;
-// Few channels, whose K is one chunk: ten plans of five layers, 1.15 to 1.54 (2026-11-25).
-constexpr double kFetchedFew = 1.25;
+// Few channels, whose K is one chunk: ten plans of five layers, 1.15 to 1.54 (2026-11-25). And rows of 16 bits whose K is short:
+// erfnet_up and fsrcnn_x2, 1.26 and 1.31 (2026-11-29).
+constexpr double kFetchedFew = 1.25, kShortRows = 1.26;
+constexpr int64_t kShortDepth = 160;
 // Rows of 16 bits, counted (2026-11-24): an instruction takes what the tensor core does at the clock that its power leaves
 // it, or what its words, the table and the weights take of shared memory; over both, what it waits.
 constexpr double kTensorPower = 1.2, kNumberLoads = 32, kWordLoads = 16, kTableLoads = 4,
@@ -722,7 +724,9 @@ double time_of(const Problem& problem, const Device& device, const GatherParams&
                             : asked_from_the_start(tile) ? kStepsLaunch
                                                          : kLaunch) +
                            (forward && tile.width == 8 ? kEight : 0);
-  const double few = tile.fetched && p.one_chunk ? kFetchedFew : 1;
+  const bool short_rows = tile.bordered && size == 2 && int64_t{p.reduce} * p.taps <= kShortDepth;
+  const double few =
+      (tile.fetched && p.one_chunk ? kFetchedFew : 1) * (short_rows ? kShortRows : 1);
   return launch_us + few * (std::max(busy_us, bytes_us) + kBeside * std::min(busy_us, bytes_us));
 }
 

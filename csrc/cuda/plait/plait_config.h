@@ -4,7 +4,7 @@
 //
 //   dx[ci][position] = sum over k of w[ci][k] * dY[channel of k][what tap of k reads at position]
 //
-// Rows are input channels: weights come as they lie, by the copy engine. Columns are positions, eights of a row of x one
+// Rows are input channels: weights come as they lie, by the copy engine, or by hand (lay_weights()). Columns are positions, eights of a row of x one
 // after the other, of all rows and images: an eight is 16 bytes of shared memory for each k, and what is beside the end
 // of a row is nobody's. The copy engine brings the rows of dY that a tile's positions meet, raw, several chunks of K
 // ahead (plait_raw.cuh). Eight warps sort them: a lane loads what a kernel row's taps at an eight of positions read of a
@@ -62,8 +62,8 @@ struct Taps {
   int kernel, step;
   int lead = -1;
 };
-constexpr Taps kTaps[] = {{1, 1, 0}, {2, 2, 0}, {3, 2, 7}, {4, 2, 7}, {1, 1}, {2, 2},
-                          {3, 2},    {4, 2},    {5, 2},    {3, 3},    {5, 3}, {4, 4}};
+constexpr Taps kTaps[] = {{1, 1, 0}, {2, 2, 0}, {3, 2, 7}, {4, 2, 7}, {9, 2, 4}, {1, 1}, {2, 2},
+                          {3, 2},    {4, 2},    {5, 2},    {3, 3},    {5, 3},    {4, 4}, {9, 2}};
 constexpr int kTapKinds = sizeof(kTaps) / sizeof(kTaps[0]);
 // Kernels of 4 x 4 with step 2 x 2, where 64 positions are of one row of x, or of the same row of a few images whose short
 // rows lie beside each other, and four such rows of a strip a tile's half:
@@ -85,7 +85,9 @@ CONVT2D_HOST_DEVICE constexpr int chunk_rows(Taps taps) {
   return kDepth % taps.kernel == 0 ? kDepth / taps.kernel : (kDepth - 1) / taps.kernel + 2;
 }
 CONVT2D_HOST_DEVICE constexpr int batch_of(Taps taps, bool paired) {
-  return !paired && vectors_of(taps) == 1 ? 4 : vectors_of(taps) > 4 ? 1 : 2;
+  return !paired && vectors_of(taps) == 1               ? 4
+         : vectors_of(taps) > 4 || taps.kernel > kEight ? 1
+                                                        : 2;
 }
 
 // Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.
@@ -108,10 +110,11 @@ struct Params {
   int32_t eights;  // of all
   int32_t copied;  // kernels one wide, whose rows the copy engine brings as they lie
   int32_t paired, block_bytes, slice_bytes, half_bytes;  // of dY in a stage
-  int32_t depth, chunks;                                 // K, a multiple of 8; chunks of it
-  int32_t bytes;                                         // of dY
-  int32_t taps;                                          // of a kernel
-  int32_t resident;                                      // weights stay
+  int32_t depth, chunks;                                 // K; chunks of it
+  int32_t uneven;    // K is no multiple of 8: weights, which stay, are no rows for the copy engine
+  int32_t bytes;     // of dY
+  int32_t taps;      // of a kernel
+  int32_t resident;  // weights stay
   int32_t stages, stage_bytes, weights_at, stages_at, shared_bytes;
   int32_t store_vectors, store_words;  // rows of x are whole 16 bytes; whole words
   int32_t raw, raw_stages, raw_at, raw_stage_bytes, raw_segment_bytes;

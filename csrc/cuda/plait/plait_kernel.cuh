@@ -80,6 +80,37 @@ __device__ __forceinline__ void consume(const Params& p, const Scope& at, uint32
   }
 }
 
+// All weights, by the threads that sort, where rows of K are no whole 16 bytes: as the copy engine would lay them.
+__device__ __forceinline__ void lay_weights(const Params& p, const Scope& at, uint32_t shared) {
+  constexpr int kTogether = 8;
+  const int channels = tile_channels(p), all = p.chunks * channels * kDepth,
+            first = at.column_tile * channels;
+  const auto* const from = static_cast<const unsigned short*>(p.weight) +
+                           int64_t{at.group * p.columns + first} * p.depth;
+#pragma unroll 1
+  for (int start = threadIdx.x - kConsumers; start < all; start += kTogether * kBringers) {
+    uint32_t number[kTogether];
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) {
+      const int n = start + i * kBringers, line = n / kDepth, chunk = line / channels,
+                channel = line - chunk * channels, k = chunk * kDepth + n % kDepth;
+      const bool there = n < all && k < p.depth && first + channel < p.columns;
+      number[i] = there ? from[channel * p.depth + k] : 0;
+    }
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) {
+      const int n = start + i * kBringers, line = n / kDepth, k = n % kDepth;
+      if (n < all)
+        store_shared_2(
+            shared + p.weights_at + line * kWeightRow + ((k >> 3 ^ line) & 7) * 16 + (k & 7) * 2,
+            number[i]);
+    }
+  }
+  fence_for_wgmma();
+  barrier_among(1 + kGroups, kBringers);
+  if (threadIdx.x == kConsumers) barrier_arrive(shared + kResidentAt);
+}
+
 template <int KIND = 0>
 __device__ __forceinline__ void bring(const Params& p, const Maps& maps, const Scope& at,
                                       uint32_t shared) {
@@ -113,7 +144,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   if (thread == 0) {
     barrier_init(shared + kResidentAt, 1);
-    prefetch_map(&maps.weight);
+    if (!p.uneven) prefetch_map(&maps.weight);
     if (p.copied || p.raw == kBoxes) prefetch_map(&maps.source);
   }
   if (!p.copied && thread < p.raw_stages) {
@@ -129,7 +160,9 @@ __global__ void __launch_bounds__(kThreads, 1)
     return;
   }
   fewer_registers<kBringerRegisters>();
-  if (thread == kConsumers && p.resident) {
+  if (p.uneven) {
+    lay_weights(p, at, shared);
+  } else if (thread == kConsumers && p.resident) {
     const int row = at.group * p.columns + at.column_tile * tile_channels(p);
     barrier_expect(shared + kResidentAt, p.chunks * weight_bytes(p));
     for (int chunk = 0; chunk < p.chunks; ++chunk)

@@ -8,6 +8,7 @@ namespace convt2d::cuda::plait {
 
 CONVT2D_HOST_DEVICE constexpr int load_batch_of(Taps taps, bool paired) {
   if (paired) return 2;
+  if (taps.kernel > kEight) return 1;
   if (taps.kernel == 3) return vectors_of(taps) > 3 ? 2 : 3;
   return vectors_of(taps) > 3 ? 2 : vectors_of(taps) > 1 ? 4 : 8;
 }

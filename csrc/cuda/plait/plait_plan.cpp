@@ -101,8 +101,6 @@ std::string refusal(const Problem& problem, const Device& device) {
            " are none of those that are written out";
   if (w.dilation != 1) return "plait takes kernel rows without dilation";
   const int64_t depth = problem.group_out() * h.kernel * w.kernel;
-  if (depth % kEight != 0)
-    return number(depth) + " weights of an input channel are no whole 16 bytes";
   if (problem.batch * problem.out_channels * h.out * w.out % kEight != 0)
     return "the output's gradient is no whole 16 bytes";
   // Pixels of rows that are not there are counted too, if not read.
@@ -130,7 +128,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
     for (const int least : {3, 2})
       for (const bool stay : {true, false})
         for (int some = most; some >= fewest && !fits; --some) {
-          if (form == kTurns && !stay) continue;
+          if ((form == kTurns || p.uneven) && !stay) continue;
           raw_stages = some;
           shape(problem, {form, 2, INT32_MAX, raw_stages}, p);
           resident = stay;
@@ -141,7 +139,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
         }
     stages = p.stages;
     if (!fits) {
-      reason = form == kTurns
+      reason = form == kTurns || p.uneven
                    ? "weights of " + std::to_string(p.depth) + " numbers do not stay"
                    : "rows of dY of " + std::to_string(p.raw_stage_bytes) + " bytes have no room";
       continue;

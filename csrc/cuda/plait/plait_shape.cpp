@@ -159,6 +159,7 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.walkers = std::min(choice.walkers, p.tiles);
   p.depth = p.reduce * p.kernel_h * p.kernel_w;
   p.chunks = static_cast<int32_t>(ceil_div(p.depth, kDepth));
+  p.uneven = p.depth % kEight != 0;
   p.bytes = static_cast<int32_t>(problem.batch * problem.out_channels * h.out * w.out * 2);
   p.taps = p.kernel_h * p.kernel_w;
   p.store_vectors = p.x_w % kEight == 0;
@@ -211,13 +212,14 @@ int64_t blocks_of(const Params& p) { return int64_t{p.groups} * p.column_tiles *
 Maps maps_of(const Params& p) {
   Maps maps{};
   const int64_t row = int64_t{p.depth} * 2, rows = int64_t{p.groups} * p.columns;
-  maps.weight = encode({p.weight,
-                        2,
-                        4,
-                        {p.depth, rows, 1, 1},
-                        {2, row, row * rows, row * rows},
-                        {kDepth, tile_channels(p), 1, 1},
-                        {1, 1, 1, 1}});
+  if (!p.uneven)
+    maps.weight = encode({p.weight,
+                          2,
+                          4,
+                          {p.depth, rows, 1, 1},
+                          {2, row, row * rows, row * rows},
+                          {kDepth, tile_channels(p), 1, 1},
+                          {1, 1, 1, 1}});
   if (!p.copied && p.raw != kBoxes) return maps;
   const int64_t line = int64_t{p.y_w} * 2, plane = line * p.y_h, all = int64_t{p.groups} * p.reduce;
   TensorBox box = {

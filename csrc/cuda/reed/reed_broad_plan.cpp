@@ -9,17 +9,18 @@ namespace convt2d::cuda::reed {
 namespace {
 
 // Counted.
-constexpr double kClock = 1700;       // cycles a microsecond
-constexpr double kLaunch = 5.5;       // us
-constexpr double kBegin = 3000;       // cycles of a block beside its pixels and tiles
-constexpr double kTensorTime = 1.15;  // of what the rates of Device say
-constexpr double kL2Bytes = 30;       // a cycle
-constexpr double kStoreBytes = 16;    // and of outputs,
-constexpr double kNarrowBytes = 5;    // by one or two numbers (k2s2_odd of H100, 2026-11-26)
-constexpr double kPixelBytes = 14;    // and of pixels that are turned
-constexpr double kRest = 0.4;         // of what is less busy that is not hidden
-constexpr double kMemoryRate = 0.85;  // of the copy rate
-constexpr double kBeside = 0.3;       // of the lesser of work and bytes
+constexpr double kClock = 1700;         // cycles a microsecond
+constexpr double kLaunch = 5.5;         // us
+constexpr double kBegin = 3000;         // cycles of a block beside its pixels and tiles
+constexpr double kTensorTime = 1.15;    // of what the rates of Device say
+constexpr double kL2Bytes = 30;         // a cycle
+constexpr double kStoreBytes = 16;      // and of outputs,
+constexpr double kNarrowBytes = 5;      // by one or two numbers (k2s2_odd of H100, 2026-11-26)
+constexpr double kPixelBytes = 14;      // and of pixels that are turned
+constexpr double kRest = 0.4;           // of what is less busy that is not hidden,
+constexpr double kRestTogether = 0.16;  // nor by another block of the multiprocessor
+constexpr double kMemoryRate = 0.85;    // of the copy rate
+constexpr double kBeside = 0.3;         // of the lesser of work and bytes
 
 // Blocks of a multiprocessor, by registers and by shared memory.
 int side_by_side(const Device& device, const Held& h) {
@@ -36,12 +37,13 @@ double predict(const Problem& problem, const Device& device, const Held& h) {
   const double l2 = kBroadRows * terms * 2 / kL2Bytes;
   const double stored = positions * p.used * 2 / (p.vector < 4 ? kNarrowBytes : kStoreBytes);
   const double busiest = std::max({mma, l2, stored});
-  const double tile = busiest + kRest * (mma + l2 + stored - busiest);
   const double block = kBegin + positions * h.units * 16 / kPixelBytes;
   const double blocks = double(blocks_of(h)), together = side_by_side(device, h);
   const double tiles = std::ceil(double(p.row_blocks) / h.parts);
   const double each = blocks / device.sm_count, full = std::floor(each / together);
   const auto round = [&](double count) {
+    const double tile =
+        busiest + (count > 1 ? kRestTogether : kRest) * (mma + l2 + stored - busiest);
     return block * (1 + 0.5 * (count - 1)) + tiles * count * tile;
   };
   const double busy = (full * round(together) +

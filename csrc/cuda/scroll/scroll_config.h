@@ -27,17 +27,33 @@
 
 namespace convt2d::cuda::scroll {
 
+// Words of planes: their rows are turned (scroll_planes.h), or fetched as they lie; a tile may be of words alone, or of 16 bits.
+enum PlaneWords : int { kTurnedWords, kFetchedWords, kFetchedAlone, kHalvesAlone };
+
 struct Tile {
   int rows;   // of y that a row of x adds to: of the kernel
   int step;   // that are complete then: the stride
   int width;  // channels
   int groups;  // warpgroups that multiply, at most: fewer where shared memory has no room for their rows
   int phases = 0;  // of columns together, where tensors are planes (scroll_planes.h); else 0
+  PlaneWords words = kTurnedWords;
 };
-constexpr Tile kTiles[] = {{3, 1, 32, 4},    {3, 1, 64, 3},    {5, 1, 32, 3},    {5, 1, 48, 2},
-                           {7, 1, 16, 4},    {3, 2, 64, 3},    {4, 2, 32, 4},    {4, 2, 64, 2},
-                           {3, 1, 32, 4, 1}, {3, 1, 64, 2, 1}, {5, 1, 32, 3, 1}, {7, 1, 16, 4, 1},
-                           {3, 2, 16, 4, 2}, {4, 2, 16, 4, 2}};
+constexpr Tile kTiles[] = {{3, 1, 32, 4},
+                           {3, 1, 64, 3},
+                           {5, 1, 32, 3},
+                           {5, 1, 48, 2},
+                           {7, 1, 16, 4},
+                           {3, 2, 64, 3},
+                           {4, 2, 32, 4},
+                           {4, 2, 64, 2},
+                           {3, 1, 32, 4, 1},
+                           {3, 1, 64, 2, 1, kFetchedWords},
+                           {5, 1, 32, 3, 1},
+                           {7, 1, 16, 4, 1},
+                           {3, 2, 16, 4, 2, kFetchedWords},
+                           {4, 2, 16, 4, 2, kHalvesAlone},
+                           {3, 1, 32, 4, 1, kFetchedAlone},
+                           {4, 2, 32, 2, 2, kFetchedAlone}};
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 
 CONVT2D_HOST_DEVICE constexpr int columns_of(Tile tile) { return tile.rows * tile.width; }

@@ -42,6 +42,44 @@ __device__ __forceinline__ void multiply_chunk(const Taps& taps, uint64_t pixels
   for (; left > 0; --left) multiply_taps<T, ROW, SLICES, 1>(pixels, weights, tap, sum);
 }
 
+// What a lane has of the 64 pixels and 8 channels of an instruction, as mma.sync has it, from where its first one is; `apart`:
+// bytes to the fourth channel from there.
+__device__ __forceinline__ void fetch_words(uint32_t from, uint32_t apart, uint32_t (&word)[4]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half, from += apart)
+#pragma unroll
+    for (int eight = 0; eight < 2; ++eight)
+      word[half * 2 + eight] = load_shared_4(from + eight * 32);
+}
+
+// Words: all products of a chunk for a phase of columns. `from`: where a lane's first one is. While an instruction multiplies
+// some, others come.
+template <int ROW, int SLICES>
+__device__ __forceinline__ void multiply_fetched(const Taps& taps, uint32_t from, uint32_t apart,
+                                                 uint64_t weights, uint32_t (&operand)[2][4],
+                                                 float (&sum)[columns_of(kTiles[ROW]) / 2]) {
+  using Multiply = WgmmaFetched<float, columns_of(kTiles[ROW])>;
+  constexpr int kSlice = kSliceBytes >> 4, kProduct = columns_of(kTiles[ROW]) * SLICES * kSlice;
+  const uint32_t next_tap = taps.shift * int(sizeof(float)) - SLICES * 2 * apart;
+  int left = taps.count;
+#pragma unroll 1
+  do {
+#pragma unroll
+    for (int slice = 0; slice < SLICES; ++slice, from += 2 * apart) {
+      uint32_t (&here)[4] = operand[slice % 2];
+      fetch_words(from, apart, here);
+#pragma unroll
+      for (uint32_t& word : here) word = MmaTF32::round(word);
+      wgmma_fence();
+      Multiply::add(sum, here, advance(weights, slice * kSlice));
+      wgmma_commit();
+      wgmma_wait<1>();
+    }
+    from += next_tap;
+    weights = advance(weights, kProduct);
+  } while (--left > 0);
+}
+
 // Sums from the `first` on begin with their channel's bias.
 template <int ROW>
 __device__ __forceinline__ void begin_rows(
@@ -69,33 +107,59 @@ __device__ __forceinline__ void follow_tape(const PlaneParams& p, const Scope& a
   const uint64_t layout = swizzled_layout(p.line, 8 * p.line);
   const uint32_t biases = shared + kBiasAt + share * tile.width * 4,
                  all_weights = shared + p.weights_at + share * p.share_bytes;
+  // Words: where a lane finds its first one, of the first pixel that a strip needs.
+  const uint32_t mine =
+      threadIdx.x % 4 * p.raw_pitch +
+      (p.early + p.lead - p.low + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4) *
+          int(sizeof(T));
+  [[maybe_unused]] uint32_t operands[2][4];
+  uint32_t apart = 4 * p.raw_pitch;
+  keep_in_register(apart);
+  constexpr bool kKept =
+      sums_of(tile) <= 96;  // where registers allow; else places are found again for each row
   int piece = 0;
   TapeDescent part(p, at, ring_number);
   while (part.next(p, tile)) {
-    const auto places = plane_places<T, ROW>(p, at, part);
+    PlanePlaces<T, ROW> places;
+    if constexpr (kKept) places = plane_places<T, ROW>(p, at, part);
     float sum[tile.phases][kSums];
     begin_rows<ROW>(biases, 0, sum);
 #pragma unroll 1
     for (int row = part.row; row < part.last; ++row) {
+      wgmma_wait<0>();
       if (row >= 0 && row < p.x_h) {
+        int chunk = 0;
 #pragma unroll 1
-        for (int chunk = 0; chunk < p.chunks; ++chunk) {
+        do {
           barrier_wait(ring.full(), ring.parity);
 #pragma unroll
           for (int phase = 0; phase < tile.phases; ++phase) {
             const Taps& taps = p.taps[phase];
-            multiply_chunk<T, ROW, SLICES>(
-                taps, operand(layout, ring.stage() + (p.lead + taps.low - p.low) * p.line),
+            const uint64_t weights =
                 operand(layout, all_weights + phase * p.phase_bytes +
-                                    chunk * taps.count * columns_of(tile) * p.line),
-                sum[phase]);
+                                    chunk * taps.count * columns_of(tile) * p.line);
+            if constexpr (are_fetched(kTiles[ROW], sizeof(T))) {
+              multiply_fetched<ROW, SLICES>(taps, ring.stage() + mine + taps.low * int(sizeof(T)),
+                                            apart, weights, operands, sum[phase]);
+            } else {
+              multiply_chunk<T, ROW, SLICES>(
+                  taps, operand(layout, ring.stage() + (p.lead + taps.low - p.low) * p.line),
+                  weights, sum[phase]);
+            }
           }
           __syncwarp();
           if (threadIdx.x % 32 == 0) barrier_arrive(ring.empty());
           ring.advance();
-        }
+        } while (++chunk < p.chunks);
       }
-      if (row >= part.first) store_planes<T, ROW>(p, at, places, group, shared, row, piece, sum);
+      if constexpr (are_fetched(kTiles[ROW], sizeof(T))) {
+        wgmma_wait<0>();
+#pragma unroll
+        for (auto& of_phase : sum) finished(of_phase);
+      }
+      if (row >= part.first)
+        store_planes<T, ROW>(p, at, kKept ? places : plane_places<T, ROW>(p, at, part), group,
+                             shared, row, piece, sum);
       // Sums move up. What is added is zero: without it nvcc 13.0 moves them before the others are stored, and has no registers
       // for both.
       const float zero = load_shared<float>(shared + kZeroAt);
@@ -120,7 +184,7 @@ __global__ void __launch_bounds__(most_threads(kTiles[ROW], sizeof(T)), 1)
   if (threadIdx.x == consumers) {
     store_shared_4(shared + kZeroAt, 0);
     for (int i = 0; i < plane_groups(tile, sizeof(T)) * kMostStages; ++i) {
-      barrier_init(shared + i * 16, p.pieces);
+      barrier_init(shared + i * 16, are_fetched(kTiles[ROW], sizeof(T)) ? 32 : p.pieces);
       barrier_init(shared + i * 16 + 8, 4 * p.sharers);
     }
   }
@@ -132,23 +196,38 @@ __global__ void __launch_bounds__(most_threads(kTiles[ROW], sizeof(T)), 1)
       fewer_registers<kLendersRegisters>();
       if (ring >= p.rings) return;
     }
-    const auto feed_pieces = [&](auto pieces) {
+    const auto with_pieces = [&](auto pieces) {
       constexpr int kPieces = decltype(pieces)::value;
+      const auto with = [&](auto bytes, auto slices) {
+        constexpr int kBytes = decltype(bytes)::value, kSlices = decltype(slices)::value;
+        if constexpr (are_fetched(kTiles[ROW], sizeof(T))) {
+          bring_chunks<T, ROW, kBytes, kSlices>(p, at, ring, shared);
+        } else {
+          feed<T, ROW, kBytes, kSlices, kPieces>(p, at, ring, turner, shared);
+        }
+      };
+      const std::integral_constant<int, 2> two;
+      const std::integral_constant<int, 4> four;
+      const std::integral_constant<int, 16> sixteen;
       if (p.slices == 4) {
         if (p.copy_bytes == 16) {
-          feed<T, ROW, 16, 4, kPieces>(p, at, ring, turner, shared);
+          with(sixteen, four);
         } else {
-          feed<T, ROW, 4, 4, kPieces>(p, at, ring, turner, shared);
+          with(four, four);
         }
       } else if (p.copy_bytes == 16) {
-        feed<T, ROW, 16, 2, kPieces>(p, at, ring, turner, shared);
+        with(sixteen, two);
       } else {
-        feed<T, ROW, 4, 2, kPieces>(p, at, ring, turner, shared);
+        with(four, two);
       }
     };
-    if constexpr (may_be_whole(tile, sizeof(T)))
-      if (p.pieces == 1) return feed_pieces(std::integral_constant<int, 1>());
-    feed_pieces(std::integral_constant<int, 2>());
+    if constexpr (are_fetched(kTiles[ROW], sizeof(T))) {
+      with_pieces(std::integral_constant<int, 1>());
+    } else {
+      if constexpr (may_be_whole(tile, sizeof(T)))
+        if (p.pieces == 1) return with_pieces(std::integral_constant<int, 1>());
+      with_pieces(std::integral_constant<int, 2>());
+    }
   } else {
     if constexpr (lends(tile, sizeof(T))) more_registers<kBorrowersRegisters>();
     const int group = warp / 4, ring = group / p.sharers, share = group - ring * p.sharers;

@@ -15,6 +15,9 @@
 // length, and these dealt out in turns. A position is an output of each phase of the columns: a warpgroup has the sums of all of them, and
 // stores them as they lie in memory. Warpgroups with different channels may share a ring, whose rows are then turned once for
 // all of them.
+//
+// Of words a tensor core takes pixels out of registers too, and threads may fetch them from rows as they lie, whatever the
+// kernel column: then nothing is turned, and rings hold raw rows. Each kernel column fetches, so of seven turned rows are faster.
 #pragma once
 
 #include "cuda/scroll/scroll_config.h"
@@ -24,21 +27,31 @@ namespace convt2d::cuda::scroll {
 constexpr int kZeroAt = kHeader, kPlanesHeader = kHeader + 16;
 constexpr int kPieceChannels = 16;  // of a row of y in staging
 constexpr int kMostRawStages = 3, kMostSets = 3;
-// Warpgroups that multiply, at most. Words take twice as long to turn.
+CONVT2D_HOST_DEVICE constexpr bool has_planes(Tile tile, int bytes) {
+  return tile.phases > 0 && tile.words != (bytes == 4 ? kHalvesAlone : kFetchedAlone);
+}
+CONVT2D_HOST_DEVICE constexpr bool are_fetched(Tile tile, int bytes) {
+  return bytes == 4 && (tile.words == kFetchedWords || tile.words == kFetchedAlone);
+}
+// Sums of a thread.
+CONVT2D_HOST_DEVICE constexpr int sums_of(Tile tile) { return tile.phases * columns_of(tile) / 2; }
+// Warpgroups that multiply, at most: where words are fetched, as registers allow. Words take twice as long to turn.
 CONVT2D_HOST_DEVICE constexpr int plane_groups(Tile tile, int bytes) {
+  if (are_fetched(tile, bytes)) return sums_of(tile) <= 56 ? 4 : 2;
   return bytes == 4 && tile.groups == 3 ? 2 : tile.groups;
 }
 // Whether a warp may turn all of a chunk's channels at once.
 CONVT2D_HOST_DEVICE constexpr bool may_be_whole(Tile tile, int bytes) {
-  return bytes == 2 && tile.groups > 2;
+  return are_fetched(tile, bytes) || (bytes == 2 && tile.groups > 2);
 }
 // Parts of a chunk's channels that are turned one by one, each by a warp of its own or one after the other.
 CONVT2D_HOST_DEVICE constexpr int pieces_of(Tile tile, int bytes, int turners) {
   return may_be_whole(tile, bytes) && turners == 1 ? 1 : 2;
 }
-// Warps that turn, at most.
+// Warps that turn, or bring what is fetched, at most.
 CONVT2D_HOST_DEVICE constexpr int most_turners(Tile tile, int bytes) {
-  return plane_groups(tile, bytes) * (plane_groups(tile, bytes) == 2 ? 2 : 1);
+  const int groups = plane_groups(tile, bytes);
+  return groups == 2 && !are_fetched(tile, bytes) ? 4 : groups;
 }
 // Four warpgroups and a whole one that turns start with 96 registers a thread, and trade some of them.
 constexpr int kLendersRegisters = 64, kBorrowersRegisters = 104;
@@ -57,6 +70,7 @@ CONVT2D_HOST_DEVICE constexpr int staging_bytes(int phases, int bytes) {
 }
 
 struct PlaneParams : Params {
+  int32_t fetched;             // are_fetched()
   int32_t rings;               // strips at a time,
   int32_t sharers, turners;    // warpgroups of each, and warps that turn for it
   int32_t pieces;              // of a chunk's channels

@@ -13,7 +13,7 @@ template <class T>
 void launch_planes(int row, int64_t blocks, const PlaneParams& params, void* stream) {
   visit_row<kTileCount>(row, [&](auto index) {
     constexpr int kRow = decltype(index)::value;
-    if constexpr (kTiles[kRow].phases > 0) {
+    if constexpr (has_planes(kTiles[kRow], sizeof(T))) {
       constexpr auto kernel = convt2d_scroll_planes_kernel<T, kRow>;
       allow_shared_memory<kernel>(params.shared_bytes);
       kernel<<<static_cast<unsigned>(blocks), threads_of(params), params.shared_bytes,

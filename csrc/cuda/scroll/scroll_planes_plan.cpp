@@ -29,12 +29,23 @@ constexpr double kTurnedChunk = 731;  // of a warp that turns, of a chunk,
 constexpr double kCopies = 24;        // of up to 32 copies at once,
 constexpr double kTurnHalves = 5;     // and of 256 numbers
 constexpr double kTurnWords = 41;
+// Where words are fetched (126 plans, 8 %): a warpgroup alone, beside each instruction and beside a chunk; what fetching for an
+// instruction takes of all; a chunk of the warp that brings; of what neither of these hides; and times the bytes, where four
+// strips are brought at once.
+constexpr double kFetchedStep = 68.5;
+constexpr double kFetchedChunk = 112;
+constexpr double kFetchedIssue = 13;
+constexpr double kBroughtChunk = 241;
+constexpr double kFetchedLesser = 0.334;
+constexpr double kCrowded = 1.18;
 constexpr double kLesser = 0.418;     // of what neither of these hides
 constexpr double kMemoryRate = 0.84;  // of the copy rate
 constexpr double kAgain = 0.847;      // of x for more channels
 constexpr double kShortRuns = 1.19;   // times y, in 16 bits
 constexpr double kBeside = 0.236;     // of the lesser of work and bytes
 
+// Kernel columns: each fetches anew, so of more turned rows are faster (1_69 1590 us for 1720).
+constexpr int kMostFetched = 4;
 constexpr int kMostReach = 24;  // of kernel rows: copies of a line are kMostSets times 32 at most
 constexpr int kMostTurnedStages = 4;
 constexpr int kMostParts = 64;  // of a strip
@@ -43,6 +54,7 @@ constexpr int kMostWidth = 64;  // of a block: channels whose biases have room
 
 struct Choice {
   int row, rings, sharers, turners;
+  int line;  // bytes of a chunk's channels
   int stages = 1, raw_stages = 1, walkers = 1, parts = 1;
 };
 
@@ -57,6 +69,7 @@ void shape(const Problem& problem, const Choice& choice, PlaneParams& p) {
   const auto number = [](int64_t value) { return static_cast<int32_t>(value); };
   p = {};
   set_problem(problem, tile, p);
+  p.fetched = are_fetched(tile, p.number_bytes);
   p.rings = choice.rings;
   p.sharers = choice.sharers;
   p.turners = choice.turners;
@@ -71,8 +84,7 @@ void shape(const Problem& problem, const Choice& choice, PlaneParams& p) {
     p.low = std::min(p.low, taps.low);
     high = std::max(high, taps.low + (taps.count - 1) * taps.shift);
   }
-  const int32_t bytes = p.reduce * p.number_bytes;
-  p.line = bytes <= 64 || (bytes > 128 && round_up(bytes, 64) % 128 != 0) ? 64 : 128;
+  p.line = choice.line;
   set_chunks(p);
   p.slices = p.line / kSliceBytes;
   p.pieces = pieces_of(tile, p.number_bytes, p.turners);
@@ -98,10 +110,12 @@ void shape(const Problem& problem, const Choice& choice, PlaneParams& p) {
     first += p.set_copies[p.sets];
   }
   p.raw_pixels = number(round_up(needed, p.number_bytes == 2 && turned == 16 ? 16 : 8));
-  // An odd number of 16 bytes, which keeps channels in different banks.
-  p.raw_pitch = number(round_up((p.early + p.raw_pixels) * p.number_bytes, 16));
-  p.raw_pitch = std::max(p.raw_pitch, p.copies * p.copy_bytes);
-  if (p.raw_pitch / 16 % 2 == 0) p.raw_pitch += 16;
+  // An odd number of 16 bytes, which keeps channels in different banks; of words, of which a warp fetches eight in each of four
+  // channels, of 32 bytes.
+  const int32_t apart_in_banks = p.fetched ? 32 : 16;
+  p.raw_pitch = number(round_up((p.early + p.raw_pixels) * p.number_bytes, apart_in_banks));
+  p.raw_pitch = std::max(p.raw_pitch, number(round_up(p.copies * p.copy_bytes, apart_in_banks)));
+  if (p.raw_pitch / apart_in_banks % 2 == 0) p.raw_pitch += apart_in_banks;
   p.raw_bytes = turned * p.raw_pitch;
   p.raw_stages = choice.raw_stages;
   p.whole_words = p.y_w * p.number_bytes % 4 == 0;
@@ -109,8 +123,8 @@ void shape(const Problem& problem, const Choice& choice, PlaneParams& p) {
   cut(choice.parts, p);
   p.by_strips = FastDivide(p.strips_w);
   p.stages = choice.stages;
-  p.chunk_bytes = number(round_up(p.raw_pixels * p.line, 1024));
-  p.stage_bytes = p.chunk_bytes;
+  p.stage_bytes = p.fetched ? number(round_up(p.raw_bytes, 128))
+                            : number(round_up(p.raw_pixels * p.line, 1024));
   SharedPlaces places{kPlanesHeader};
   const auto weights = [&](const Taps& taps) {
     return taps.count * p.chunks * columns_of(tile) * p.line;
@@ -119,7 +133,8 @@ void shape(const Problem& problem, const Choice& choice, PlaneParams& p) {
   p.share_bytes = p.phase_bytes + weights(p.taps[1]);
   p.weights_at = places.take(int64_t{p.sharers} * p.share_bytes, 1024);
   p.stages_at = places.take(int64_t{p.rings} * p.stages * p.stage_bytes, 1024);
-  p.raw_at = places.take(int64_t{p.rings} * p.turners * p.raw_stages * p.raw_bytes, 128);
+  if (!p.fetched)
+    p.raw_at = places.take(int64_t{p.rings} * p.turners * p.raw_stages * p.raw_bytes, 128);
   p.staging_at =
       places.take(int64_t{p.warpgroups} * staging_bytes(tile.phases, p.number_bytes), 16);
   p.shared_bytes = number(places.end);
@@ -136,9 +151,9 @@ double line_cycles(const PlaneParams& p, Tile tile) {
   const double width = columns_of(tile);
   double products = 0;
   for (const Taps& taps : p.taps) products += double(taps.count) * p.chunks;
-  const double instructions =
-      products * p.slices *
-      std::max(kTensorTime * width / 2, (kPositions + width) * kSliceBytes / kSharedBytes);
+  const double steps = products * p.slices,
+               shared = (kPositions + width) * kSliceBytes / kSharedBytes,
+               instructions = steps * std::max(kTensorTime * width / 2, shared);
   const int turned = turned_channels(p);
   // Of rows of y, by words of a warp's channels; where these are torn, halves at their ends.
   const double pieces =
@@ -148,14 +163,18 @@ double line_cycles(const PlaneParams& p, Tile tile) {
   for (int i = 0; i < p.sets; ++i) copies += ceil_div(turned, p.set_channels[i]);
   const double turning =
       double(p.raw_pixels) * turned / 256 * (p.number_bytes == 2 ? kTurnHalves : kTurnWords);
+  const double chunk = p.fetched ? kFetchedChunk : kChunk,
+               fetch = p.fetched ? steps * kFetchedStep : 0,
+               fetch_issue = p.fetched ? steps * kFetchedIssue : 0,
+               feeding = p.fetched ? kBroughtChunk : kTurnedChunk + turning;
   const double together = p.warpgroups * instructions,
-               alone =
-                   kLine + p.chunks * kChunk + pieces * (torn ? kTornPiece : kPiece) + instructions,
-               issue = p.warpgroups * (kLineIssue + pieces * (torn ? kTornIssue : kPieceIssue)),
-               fed = double(p.chunks) * p.pieces / p.turners *
-                     (kTurnedChunk + copies * kCopies + turning);
+               alone = kLine + p.chunks * chunk + pieces * (torn ? kTornPiece : kPiece) +
+                       instructions + fetch,
+               issue = p.warpgroups *
+                       (kLineIssue + pieces * (torn ? kTornIssue : kPieceIssue) + fetch_issue),
+               fed = double(p.chunks) * p.pieces / p.turners * (feeding + copies * kCopies);
   const double most = std::max({together, alone, fed, issue});
-  return most + kLesser * (together + alone + fed + issue - most);
+  return most + (p.fetched ? kFetchedLesser : kLesser) * (together + alone + fed + issue - most);
 }
 
 double predict(const Problem& problem, const Device& device, const PlaneParams& p, Tile tile,
@@ -171,7 +190,8 @@ double predict(const Problem& problem, const Device& device, const PlaneParams& 
                y_bytes = pixels * p.columns * p.y_h * p.y_w;
   const double bytes = tensor_bytes(problem) + x_bytes * kAgain * (p.column_tiles - 1) +
                        (p.number_bytes == 2 ? y_bytes * (kShortRuns - 1) : 0);
-  const double memory = bytes / (kMemoryRate * device.copy_bytes_per_us);
+  const double memory =
+      (p.fetched && p.rings == 4 ? kCrowded : 1) * bytes / (kMemoryRate * device.copy_bytes_per_us);
   return kLaunch + std::max(work, memory) + kBeside * std::min(work, memory);
 }
 
@@ -181,8 +201,10 @@ std::string refusal(const Problem& given, const Device& device) {
   const Axis &h = problem.h, &w = problem.w;
   if (problem.x_layout != Layout::nchw || problem.y_layout != Layout::nchw)
     return "scroll takes x and y of one layout, NCHW or NHWC";
-  if (std::none_of(std::begin(kTiles), std::end(kTiles),
-                   [&](const Tile& tile) { return serves(tile, problem, w.stride); }))
+  if (std::none_of(std::begin(kTiles), std::end(kTiles), [&](const Tile& tile) {
+        return serves(tile, problem, w.stride) &&
+               has_planes(tile, int(element_size(problem.dtype)));
+      }))
     return "no tile has " + std::to_string(h.kernel) + " kernel rows, strides " +
            std::to_string(h.stride) + " and " + std::to_string(w.stride);
   if (w.in * element_size(problem.dtype) % 4 != 0)
@@ -210,18 +232,25 @@ int parts_of(PlaneParams p, Tile tile) {
   return best;
 }
 
-// Every number of strips at a time, of warpgroups that share one, and of warps that turn for it.
-std::vector<Choice> teams_of(int row, int number_bytes, int64_t channels) {
+// Every number of strips at a time, of warpgroups that share one, and of warps that turn for it; words come by one warp, in
+// chunks of either length.
+std::vector<Choice> teams_of(int row, int number_bytes, int64_t reduce, int64_t channels) {
   const Tile tile = kTiles[row];
-  constexpr int kLeastGroups = 2, kMostTurners = 2;
+  constexpr int kLeastGroups = 2;
+  const bool fetched = are_fetched(tile, number_bytes);
+  const int most = fetched ? 1 : 2;  // turners of a strip
+  const int64_t bytes = reduce * number_bytes;
+  const int line = bytes <= 64 || (bytes > 128 && round_up(bytes, 64) % 128 != 0) ? 64 : 128;
   const int groups = plane_groups(tile, number_bytes), turning = most_turners(tile, number_bytes);
   std::vector<Choice> found;
   for (int sharers = 1; sharers <= groups; ++sharers) {
     const bool idle = sharers > 1 && (sharers - 1) * tile.width >= channels;
     if (idle || sharers * tile.width > kMostWidth) break;
     for (int rings = std::min(groups / sharers, turning); rings >= 1; --rings)
-      for (int turners = 1; turners <= std::min(kMostTurners, turning / rings); ++turners)
-        if (rings * sharers >= kLeastGroups) found.push_back({row, rings, sharers, turners});
+      for (int turners = 1; turners <= std::min(most, turning / rings); ++turners)
+        for (int each = fetched ? 64 : line; each <= line; each *= 2)
+          if (rings * sharers >= kLeastGroups)
+            found.push_back({row, rings, sharers, turners, each});
   }
   return found;
 }
@@ -232,6 +261,12 @@ bool add_stages(const Problem& problem, const Device& device, Choice& choice) {
   const bool shared = choice.sharers > 1;  // warpgroups of a ring are apart by what it holds
   PlaneParams p;
   choice.stages = kLeastStages;
+  if (are_fetched(kTiles[choice.row], int(element_size(problem.dtype)))) {
+    shape(problem, choice, p);
+    choice.stages += (device.smem_optin - p.shared_bytes) / (choice.rings * p.stage_bytes);
+    choice.stages = std::min(choice.stages, kMostStages);
+    return p.shared_bytes <= device.smem_optin;
+  }
   for (choice.raw_stages = shared ? kLeastRaw : kMostRawStages;; --choice.raw_stages) {
     if (choice.raw_stages < kLeastRaw) return false;
     shape(problem, choice, p);
@@ -250,8 +285,13 @@ std::vector<Candidate<Choice>> candidates(const Problem& given, const Device& de
   std::vector<Candidate<Choice>> found;
   for (int row = 0; row < kTileCount; ++row) {
     const Tile tile = kTiles[row];
-    if (!serves(tile, problem, problem.w.stride)) continue;
-    for (Choice choice : teams_of(row, number_bytes, problem.out_channels)) {
+    if (!serves(tile, problem, problem.w.stride) || !has_planes(tile, number_bytes)) continue;
+    if (are_fetched(tile, number_bytes) && problem.w.kernel > kMostFetched) {
+      reason = "words of " + std::to_string(problem.w.kernel) + " kernel columns";
+      continue;
+    }
+    for (Choice choice :
+         teams_of(row, number_bytes, problem.in_channels / problem.groups, problem.out_channels)) {
       if (!add_stages(problem, device, choice)) {
         reason = "weights and rows of " + std::to_string(choice.rings) + " x " +
                  std::to_string(choice.sharers) + " warpgroups do not fit in " +
@@ -272,7 +312,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& given, const Device& de
 
 Choice choice_of(const Plan& plan) {
   const int32_t* d = plan.detail;
-  return {plan.row, d[4], d[5], d[6], d[1], d[0], d[2], d[3]};
+  return {plan.row, d[4], d[5], d[6], d[7], d[1], d[0], d[2], d[3]};
 }
 
 Plan plan_of(const Problem& given, const Candidate<Choice>& candidate) {
@@ -283,12 +323,16 @@ Plan plan_of(const Problem& given, const Candidate<Choice>& candidate) {
   Plan plan;
   plan.row = c.row;
   plan.predicted_us = candidate.predicted_us;
-  const int detail[] = {c.raw_stages, c.stages, c.walkers, c.parts, c.rings, c.sharers, c.turners};
+  const int detail[] = {c.raw_stages, c.stages,  c.walkers, c.parts,
+                        c.rings,      c.sharers, c.turners, c.line};
   std::copy(std::begin(detail), std::end(detail), plan.detail);
   plan.note = std::to_string(c.rings) + " strips of 64 positions x " + std::to_string(tile.rows) +
               " rows x " + std::to_string(c.sharers) + " x " + std::to_string(tile.width) +
-              " channels of planes, " + std::to_string(c.turners) + " turning, " +
-              std::to_string(c.raw_stages) + " and " + std::to_string(c.stages) + " stages, " +
+              " channels of planes, " +
+              (p.fetched ? std::to_string(c.stages) + " stages of " + std::to_string(c.line) +
+                               " bytes of channels, "
+                         : std::to_string(c.turners) + " turning, " + std::to_string(c.raw_stages) +
+                               " and " + std::to_string(c.stages) + " stages, ") +
               std::to_string(blocks_of(p)) + " blocks of " + std::to_string(p.shared_bytes) +
               " bytes";
   return plan;

@@ -247,4 +247,22 @@ __device__ __forceinline__ void feed(const PlaneParams& p, const Scope& at, int 
   }
 }
 
+// A warp, all chunks that go to a ring: words, which stay as they lie.
+template <class T, int ROW, int BYTES, int SLICES>
+__device__ __forceinline__ void bring_chunks(const PlaneParams& p, const Scope& at, int ring_number,
+                                             uint32_t shared) {
+  constexpr int kChannels = SLICES * kSliceBytes / sizeof(T);
+  Chunks<1> asked(p, at, ring_number, 0);
+  Copies<T, BYTES, kChannels> copies(p);
+  StageRing ring = ring_of(p, shared, ring_number);
+  int strip = -1;
+  for (; asked.next(p, kTiles[ROW]); ring.advance()) {
+    if (asked.strip() != strip) copies.aim(p, strip = asked.strip());
+    barrier_wait(ring.empty(), ring.parity ^ 1);
+    const int channel = asked.chunk * kChannels;
+    copies.ask(p, asked.row, channel, p.reduce - channel, ring.stage());
+    copy_async_arrive(ring.full());
+  }
+}
+
 }  // namespace convt2d::cuda::scroll
