@@ -1,6 +1,5 @@
 // What a tile of loom takes, by counting and by what was measured.
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "core/phases.h"
@@ -445,8 +444,6 @@ double time_of(const Problem& problem, const Device& device, Tile tile, const Ga
                             : anywhere     ? fit.torn_line
                                            : fit.torn;
   double torn_us = torn_bytes * rows * p.tiles_w / device.copy_bytes_per_us;
-  // Three products leave time for those bytes as well.
-  if (tile.strict) memory_us += std::exchange(torn_us, 0);
   if (p.laid) torn_us = 0;  // is in the rates
   double us =
       kLaunch + std::max(busy_us, memory_us) + kLesser * std::min(busy_us, memory_us) + torn_us;
