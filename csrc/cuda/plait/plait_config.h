@@ -4,12 +4,13 @@
 //
 //   dx[ci][position] = sum over k of w[ci][k] * dY[channel of k][what tap of k reads at position]
 //
-// Rows are input channels: weights come as they lie, by the copy engine, or by hand (lay_weights()). Columns are positions, eights of a row of x one
-// after the other, of all rows and images: an eight is 16 bytes of shared memory for each k, and what is beside the end
-// of a row is nobody's. The copy engine brings the rows of dY that a tile's positions meet, raw, several chunks of K
-// ahead (plait_raw.cuh). Eight warps sort them: a lane loads what a kernel row's taps at an eight of positions read of a
-// row, which is a run, from a multiple of 16 bytes on, and sorts it in registers by tap. The tensor core takes such columns
-// as they are (the turned layout of wgmma.cuh).
+// Rows are input channels: weights come as they lie, by the copy engine, or, where a row of K is no whole 16 bytes, are
+// laid alike by the warps that sort, once. Columns are positions, eights of a row of x one after the other, of all rows
+// and images: an eight is 16 bytes of shared memory for each k, and what is beside the end of a row is nobody's. The copy
+// engine brings the rows of dY that a tile's positions meet, raw, several chunks of K ahead (plait_raw.cuh). Eight warps
+// sort them: a lane loads what a kernel row's taps at an eight of positions read of a row, which is a run, from a multiple
+// of 16 bytes on, and sorts it in registers by tap. The tensor core takes such columns as they are (the turned layout of
+// wgmma.cuh).
 //
 //   raw stage  dY       [segment][channel of the chunk][row][...], or of runs [channel][segment], each number where it is
 //                       among 16 bytes in memory

@@ -27,7 +27,8 @@
 
 namespace convt2d::cuda::scroll {
 
-// Words of planes: their rows are turned (scroll_planes.h), or fetched as they lie; a tile may be of words alone, or of 16 bits.
+// Words of planes: their rows are turned (scroll_planes.h), or fetched as they lie; a tile may be of words alone, or of 16
+// bits.
 enum PlaneWords : int { kTurnedWords, kFetchedWords, kFetchedAlone, kHalvesAlone };
 
 struct Tile {

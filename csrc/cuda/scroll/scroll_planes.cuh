@@ -115,8 +115,8 @@ __device__ __forceinline__ void follow_tape(const PlaneParams& p, const Scope& a
   [[maybe_unused]] uint32_t operands[2][4];
   uint32_t apart = 4 * p.raw_pitch;
   keep_in_register(apart);
-  constexpr bool kKept =
-      sums_of(tile) <= 96;  // where registers allow; else places are found again for each row
+  // Where registers allow, places stay; else they are found again for each row.
+  constexpr bool kKept = sums_of(tile) <= 96;
   int piece = 0;
   TapeDescent part(p, at, ring_number);
   while (part.next(p, tile)) {
@@ -138,7 +138,7 @@ __device__ __forceinline__ void follow_tape(const PlaneParams& p, const Scope& a
             const uint64_t weights =
                 operand(layout, all_weights + phase * p.phase_bytes +
                                     chunk * taps.count * columns_of(tile) * p.line);
-            if constexpr (are_fetched(kTiles[ROW], sizeof(T))) {
+            if constexpr (are_fetched(tile, sizeof(T))) {
               multiply_fetched<ROW, SLICES>(taps, ring.stage() + mine + taps.low * int(sizeof(T)),
                                             apart, weights, operands, sum[phase]);
             } else {
@@ -152,8 +152,8 @@ __device__ __forceinline__ void follow_tape(const PlaneParams& p, const Scope& a
           ring.advance();
         } while (++chunk < p.chunks);
       }
-      if constexpr (are_fetched(kTiles[ROW], sizeof(T))) {
-        wgmma_wait<0>();
+      if constexpr (are_fetched(tile, sizeof(T))) {
+        wgmma_wait<0>();  // of all rows, or what comes is serialized (C7515)
 #pragma unroll
         for (auto& of_phase : sum) finished(of_phase);
       }
@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(most_threads(kTiles[ROW], sizeof(T)), 1)
   if (threadIdx.x == consumers) {
     store_shared_4(shared + kZeroAt, 0);
     for (int i = 0; i < plane_groups(tile, sizeof(T)) * kMostStages; ++i) {
-      barrier_init(shared + i * 16, are_fetched(kTiles[ROW], sizeof(T)) ? 32 : p.pieces);
+      barrier_init(shared + i * 16, are_fetched(tile, sizeof(T)) ? 32 : p.pieces);
       barrier_init(shared + i * 16 + 8, 4 * p.sharers);
     }
   }
@@ -196,37 +196,37 @@ __global__ void __launch_bounds__(most_threads(kTiles[ROW], sizeof(T)), 1)
       fewer_registers<kLendersRegisters>();
       if (ring >= p.rings) return;
     }
-    const auto with_pieces = [&](auto pieces) {
-      constexpr int kPieces = decltype(pieces)::value;
-      const auto with = [&](auto bytes, auto slices) {
-        constexpr int kBytes = decltype(bytes)::value, kSlices = decltype(slices)::value;
-        if constexpr (are_fetched(kTiles[ROW], sizeof(T))) {
-          bring_chunks<T, ROW, kBytes, kSlices>(p, at, ring, shared);
-        } else {
-          feed<T, ROW, kBytes, kSlices, kPieces>(p, at, ring, turner, shared);
-        }
-      };
+    // Calls use(bytes of a copy, slices of a chunk), as types.
+    const auto with_sizes = [&](auto&& use) {
       const std::integral_constant<int, 2> two;
       const std::integral_constant<int, 4> four;
       const std::integral_constant<int, 16> sixteen;
       if (p.slices == 4) {
         if (p.copy_bytes == 16) {
-          with(sixteen, four);
+          use(sixteen, four);
         } else {
-          with(four, four);
+          use(four, four);
         }
       } else if (p.copy_bytes == 16) {
-        with(sixteen, two);
+        use(sixteen, two);
       } else {
-        with(four, two);
+        use(four, two);
       }
     };
-    if constexpr (are_fetched(kTiles[ROW], sizeof(T))) {
-      with_pieces(std::integral_constant<int, 1>());
+    if constexpr (are_fetched(tile, sizeof(T))) {
+      with_sizes([&](auto bytes, auto slices) {
+        bring_chunks<T, ROW, decltype(bytes)::value, decltype(slices)::value>(p, at, ring, shared);
+      });
     } else {
+      const auto feed_pieces = [&](auto pieces) {
+        with_sizes([&](auto bytes, auto slices) {
+          feed<T, ROW, decltype(bytes)::value, decltype(slices)::value, decltype(pieces)::value>(
+              p, at, ring, turner, shared);
+        });
+      };
       if constexpr (may_be_whole(tile, sizeof(T)))
-        if (p.pieces == 1) return with_pieces(std::integral_constant<int, 1>());
-      with_pieces(std::integral_constant<int, 2>());
+        if (p.pieces == 1) return feed_pieces(std::integral_constant<int, 1>());
+      feed_pieces(std::integral_constant<int, 2>());
     }
   } else {
     if constexpr (lends(tile, sizeof(T))) more_registers<kBorrowersRegisters>();

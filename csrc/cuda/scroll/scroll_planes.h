@@ -27,6 +27,7 @@ namespace convt2d::cuda::scroll {
 constexpr int kZeroAt = kHeader, kPlanesHeader = kHeader + 16;
 constexpr int kPieceChannels = 16;  // of a row of y in staging
 constexpr int kMostRawStages = 3, kMostSets = 3;
+// What a tile has kernels for, and how rows come to those.
 CONVT2D_HOST_DEVICE constexpr bool has_planes(Tile tile, int bytes) {
   return tile.phases > 0 && tile.words != (bytes == 4 ? kHalvesAlone : kFetchedAlone);
 }

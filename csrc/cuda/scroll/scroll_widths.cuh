@@ -72,8 +72,6 @@ namespace convt2d::cuda {
 CONVT2D_SCROLL_WIDTHS(__half, "k16.f32.f16.f16", ", 0, 0")
 CONVT2D_SCROLL_WIDTHS(__nv_bfloat16, "k16.f32.bf16.bf16", ", 0, 0")
 CONVT2D_SCROLL_WIDTHS(float, "k8.f32.tf32.tf32", "")
-CONVT2D_SCROLL_FETCHED(112, 56, "56", "57", "58", "59", "60")
-CONVT2D_SCROLL_FETCHED(160, 80, "80", "81", "82", "83", "84")
 CONVT2D_SCROLL_FETCHED(192, 96, "96", "97", "98", "99", "100")
 #undef CONVT2D_SCROLL_FETCHED
 #undef CONVT2D_SCROLL_WIDTHS
