@@ -7,6 +7,7 @@
 
 #include "cuda/comb/comb_config.h"
 #include "cuda/device/async_copy.cuh"
+#include "cuda/device/digits.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/numeric.cuh"
 
@@ -19,17 +20,12 @@ struct Scope {
 };
 // Neighbouring blocks read the same pixels of dY, at about the same time.
 __device__ __forceinline__ Scope scope_of(const Params& p, Tile tile) {
-  int rest = blockIdx.x;
-  const auto digit = [&](int count) {
-    const int found = rest % count;
-    rest /= count;
-    return found;
-  };
+  Digits number{int(blockIdx.x)};
   Scope at;
-  at.row = digit(p.row_blocks) * tile.rows;
-  at.column = digit(p.column_blocks) * tile.columns;
-  at.group = digit(p.groups);
-  at.piece = rest;
+  at.row = number.next(p.row_blocks) * tile.rows;
+  at.column = number.next(p.column_blocks) * tile.columns;
+  at.group = number.next(p.groups);
+  at.piece = number.rest;
   at.begin = static_cast<int>(int64_t{p.chunks} * at.piece / p.split);
   at.end = static_cast<int>(int64_t{p.chunks} * (at.piece + 1) / p.split);
   return at;

@@ -4,6 +4,7 @@
 #include "cuda/comb/comb_kernel.cuh"
 #include "cuda/comb/comb_lines.h"
 #include "cuda/device/barrier.cuh"
+#include "cuda/device/digits.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/gather_device.cuh"
@@ -17,16 +18,11 @@ struct LineScope {
 };
 __device__ __forceinline__ LineScope line_scope_of(const LineParams& p, int rows) {
   LineScope at;
-  int rest = blockIdx.x;
-  const auto digit = [&](int count) {
-    const int found = rest % count;
-    rest /= count;
-    return found;
-  };
-  at.whole.row = digit(p.whole.row_blocks) * rows;
-  const int block = digit(p.whole.column_blocks);
+  Digits number{int(blockIdx.x)};
+  at.whole.row = number.next(p.whole.row_blocks) * rows;
+  const int block = number.next(p.whole.column_blocks);
   at.whole.column = block * p.columns;
-  at.whole.group = rest;
+  at.whole.group = number.rest;
   at.whole.piece = at.whole.begin = 0;
   at.whole.end = p.whole.chunks;
   at.line = block * p.lines;

@@ -3,6 +3,7 @@
 
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/barrier.cuh"
+#include "cuda/device/digits.cuh"
 #include "cuda/device/elect.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/stage_ring.cuh"
@@ -18,16 +19,11 @@ struct Scope {
   int piece, begin, end;  // bands of all images
 };
 __device__ __forceinline__ Scope scope_of(const Params& p) {
-  int rest = blockIdx.x;
-  const auto digit = [&](int count) {
-    const int found = rest % count;
-    rest /= count;
-    return found;
-  };
+  Digits number{int(blockIdx.x)};
   Scope at;
-  at.row = digit(p.row_blocks) * p.row_groups * kRows;
-  at.group = digit(p.groups);
-  at.piece = rest;
+  at.row = number.next(p.row_blocks) * p.row_groups * kRows;
+  at.group = number.next(p.groups);
+  at.piece = number.rest;
   const int64_t bands = int64_t{p.batch} * p.bands;
   at.begin = static_cast<int>(bands * at.piece / p.split);
   at.end = static_cast<int>(bands * (at.piece + 1) / p.split);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/device/async_copy.cuh"
+#include "cuda/device/digits.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/numeric.cuh"
 #include "cuda/heddle/heddle_config.h"
@@ -16,19 +17,14 @@ struct Scope {
 };
 // Neighbouring blocks read the same pixels, at about the same time.
 __device__ __forceinline__ Scope scope_of(const Params& p, Tile tile) {
-  int rest = blockIdx.x;
-  const auto digit = [&](int count) {
-    const int found = rest % count;
-    rest /= count;
-    return found;
-  };
+  Digits number{int(blockIdx.x)};
   Scope at;
-  at.kernel_w = digit(p.tap_blocks) * tile.taps_w;
-  at.kernel_h = digit(p.row_blocks) * block_rows(p, tile);
-  at.output = digit(p.out_blocks) * block_outputs(p);
-  at.input = digit(p.in_blocks) * block_inputs(p, tile);
-  at.group = digit(p.groups);
-  at.piece = rest;
+  at.kernel_w = number.next(p.tap_blocks) * tile.taps_w;
+  at.kernel_h = number.next(p.row_blocks) * block_rows(p, tile);
+  at.output = number.next(p.out_blocks) * block_outputs(p);
+  at.input = number.next(p.in_blocks) * block_inputs(p, tile);
+  at.group = number.next(p.groups);
+  at.piece = number.rest;
   at.begin = static_cast<int>(int64_t{p.steps} * at.piece / p.split);
   at.end = static_cast<int>(int64_t{p.steps} * (at.piece + 1) / p.split);
   return at;

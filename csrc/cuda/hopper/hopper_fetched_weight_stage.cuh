@@ -5,6 +5,7 @@
 
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/barrier.cuh"
+#include "cuda/device/digits.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/stage_ring.cuh"
 #include "cuda/device/strict_product.cuh"
@@ -24,18 +25,13 @@ struct FetchedWeightScope {
 // Neighbouring blocks read the same pixels, at about the same time.
 __device__ __forceinline__ FetchedWeightScope fetched_weight_scope(const FetchedWeightParams& p) {
   FetchedWeightScope at;
-  int rest = blockIdx.x;
-  const auto digit = [&](int count) {
-    const int found = rest % count;
-    rest /= count;
-    return found;
-  };
-  at.kernel_w = digit(p.units_w) * p.unit_w;
-  at.kernel_h = digit(p.units_h) * p.unit_h;
-  at.column_block = digit(p.column_blocks);
-  at.row_block = digit(p.row_blocks);
-  at.group = digit(p.groups);
-  at.piece = rest;
+  Digits number{int(blockIdx.x)};
+  at.kernel_w = number.next(p.units_w) * p.unit_w;
+  at.kernel_h = number.next(p.units_h) * p.unit_h;
+  at.column_block = number.next(p.column_blocks);
+  at.row_block = number.next(p.row_blocks);
+  at.group = number.next(p.groups);
+  at.piece = number.rest;
   const int64_t tiles = int64_t{p.batch} * p.image_tiles;
   at.begin = static_cast<int>(tiles * at.piece / p.split);
   at.end = static_cast<int>(tiles * (at.piece + 1) / p.split);

@@ -3,6 +3,7 @@
 
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/barrier.cuh"
+#include "cuda/device/digits.cuh"
 #include "cuda/device/memory.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/stage_ring.cuh"
@@ -18,17 +19,12 @@ struct WeightScope {
   int piece, begin, end;
 };
 __device__ __forceinline__ WeightScope scope_of(const WeightParams& p, int width) {
-  int rest = blockIdx.x;
-  const auto digit = [&](int count) {
-    const int found = rest % count;
-    rest /= count;
-    return found;
-  };
+  Digits number{int(blockIdx.x)};
   WeightScope at;
-  at.row = digit(p.row_tiles) * block_rows(p);
-  at.column = digit(p.column_tiles) * width;
-  at.group = digit(p.groups);
-  at.piece = rest;
+  at.row = number.next(p.row_tiles) * block_rows(p);
+  at.column = number.next(p.column_tiles) * width;
+  at.group = number.next(p.groups);
+  at.piece = number.rest;
   at.begin = static_cast<int>(int64_t{p.chunks} * at.piece / p.split);
   at.end = static_cast<int>(int64_t{p.chunks} * (at.piece + 1) / p.split);
   return at;

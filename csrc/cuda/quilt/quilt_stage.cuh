@@ -6,6 +6,7 @@
 
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/barrier.cuh"
+#include "cuda/device/digits.cuh"
 #include "cuda/device/elect.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/stage_ring.cuh"
@@ -23,17 +24,12 @@ struct Scope {
 };
 // Neighbouring blocks read the same pixels of dY, at about the same time.
 __device__ __forceinline__ Scope scope_of(const Params& p, Tile tile) {
-  int rest = blockIdx.x;
-  const auto digit = [&](int count) {
-    const int found = rest % count;
-    rest /= count;
-    return found;
-  };
+  Digits number{int(blockIdx.x)};
   Scope at;
-  at.row = digit(p.row_blocks) * tile.width;
-  at.column = digit(p.column_blocks) * p.channels;
-  at.group = digit(p.groups);
-  at.piece = rest;
+  at.row = number.next(p.row_blocks) * tile.width;
+  at.column = number.next(p.column_blocks) * p.channels;
+  at.group = number.next(p.groups);
+  at.piece = number.rest;
   const int64_t chunks = int64_t{p.batch} * p.image_chunks;
   at.begin = static_cast<int>(chunks * at.piece / p.split);
   at.end = static_cast<int>(chunks * (at.piece + 1) / p.split);

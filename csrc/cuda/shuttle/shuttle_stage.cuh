@@ -5,6 +5,7 @@
 
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/barrier.cuh"
+#include "cuda/device/digits.cuh"
 #include "cuda/device/elect.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/stage_ring.cuh"
@@ -22,19 +23,14 @@ struct Scope {
 };
 // Neighbouring blocks read the same pixels, at about the same time.
 __device__ __forceinline__ Scope scope_of(const Params& p) {
-  int rest = blockIdx.x;
-  const auto digit = [&](int count) {
-    const int found = rest % count;
-    rest /= count;
-    return found;
-  };
+  Digits number{int(blockIdx.x)};
   Scope at;
-  at.kernel_w = digit(p.units_w) * p.unit_w;
-  at.row_unit = digit(p.units_h);
-  at.output = digit(p.column_blocks) * p.y_blocks * kChannels;
-  at.input = digit(p.row_blocks) * p.x_blocks * kChannels;
-  at.group = digit(p.groups);
-  at.piece = rest;
+  at.kernel_w = number.next(p.units_w) * p.unit_w;
+  at.row_unit = number.next(p.units_h);
+  at.output = number.next(p.column_blocks) * p.y_blocks * kChannels;
+  at.input = number.next(p.row_blocks) * p.x_blocks * kChannels;
+  at.group = number.next(p.groups);
+  at.piece = number.rest;
   const int64_t tiles = int64_t{p.image_groups} * p.strips * p.x_h;
   at.begin = static_cast<int>(tiles * at.piece / p.split);
   at.end = static_cast<int>(tiles * (at.piece + 1) / p.split);

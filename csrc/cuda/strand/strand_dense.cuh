@@ -6,6 +6,7 @@
 #pragma once
 
 #include "cuda/device/barrier.cuh"
+#include "cuda/device/digits.cuh"
 #include "cuda/device/stage_ring.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
@@ -20,18 +21,13 @@ struct DenseScope {
   int begin, end;
 };
 __device__ __forceinline__ DenseScope dense_scope(const DenseParams& p, DenseTile tile) {
-  int rest = blockIdx.x;
-  const auto digit = [&](int count) {
-    const int found = rest % count;
-    rest /= count;
-    return found;
-  };
+  Digits number{int(blockIdx.x)};
   const int rank = blockIdx.y;
   DenseScope at;
-  at.column = digit(p.column_tiles) * tile.columns;
-  at.w = digit(p.tiles_w) << p.width_bits;
-  at.h = digit(p.tiles_h) << p.height_bits;
-  at.image = rest * (tile.positions >> (p.width_bits + p.height_bits));
+  at.column = number.next(p.column_tiles) * tile.columns;
+  at.w = number.next(p.tiles_w) << p.width_bits;
+  at.h = number.next(p.tiles_h) << p.height_bits;
+  at.image = number.rest * (tile.positions >> (p.width_bits + p.height_bits));
   at.begin = p.units * rank / p.ranks;
   at.end = p.units * (rank + 1) / p.ranks;
   return at;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/device/async_copy.cuh"
+#include "cuda/device/digits.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/strand/strand_config.h"
 
@@ -13,17 +14,12 @@ struct Scope {
   int begin, end;            // chunks
 };
 __device__ __forceinline__ Scope scope_of(const Params& p, Tile tile) {
-  int rest = blockIdx.x;
-  const auto digit = [&](int count) {
-    const int found = rest % count;
-    rest /= count;
-    return found;
-  };
+  Digits number{int(blockIdx.x)};
   const int rank = blockIdx.y;
   Scope at;
-  at.row = digit(p.row_tiles) * tile.rows;
-  at.position = digit(p.position_tiles) * tile.positions;
-  at.group = rest;
+  at.row = number.next(p.row_tiles) * tile.rows;
+  at.position = number.next(p.position_tiles) * tile.positions;
+  at.group = number.rest;
   at.begin = p.chunks * rank / p.ranks;
   at.end = p.chunks * (rank + 1) / p.ranks;
   return at;

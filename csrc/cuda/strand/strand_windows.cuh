@@ -5,6 +5,7 @@
 #pragma once
 
 #include "cuda/device/barrier.cuh"
+#include "cuda/device/digits.cuh"
 #include "cuda/device/stage_ring.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
@@ -19,18 +20,13 @@ struct WindowScope {
   int begin, end;
 };
 __device__ __forceinline__ WindowScope window_scope(const WindowParams& p, int positions) {
-  int rest = blockIdx.x;
-  const auto digit = [&](int count) {
-    const int found = rest % count;
-    rest /= count;
-    return found;
-  };
+  Digits number{int(blockIdx.x)};
   const int rank = blockIdx.y;
   WindowScope at;
-  at.column = digit(p.column_tiles) * kWindowColumns;
-  at.w = digit(p.tiles_w) << p.width_bits;
-  at.h = digit(p.tiles_h) * (positions >> p.width_bits);
-  at.image = rest;
+  at.column = number.next(p.column_tiles) * kWindowColumns;
+  at.w = number.next(p.tiles_w) << p.width_bits;
+  at.h = number.next(p.tiles_h) * (positions >> p.width_bits);
+  at.image = number.rest;
   at.begin = p.units * rank / p.ranks;
   at.end = p.units * (rank + 1) / p.ranks;
   return at;
@@ -240,14 +236,9 @@ __global__ void __launch_bounds__(kWindowThreads, 1)
     // The steps of a unit: where their 32 bytes of dY and of weights are.
 #pragma unroll 1
     for (int i = threadIdx.x; i < p.steps; i += kWindowConsumers) {
-      int rest = i;
-      const auto digit = [&](int count) {
-        const int found = rest % count;
-        rest /= count;
-        return found;
-      };
-      const int part = digit(p.segment / kStep) * kStep, across = digit(p.across);
-      const int down = digit(p.down), plane = rest;
+      Digits number{i};
+      const int part = number.next(p.segment / kStep) * kStep, across = number.next(p.across);
+      const int down = number.next(p.down), plane = number.rest;
       store_shared_4(shared + p.table_at + i * 8,
                      down * p.row_bytes + (plane * p.segments + across) * p.segment + part);
       store_shared_4(shared + p.table_at + i * 8 + 4,
