@@ -6,6 +6,7 @@
 #pragma once
 
 #include "cuda/comb/comb_config.h"
+#include "cuda/device/as_multiplied.cuh"
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/digits.cuh"
 #include "cuda/device/mma.cuh"
@@ -266,15 +267,9 @@ __device__ __forceinline__ void multiply(Sums<ROW>& sum, uint32_t stage) {
 // One sum, of the products that exist. Slow, and rare: somewhere is a NaN or an infinity.
 template <class M>
 __device__ __noinline__ float sum_with_care(const Params& p, const Scope& at, int row, int column) {
-  using T = typename M::Element;
   const int taps = p.kernel_h * p.kernel_w, channel = column / taps, tap = column - channel * taps;
   const int tap_h = tap / p.kernel_w * p.dilation_h, tap_w = tap % p.kernel_w;
   const int64_t y_channel = int64_t{at.group} * (p.columns / taps) + channel;
-  const auto read = [](const void* from, int64_t at) {
-    const float value = Numeric<T>::widen(static_cast<const T*>(from)[at]);
-    if constexpr (!M::kRounds) return value;
-    return __uint_as_float(M::round(__float_as_uint(value)) & 0xffffe000u);
-  };
   float sum = 0;
   for (int number = at.begin * kChunk; number < min(at.end * kChunk, p.pixels); ++number) {
     const Pixel pixel(p, number);
@@ -283,8 +278,8 @@ __device__ __noinline__ float sum_with_care(const Params& p, const Scope& at, in
     if (h < 0 || h >= p.y_h || w < 0 || w >= p.y_w) continue;
     const int64_t in_x = p.x_pixel > 0 ? int64_t{number} * p.x_pixel
                                        : int64_t{pixel.image} * p.x_image + pixel.in_plane;
-    const float x = read(p.x, in_x + int64_t{at.group * p.rows + row} * p.x_channel);
-    const float y = read(
+    const float x = as_multiplied<M>(p.x, in_x + int64_t{at.group * p.rows + row} * p.x_channel);
+    const float y = as_multiplied<M>(
         p.y, int64_t{pixel.image} * p.y_image + y_channel * p.y_plane + int64_t{h} * p.y_w + w);
     sum = fmaf(x, y, sum);
   }

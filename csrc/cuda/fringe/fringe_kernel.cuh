@@ -3,6 +3,7 @@
 // If a sum came out NaN, it is added up again, of products that exist: zeros stand for what does not, and 0 * inf is NaN.
 #pragma once
 
+#include "cuda/device/as_multiplied.cuh"
 #include "cuda/device/numeric.cuh"
 #include "cuda/device/successor.cuh"
 #include "cuda/fringe/fringe_stage.cuh"
@@ -62,11 +63,6 @@ __device__ __forceinline__ void multiply(const Params& p, const Scope& at, int g
 template <class M>
 __device__ __noinline__ float sum_with_care(const Params& p, const Scope& at, int row, int column) {
   using T = typename M::Element;
-  const auto read = [](const void* from, int64_t at) {
-    const float value = Numeric<T>::widen(static_cast<const T*>(from)[at]);
-    if constexpr (!M::kRounds) return value;
-    return __uint_as_float(M::round(__float_as_uint(value)) & 0xffffe000u);
-  };
   const int taps = p.kernel_h * p.kernel_w, channel = column / taps, tap = column - channel * taps;
   const int tap_h = tap / p.kernel_w, tap_w = tap - tap_h * p.kernel_w;
   float sum = 0;
@@ -84,8 +80,8 @@ __device__ __noinline__ float sum_with_care(const Params& p, const Scope& at, in
       for (int w = band.column; w < last; ++w) {
         const int y_w = w * p.stride_w - p.pad_w + tap_w * p.dilation_w;
         if (y_w < 0 || y_w >= p.y_w) continue;
-        sum = fmaf(read(p.x, int64_t{x + h} * p.x_w + w), read(p.y, int64_t{y + y_h} * p.y_w + y_w),
-                   sum);
+        sum = fmaf(as_multiplied<M>(p.x, int64_t{x + h} * p.x_w + w),
+                   as_multiplied<M>(p.y, int64_t{y + y_h} * p.y_w + y_w), sum);
       }
     }
   }

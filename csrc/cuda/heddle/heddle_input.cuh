@@ -3,6 +3,7 @@
 // An output that came out NaN is summed again, of products that exist.
 #pragma once
 
+#include "cuda/device/as_multiplied.cuh"
 #include "cuda/device/memory.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/heddle/heddle_input.h"
@@ -103,12 +104,6 @@ __device__ __forceinline__ void bring_places(const InputParams& p, uint32_t plac
 template <class M>
 __device__ __noinline__ float output_with_care(const InputParams& p, int n, int group, int input,
                                                int h, int w) {
-  using T = typename M::Element;
-  const auto read = [](const void* from, int64_t at) {
-    const float value = Numeric<T>::widen(static_cast<const T*>(from)[at]);
-    if constexpr (!M::kRounds) return value;
-    return __uint_as_float(M::round(__float_as_uint(value)) & 0xffffe000u);
-  };
   float sum = 0;
   for (int kh = 0; kh < p.kernel_h; ++kh) {
     const int y_h = h * p.stride_h - p.pad_h + kh * p.dilation_h;
@@ -117,12 +112,12 @@ __device__ __noinline__ float output_with_care(const InputParams& p, int n, int 
       const int y_w = w * p.stride_w - p.pad_w + kw * p.dilation_w;
       if (y_w < 0 || y_w >= p.y_w) continue;
       for (int c = 0; c < p.columns; ++c)
-        sum = fmaf(
-            read(p.y, ((n * p.groups + group) * p.columns + c) * p.y_plane + y_h * p.y_w + y_w),
-            read(p.weight, int64_t{group * p.rows + input} * p.weight_stride[0] +
-                               c * p.weight_stride[1] + kh * p.weight_stride[2] +
-                               kw * p.weight_stride[3]),
-            sum);
+        sum = fmaf(as_multiplied<M>(p.y, ((n * p.groups + group) * p.columns + c) * p.y_plane +
+                                             y_h * p.y_w + y_w),
+                   as_multiplied<M>(p.weight, int64_t{group * p.rows + input} * p.weight_stride[0] +
+                                                  c * p.weight_stride[1] + kh * p.weight_stride[2] +
+                                                  kw * p.weight_stride[3]),
+                   sum);
     }
   }
   return sum;

@@ -4,6 +4,7 @@
 // 0 * inf is NaN.
 #pragma once
 
+#include "cuda/device/as_multiplied.cuh"
 #include "cuda/device/successor.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/heddle/heddle_stage.cuh"
@@ -158,14 +159,8 @@ __device__ __forceinline__ void multiply(const Params& p, const Scope& at, const
 template <class M, int ROW>
 __device__ __noinline__ float sum_with_care(const Params& p, const Scope& at, int input, int output,
                                             int tap_h, int tap_w) {
-  using T = typename M::Element;
   constexpr int kStride = kTiles[ROW].stride;
-  const int pixels = p.chunks * kChunkWords * (4 / int(sizeof(T)));
-  const auto read = [](const void* from, int at) {
-    const float value = Numeric<T>::widen(static_cast<const T*>(from)[at]);
-    if constexpr (!M::kRounds) return value;
-    return __uint_as_float(M::round(__float_as_uint(value)) & 0xffffe000u);
-  };
+  const int pixels = p.chunks * kChunkWords * (4 / int(sizeof(typename M::Element)));
   float sum = 0;
   for (int i = at.begin; i < at.end; ++i) {
     const Step step(p, at.begin, i);
@@ -176,7 +171,8 @@ __device__ __noinline__ float sum_with_care(const Params& p, const Scope& at, in
     const int end = min((step.tile + 1) * pixels, p.x_w);
     for (int x_w = step.tile * pixels; x_w < end; ++x_w) {
       const int w = x_w * kStride - p.pad_w + tap_w;
-      if (w >= 0 && w < p.y_w) sum = fmaf(read(p.x, x_row + x_w), read(p.y, y_row + w), sum);
+      if (w >= 0 && w < p.y_w)
+        sum = fmaf(as_multiplied<M>(p.x, x_row + x_w), as_multiplied<M>(p.y, y_row + w), sum);
     }
   }
   return sum;

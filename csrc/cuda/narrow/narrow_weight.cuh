@@ -4,6 +4,7 @@
 // products that exist.
 #pragma once
 
+#include "cuda/device/as_multiplied.cuh"
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/barrier.cuh"
 #include "cuda/device/memory.cuh"
@@ -240,12 +241,6 @@ __device__ __forceinline__ void multiply_step(const WeightParams& p, uint32_t fr
 template <class M>
 __device__ __noinline__ float weight_with_care(const WeightParams& p, const WeightScope& at,
                                                int input, int output, int tap_h, int tap_w) {
-  using T = typename M::Element;
-  const auto read = [](const void* from, int at) {
-    const float value = Numeric<T>::widen(static_cast<const T*>(from)[at]);
-    if constexpr (!M::kRounds) return value;
-    return __uint_as_float(M::round(__float_as_uint(value)) & 0xffffe000u);
-  };
   const int x_channel = p.channels_last ? 1 : p.x_plane;
   const int x_pixel = p.channels_last ? p.groups * p.rows : 1;
   const int y_pixel = p.channels_last ? p.groups * p.columns : 1;
@@ -264,7 +259,7 @@ __device__ __noinline__ float weight_with_care(const WeightParams& p, const Weig
                          (band.row * p.x_w + pixel) * x_pixel;
       const int from_y = band.n * p.y_image + (at.group * p.columns + output) * p.y_channel +
                          h * p.y_row + w * y_pixel;
-      sum = fmaf(read(p.x, from_x), read(p.y, from_y), sum);
+      sum = fmaf(as_multiplied<M>(p.x, from_x), as_multiplied<M>(p.y, from_y), sum);
     }
   }
   return sum;

@@ -4,6 +4,7 @@
 // multiplied by them, and 0 * inf is NaN.
 #pragma once
 
+#include "cuda/device/as_multiplied.cuh"
 #include "cuda/device/numeric.cuh"
 #include "cuda/device/successor.cuh"
 #include "cuda/quilt/quilt_stage.cuh"
@@ -171,12 +172,6 @@ __device__ __forceinline__ void multiply(const Params& p, const Scope& at, Sums<
 template <class M, int ROW>
 __device__ __noinline__ float sum_with_care(const Params& p, const Scope& at, int row, int column,
                                             int tap_h, int tap_w) {
-  using T = typename M::Element;
-  const auto read = [](const void* from, int64_t at) {
-    const float value = Numeric<T>::widen(static_cast<const T*>(from)[at]);
-    if constexpr (!M::kRounds) return value;
-    return __uint_as_float(M::round(__float_as_uint(value)) & 0xffffe000u);
-  };
   float sum = 0;
   Chunk chunk(p, at.begin);
   for (int k = at.begin; k < at.end; ++k, chunk.advance(p)) {
@@ -184,8 +179,8 @@ __device__ __noinline__ float sum_with_care(const Params& p, const Scope& at, in
     const int y = chunk.first_y(p, at, column) + tap_h * p.y_row + tap_w;
     for (int h = 0; h < chunk.rows(p); ++h)
       for (int w = 0; w < p.x_w; ++w)
-        sum = fmaf(read(p.x, x + h * p.x_w + w),
-                   read(p.y, y + h * p.kernel_h * p.y_row + w * kTiles[ROW].taps), sum);
+        sum = fmaf(as_multiplied<M>(p.x, x + h * p.x_w + w),
+                   as_multiplied<M>(p.y, y + h * p.kernel_h * p.y_row + w * kTiles[ROW].taps), sum);
   }
   return sum;
 }

@@ -2,6 +2,7 @@
 // more, of products that exist: zeros from outside of x are multiplied too, and 0 * inf is NaN.
 #pragma once
 
+#include "cuda/device/as_multiplied.cuh"
 #include "cuda/gather_device.cuh"
 #include "cuda/reed/reed_stage.cuh"
 
@@ -57,12 +58,6 @@ __device__ __forceinline__ void put_sums(const Params& p, const Sums<ROW>& sum, 
 template <class M>
 __device__ __noinline__ float sum_with_care(const Params& p, const Scope& at, Place place,
                                             int row) {
-  using T = typename M::Element;
-  const auto read = [](const void* from, int64_t at) {
-    const float value = Numeric<T>::widen(static_cast<const T*>(from)[at]);
-    if constexpr (!M::kRounds) return value;
-    return __uint_as_float(M::round(__float_as_uint(value)) & 0xffffe000u);
-  };
   const RowOf of(p, row);
   float sum = 0;
   for (int h = 0; h < p.taps_h; ++h)
@@ -74,7 +69,7 @@ __device__ __noinline__ float sum_with_care(const Params& p, const Scope& at, Pl
       int64_t weight = int64_t{at.group} * p.w_group +
                        int64_t{of.channel} * p.kernel_h * p.kernel_w + tap_h * p.kernel_w + tap_w;
       for (int k = 0; k < p.terms; ++k) {
-        sum = fmaf(read(p.x, x), read(p.w, weight), sum);
+        sum = fmaf(as_multiplied<M>(p.x, x), as_multiplied<M>(p.w, weight), sum);
         x += p.x_channel;
         weight += p.w_channel;
       }

@@ -4,6 +4,7 @@
 // too, and 0 * inf is NaN.
 #pragma once
 
+#include "cuda/device/as_multiplied.cuh"
 #include "cuda/device/cluster.cuh"
 #include "cuda/device/numeric.cuh"
 #include "cuda/gather_device.cuh"
@@ -63,19 +64,14 @@ struct Lines {
 template <class M>
 __device__ __noinline__ float sum_with_care(const Params& p, const Scope& at, int row,
                                             int position) {
-  using T = typename M::Element;
-  const auto read = [](const void* from, int64_t at) {
-    const float value = Numeric<T>::widen(static_cast<const T*>(from)[at]);
-    if constexpr (!M::kRounds) return value;
-    return __uint_as_float(M::round(__float_as_uint(value)) & 0xffffe000u);
-  };
   const Place place = place_of(p, at, position);
   const int64_t weights = int64_t{at.group * p.rows + row} * p.reduce;
   float sum = 0;
   for (int k = 0; k < p.reduce; ++k) {
     const Place here = along(p, k);
     if (!exists(p, place, here)) continue;
-    sum = fmaf(read(p.weight, weights + k), read(p.source, place.number + here.number), sum);
+    sum = fmaf(as_multiplied<M>(p.weight, weights + k),
+               as_multiplied<M>(p.source, place.number + here.number), sum);
   }
   return sum;
 }

@@ -4,6 +4,7 @@
 // and 0 * inf is NaN.
 #pragma once
 
+#include "cuda/device/as_multiplied.cuh"
 #include "cuda/device/numeric.cuh"
 #include "cuda/device/successor.cuh"
 #include "cuda/treadle/treadle_stage.cuh"
@@ -259,11 +260,6 @@ __device__ __forceinline__ void sum_up(const Params& p, const Scope& at, uint32_
 template <class M>
 __device__ __noinline__ float sum_with_care(const Params& p, const Scope& at, int input, int output,
                                             int tap_h, int tap_w) {
-  const auto read = [](const void* from, int at) {
-    const float value = static_cast<const float*>(from)[at];
-    if constexpr (!M::kRounds) return value;
-    return __uint_as_float(M::round(__float_as_uint(value)) & 0xffffe000u);
-  };
   const int x_channel = (at.group * p.rows + input) * p.x_stride[1];
   const int y_channel = (at.group * p.columns + output) * p.y_stride[1];
   float sum = 0;
@@ -277,7 +273,8 @@ __device__ __noinline__ float sum_with_care(const Params& p, const Scope& at, in
       for (int w = step.column(); w < min(step.column() + kColumns, p.x_w); ++w) {
         const int v = w - p.pad_w + tap_w;
         if (v >= 0 && v < p.y_w)
-          sum = fmaf(read(p.x, x + w * p.x_stride[3]), read(p.y, y + v * p.y_stride[3]), sum);
+          sum = fmaf(as_multiplied<M>(p.x, x + w * p.x_stride[3]),
+                     as_multiplied<M>(p.y, y + v * p.y_stride[3]), sum);
       }
     }
   return sum;
