@@ -4,6 +4,7 @@
 #pragma once
 
 #include "cuda/device/as_multiplied.cuh"
+#include "cuda/device/digits.cuh"
 #include "cuda/device/memory.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/heddle/heddle_input.h"
@@ -372,10 +373,9 @@ __global__ void __launch_bounds__(kInputThreads, kInputBlocks)
   constexpr int kSize = int(sizeof(T));
   extern __shared__ __align__(128) unsigned char smem[];
   const uint32_t stages = shared_address(smem);
-  int rest = blockIdx.x;
-  const int in_block = rest % p.in_blocks;
-  rest /= p.in_blocks;
-  const int group = rest % p.group_blocks * p.group_warps, piece = rest / p.group_blocks;
+  Digits number{int(blockIdx.x)};
+  const int in_block = number.next(p.in_blocks);
+  const int group = number.next(p.group_blocks) * p.group_warps, piece = number.rest;
   const int input = in_block * p.input_warps * 8;
   const int begin = static_cast<int>(int64_t{p.segments} * piece / p.pieces);
   const int end = static_cast<int>(int64_t{p.segments} * (piece + 1) / p.pieces);

@@ -1,6 +1,7 @@
 // What a block of the grad_weight kernel knows about its work, and the tables it keeps in shared memory.
 #pragma once
 
+#include "cuda/device/digits.cuh"
 #include "cuda/gather_device.cuh"
 #include "cuda/igemm/igemm_weight_config.h"
 
@@ -65,17 +66,12 @@ __device__ __forceinline__ void find_reach(const WeightAxis& axis, int first, in
 
 __device__ __forceinline__ WeightScope weight_scope(const WeightParams& p) {
   WeightScope at;
-  int rest = blockIdx.x;
-  const int part_w = rest % p.w.parts;
-  rest /= p.w.parts;
-  const int part_h = rest % p.h.parts;
-  rest /= p.h.parts;
-  at.octet_block = rest % p.octet_blocks;
-  rest /= p.octet_blocks;
-  at.row_block = rest % p.row_blocks;
-  rest /= p.row_blocks;
-  at.group = rest % p.groups;
-  at.piece = rest / p.groups;
+  Digits number{int(blockIdx.x)};
+  const int part_w = number.next(p.w.parts), part_h = number.next(p.h.parts);
+  at.octet_block = number.next(p.octet_blocks);
+  at.row_block = number.next(p.row_blocks);
+  at.group = number.next(p.groups);
+  at.piece = number.rest;
   at.first_h = part_h * p.h.part;
   at.first_w = part_w * p.w.part;
   at.taps_h = min(p.h.part, p.h.taps - at.first_h);

@@ -5,6 +5,7 @@
 
 #include <type_traits>
 
+#include "cuda/device/digits.cuh"
 #include "cuda/rows/rows_operands.cuh"
 
 namespace convt2d::cuda::rows {
@@ -13,12 +14,12 @@ struct Tile {
   int n, h, w;  // image, first position
 };
 
-__device__ __forceinline__ Tile tile_of(const Params& p, int rest) {
+__device__ __forceinline__ Tile tile_of(const Params& p, int tile) {
+  Digits number{tile};
   Tile at;
-  at.w = rest % p.tiles_w * p.tile_width;
-  rest /= p.tiles_w;
-  at.h = rest % p.tiles_h * p.tile_rows;
-  at.n = rest / p.tiles_h;
+  at.w = number.next(p.tiles_w) * p.tile_width;
+  at.h = number.next(p.tiles_h) * p.tile_rows;
+  at.n = number.rest;
   return at;
 }
 

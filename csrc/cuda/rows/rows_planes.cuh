@@ -1,6 +1,7 @@
 // Of NCHW, what both ways to multiply need: where a block works, and where a warp's outputs belong.
 #pragma once
 
+#include "cuda/device/digits.cuh"
 #include "cuda/rows/rows_operands.cuh"
 
 namespace convt2d::cuda::rows {
@@ -12,16 +13,13 @@ struct Place {
 };
 
 __device__ __forceinline__ Place place_of(const Params& p) {
-  int rest = blockIdx.x;
+  Digits number{int(blockIdx.x)};
   Place at;
-  at.column = rest % p.column_tiles * kChannels;
-  rest /= p.column_tiles;
-  at.w = rest % p.tiles_w * p.tile_width;
-  rest /= p.tiles_w;
-  at.h = rest % p.tiles_h * p.tile_rows;
-  rest /= p.tiles_h;
-  at.group = rest % p.groups;
-  at.n = rest / p.groups;
+  at.column = number.next(p.column_tiles) * kChannels;
+  at.w = number.next(p.tiles_w) * p.tile_width;
+  at.h = number.next(p.tiles_h) * p.tile_rows;
+  at.group = number.next(p.groups);
+  at.n = number.rest;
   at.channels = min(kChannels, p.columns - at.column);
   return at;
 }

@@ -232,8 +232,8 @@ int parts_of(PlaneParams p, Tile tile) {
   return best;
 }
 
-// Every number of strips at a time, of warpgroups that share one, and of warps that turn for it; words come by one warp, in
-// chunks of either length.
+// Every number of strips at a time, of warpgroups that share one, and of warps that turn for it; words that are fetched
+// come by one warp, in chunks of either length.
 std::vector<Choice> teams_of(int row, int number_bytes, int64_t reduce, int64_t channels) {
   const Tile tile = kTiles[row];
   constexpr int kLeastGroups = 2;

@@ -37,26 +37,7 @@ namespace convt2d::cuda {
                    : "l"(a), "l"(b));                                                       \
     }                                                                                       \
   };
-// Words, a in registers.
-#define CONVT2D_SCROLL_FETCHED(WIDTH, COUNT, A0, A1, A2, A3, B)                           \
-  template <>                                                                             \
-  struct WgmmaFetched<float, WIDTH> {                                                     \
-    static __device__ __forceinline__ void add(float (&d)[COUNT], const uint32_t (&a)[4], \
-                                               uint64_t b) {                              \
-      asm volatile("wgmma.mma_async.sync.aligned.m64n" #WIDTH                             \
-                   "k8.f32.tf32.tf32 {" CONVT2D_SCROLL_NAMES_##COUNT                      \
-                   "}, {%" A0 ", %" A1 ", %" A2 ", %" A3 "}, %" B ", 1, 1, 1;"            \
-                   : CONVT2D_SCROLL_SUMS_##COUNT                                          \
-                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                 \
-    }                                                                                     \
-  };
 #else
-#define CONVT2D_SCROLL_FETCHED(WIDTH, COUNT, A0, A1, A2, A3, B)                         \
-  template <>                                                                           \
-  struct WgmmaFetched<float, WIDTH> {                                                   \
-    static __device__ __forceinline__ void add(float (&)[COUNT], const uint32_t (&)[4], \
-                                               uint64_t) {}                             \
-  };
 #define CONVT2D_SCROLL_WGMMA(TYPE, NAME, TAIL, WIDTH, COUNT, A, B)                      \
   template <>                                                                           \
   struct Wgmma<TYPE, WIDTH, false> {                                                    \
@@ -72,8 +53,6 @@ namespace convt2d::cuda {
 CONVT2D_SCROLL_WIDTHS(__half, "k16.f32.f16.f16", ", 0, 0")
 CONVT2D_SCROLL_WIDTHS(__nv_bfloat16, "k16.f32.bf16.bf16", ", 0, 0")
 CONVT2D_SCROLL_WIDTHS(float, "k8.f32.tf32.tf32", "")
-CONVT2D_SCROLL_FETCHED(192, 96, "96", "97", "98", "99", "100")
-#undef CONVT2D_SCROLL_FETCHED
 #undef CONVT2D_SCROLL_WIDTHS
 #undef CONVT2D_SCROLL_WGMMA
 

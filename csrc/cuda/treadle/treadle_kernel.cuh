@@ -5,7 +5,6 @@
 #pragma once
 
 #include "cuda/device/as_multiplied.cuh"
-#include "cuda/device/numeric.cuh"
 #include "cuda/device/successor.cuh"
 #include "cuda/treadle/treadle_stage.cuh"
 
