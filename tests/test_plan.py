@@ -399,6 +399,7 @@ def test_the_copy_engine_steps_over_seven_pixels_at_most(stride):
 def test_hopper_takes_nchw_as_it_lies():
     """Forward where a kernel is its stride; grad_input fetches, whole kernels or rows."""
     up = Case("up", 8, 256, 128, (100, 120), (2, 2), (2, 2))
+    few = dataclasses.replace(up, in_channels=128)
     wide = Case("wide", 8, 256, 128, (48, 64), (4, 4), (2, 2), (1, 1))
 
     def way(case, direction, dtype, layout="nchw"):
@@ -411,7 +412,8 @@ def test_hopper_takes_nchw_as_it_lies():
     for dtype in TENSOR_CORES:
         assert way(up, "forward", dtype) == (None if dtype == "tf32" else "copied as it lies")
         fetched = "rows copied" if dtype == "tf32" else "copied as it lies and fetched"
-        assert way(up, "grad_input", dtype) == fetched
+        assert way(few, "grad_input", dtype) == fetched
+        assert way(up, "grad_input", dtype) == "rows copied"  # 256 columns
         assert way(wide, "forward", dtype) is None
         assert way(wide, "grad_input", dtype) == "rows copied"
         for layout, direction in itertools.product(("nhwc", "strided"), ("forward", "grad_input")):
@@ -427,7 +429,15 @@ def test_hopper_takes_nchw_as_it_lies():
         other = dataclasses.replace(up, **change)
         assert way(other, "forward", "f16") is None, change
         if "size" not in change:  # the gradient's planes are four times as large
+            other = dataclasses.replace(few, **change)
             assert way(other, "grad_input", "f16") != "copied as it lies and fetched", change
+    # Of 16 bits, pairs of taps are words once rows were moved by a pixel, or spread out of planes.
+    pose = Case("pose", 64, 2048, 256, (8, 6), (4, 4), (2, 2), (1, 1))
+    for dtype in TENSOR_CORES:
+        text = explain(wide, "grad_input", dtype, "nchw", "h200", "hopper")
+        assert ("rows copied, shifted" in text.splitlines()[1]) == (dtype != "tf32"), text
+        text = explain(pose, "grad_input", dtype, "nchw", "h200", "hopper")
+        assert ("rows copied, spread" in text.splitlines()[1]) == (dtype != "tf32"), text
     # Rows that are no whole vectors come by threads, unless a kernel has more rows and columns than
     # there are bits to tell what is beside them.
     odd = dataclasses.replace(wide, output_padding=(1, 1))

@@ -63,7 +63,13 @@ bool check(const Case& one, Direction direction) {
     visit_row<kEnd - kFirst>(plan.row - kFirst, [&](auto row) {
       emulate::run_grid(
           hopper::blocks_of(params), hopper::threads(tile), hopper::shared_map(params, tile).total,
-          [&] { hopper::convt2d_hopper_gather_kernel<M, kFirst + row>(params, maps); });
+          [&] {
+            constexpr bool kApart = hopper::brought_apart<M>(hopper::kTiles[kFirst + row]);
+            if (kApart && params.brought_pieces)
+              hopper::convt2d_hopper_gather_kernel<M, kFirst + row, kApart>(params, maps);
+            else
+              hopper::convt2d_hopper_gather_kernel<M, kFirst + row, false>(params, maps);
+          });
     });
   });
 }

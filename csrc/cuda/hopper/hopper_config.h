@@ -187,6 +187,12 @@ CONVT2D_HOST_DEVICE constexpr bool has_lines(TileRow tile) {
   return by_steps(tile) && !tile.columns_copied && !lean(tile) && tile.width >= 32;
 }
 
+// Whose consumers fetch 16-bit words of rows by steps instead of a table: others have no registers for both (what was spilled
+// came back behind a tile's stores: unet_up4 fp16 287 -> 331 us).
+CONVT2D_HOST_DEVICE constexpr bool has_alike_halves(TileRow tile) {
+  return tile.bordered && wide(tile);
+}
+
 // Warpgroups with 128 sums a thread and as many that move data, which takes registers too; or, since the copy
 // engine needs but one thread, more of them with 64 sums, so that while one stores others multiply. Of wide tiles
 // they are two again: 64 positions x 256 columns want 10 bytes of shared memory for 128 products, 64 x 128 want 12.
@@ -368,6 +374,11 @@ struct GatherParams {
   // Fetched rows of words whose taps stand alike in every slice of every chunk, so that nobody looks them up: how far it is in
   // a patch from a slice to the next, of the first one and of every second; both 0: there is a table.
   int32_t even_step, odd_step;
+  // Fetched rows of 16 bits: moved by a number when they came, or no word would start where 4 bytes do.
+  int32_t shifted;
+  // Or, where they are no whole 16 bytes but planes are: runs of whole rows come, so many words of so many rows to a box, and
+  // warps spread them, `spread_count` of all channels, to where a patch has them. `spread`: rows of a box, at most.
+  int32_t spread, spread_rows, spread_words, spread_boxes, spread_count;
 };
 
 // What the copy engine is told (hopper_maps.cpp).
@@ -401,10 +412,17 @@ CONVT2D_HOST_DEVICE int fetched_channels(const GatherParams& p) {  // of a chunk
 CONVT2D_HOST_DEVICE int fetched_rows_bytes(const GatherParams& p) {
   return p.tile_n * p.image_pitch;
 }
+// Where rows that are spread came, behind a patch: [box][image][channel][words].
+CONVT2D_HOST_DEVICE int spread_at(const GatherParams& p) {
+  return (fetched_rows_bytes(p) + 127) / 128 * 128;
+}
+CONVT2D_HOST_DEVICE int spread_box_bytes(const GatherParams& p) {
+  return (p.tile_n * p.window * p.spread_words * 4 + 127) / 128 * 128;
+}
 // Threads that bring them where the copy engine cannot: three warps, beside the one that asks for weights.
 constexpr int kBringers = 96;
-// Strict fp32: the last two warps of them write what the tensor core cuts off of weights.
-constexpr int kSplitters = 64;
+// Strict fp32: the last two warps of them write what the tensor core cuts off of weights. Rows that are shifted or spread: they do that.
+constexpr int kSplitters = 64, kShifters = 64;
 // Copied rows: [image][row][channel of the chunk][pixel], so that neighbouring channels lie in different banks.
 constexpr int kRowStages = 2;
 CONVT2D_HOST_DEVICE int channel_bytes(const GatherParams& p) {
@@ -515,7 +533,7 @@ CONVT2D_HOST_DEVICE SharedMap shared_map(const GatherParams& p, TileRow tile) {
   at += p.kernel_taps * 4;
   at = (at + 15) / 16 * 16;
   map.pieces = at;
-  at += (p.brought_pieces + 1) / 2 * 16;
+  at += (p.brought_pieces + p.spread_count + 1) / 2 * 16;
   map.dump = at;
   at += kDumpBytes;
   map.columns = at;

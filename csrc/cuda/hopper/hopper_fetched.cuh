@@ -83,6 +83,7 @@ CONVT2D_HOST_DEVICE constexpr bool starts_slice(int turn) {
 // Fetched pixels of the patches of a tile, slice after slice.
 template <class M, int ROW>
 struct PixelFetcher {
+  static constexpr bool kAhead = false;
   uint32_t pixel[kTiles[ROW].operands][2][2];  // in a patch
   uint32_t slice_bytes, from;
 
@@ -132,6 +133,8 @@ __device__ __forceinline__ bool meets_no_border(const GatherParams& p, const Sco
 template <class M, int ROW>
 struct RowFetcher {
   using T = typename M::Element;
+  // Made of two numbers; the rest was slower so (htdemucs_f0 TF32 54 -> 67 us, yolov8l fp16 127 -> 142).
+  static constexpr bool kAhead = sizeof(T) == 2;
   static constexpr int kOperands = kTiles[ROW].operands;
   static constexpr int kPiece = 16 / int(sizeof(T)), kNumbers = 4 / int(sizeof(T));
   uint32_t pixel[kOperands][2];   // in a patch
@@ -272,24 +275,32 @@ enum Words { kAlike, kByTable, kBrought };
 // cycles of the tensor core, of which a scheduler has four).
 template <class M, int ROW, Words WORDS>
 struct WordFetcher {
-  static constexpr int kOperands = kTiles[ROW].operands, kPiece = 16 / int(sizeof(float)),
-                       kHalves = WORDS == kAlike ? 2 : 1;
+  using T = typename M::Element;
+  static constexpr bool kAhead = sizeof(T) == 2;
+  static constexpr int kOperands = kTiles[ROW].operands, kPiece = 16 / int(sizeof(T)),
+                       kNumbers = 4 / int(sizeof(T)), kHalves = WORDS == kAlike ? 2 : 1;
   uint32_t place[kOperands][2]
                 [kHalves];    // of a chunk's first slice in a patch; or as RowFetcher's `pixel`
   uint32_t lead, from, step;  // bytes before a chunk's first pixel; to the next slice
+  uint32_t bytes = kOneWord;
   uint32_t table, offsets, end, offset[2];
   int first, chunk = 0;  // pixel in memory of the tile's channel 0
 
   __device__ __forceinline__ WordFetcher(const GatherParams& p, const Known& known,
                                          const int* positions, TileOrigin origin)
-      : table(shared_address(known.places.base + known.map.offsets) + (threadIdx.x & 3) * 8),
+      : table(shared_address(known.places.base + known.map.offsets) +
+              (threadIdx.x & 3) * 2 * kNumbers * 4),
         offsets(table),
-        end(table + p.period * chunk_bytes(p)),
-        first(fetched_pixel<float>(p, known.at, origin, 0)) {
-    lead = (first & (kPiece - 1)) * int(sizeof(float));
+        end(table + p.period * chunk_bytes(p) * kNumbers),
+        first(fetched_pixel<T>(p, known.at, origin, 0)) {
+    lead = (first & (kPiece - 1)) * int(sizeof(T));
+    if constexpr (kNumbers == 2) {
+      keep_in_register(bytes);
+      lead = p.spread ? 0 : lead - p.shifted * int(sizeof(T));
+    }
     uint32_t pixel[kOperands][2];
     find_rows<M, ROW>(p, positions, pixel);
-    if constexpr (WORDS == kAlike) load_shared_8(table, offset);
+    if constexpr (WORDS == kAlike) load_offsets();
 #pragma unroll
     for (int o = 0; o < kOperands; ++o)
 #pragma unroll
@@ -298,11 +309,21 @@ struct WordFetcher {
         for (int half = 0; half < kHalves; ++half)
           place[o][row][half] = pixel[o][row] + (WORDS == kAlike ? offset[half] : 0);
   }
+  // Of the first number of each word of a slice.
+  __device__ __forceinline__ void load_offsets() {
+    if constexpr (kNumbers == 1) {
+      load_shared_8(offsets, offset);
+    } else {
+      uint32_t entry[4];
+      load_shared_16(offsets, entry);
+      offset[0] = entry[0];
+      offset[1] = entry[2];
+    }
+  }
   __device__ __forceinline__ void start_chunk(const GatherParams& p, uint32_t patch) {
     if constexpr (WORDS == kBrought) {
-      const int start =
-          first + first_channel<float>(p, chunk++) * p.h.source_extent * p.row_elements;
-      lead = (start & (kPiece - 1)) * int(sizeof(float));
+      const int start = first + first_channel<T>(p, chunk++) * p.h.source_extent * p.row_elements;
+      lead = (start & (kPiece - 1)) * int(sizeof(T));
     }
     from = patch + lead;
     if constexpr (WORDS == kAlike) {
@@ -315,7 +336,7 @@ struct WordFetcher {
   __device__ __forceinline__ void fetch(const GatherParams& p, FetchedWords& word) {
     constexpr int kOperand = operand_of<ROW>(TURN);
     if constexpr (WORDS != kAlike && starts_slice<ROW>(TURN)) {
-      load_shared_8(offsets, offset);
+      load_offsets();
       offset[0] += from;
       offset[1] += from;
       offsets += M::kRow * 4;
@@ -332,6 +353,19 @@ struct WordFetcher {
       from += step;
       step = p.even_step + p.odd_step - step;
     }
+  }
+  // In two parts, of 16 bits.
+  template <int TURN>
+  __device__ __forceinline__ void load(const GatherParams& p, uint32_t (&loaded)[kLoaded<M>]) {
+    FetchedWords word;
+    fetch<TURN>(p, word);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) loaded[i] = word[i];
+  }
+  __device__ __forceinline__ void pack(const GatherParams&, const uint32_t (&loaded)[kLoaded<M>],
+                                       FetchedWords& word) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) word[i] = __byte_perm(loaded[i], loaded[i], bytes);
   }
 };
 
@@ -356,8 +390,7 @@ __device__ __forceinline__ void multiply_fetched(const GatherParams& p, const Kn
                                                  Sums<ROW>& sum) {
   using Multiply = WgmmaFetched<typename M::Element, kTiles[ROW].width>;
   constexpr TileRow tile = kTiles[ROW];
-  // Rows of 16 bits, which are made of two numbers; the rest was slower so (htdemucs_f0 TF32 54 -> 67 us, yolov8l fp16 127 -> 142).
-  constexpr bool kAhead = tile.bordered && sizeof(typename M::Element) == 2;
+  constexpr bool kAhead = Fetcher::kAhead;
   // Of 16 bits found again for each tile; of words, which have loops of few registers, they stay.
   constexpr bool kKept = sizeof(typename M::Element) == 4;
   const Loop loop = kKept ? at.loop : known.loop;
@@ -448,13 +481,21 @@ __device__ __forceinline__ void multiply_fetched(const GatherParams& p, const Kn
   give_back();
 }
 
-template <class M, int ROW>
+// Words that threads bring and those of the copy engine have kernels of their own where registers are few: with all loops in
+// one, none was left for an instruction under way, and each was waited for (C7512).
+template <class M>
+CONVT2D_HOST_DEVICE constexpr bool brought_apart(TileRow tile) {
+  return tile.bordered && !tile.strict && !wide(tile) && sizeof(typename M::Element) == 4;
+}
+
+template <class M, int ROW, bool BROUGHT>
 __device__ __forceinline__ void consume_fetched(const GatherParams& p, const TensorMaps& maps,
                                                 const Known& known) {
   constexpr TileRow tile = kTiles[ROW];
   using Fetcher = std::conditional_t<tile.bordered, RowFetcher<M, ROW>, PixelFetcher<M, ROW>>;
   extern __shared__ __align__(1024) unsigned char smem[];
-  constexpr bool kWords = tile.bordered && sizeof(typename M::Element) == 4;
+  constexpr bool kWords = tile.bordered && sizeof(typename M::Element) == 4,
+                 kHalves = has_alike_halves(tile) && sizeof(typename M::Element) == 2;
   const Scope& at = known.at;
   const int tiles = p.tiles_n * p.tiles_h * p.tiles_w;
   FetchedLoop loop = {known.loop, fetched_weight_layout<ROW>(p), {}, {}};
@@ -470,26 +511,40 @@ __device__ __forceinline__ void consume_fetched(const GatherParams& p, const Ten
     const auto with = [&](auto& fetcher) {
       multiply_fetched<M, ROW>(p, known, loop, fetcher, sum);
     };
-    // The last two are no function of their own: 16 bits would have no registers for it (188 bytes spilled for 28).
-    if constexpr (kWords) {
-      if (p.even_step) {
-        WordFetcher<M, ROW, kAlike> fetcher(p, known, positions, origin);
-        with(fetcher);
-      } else if (!p.brought_pieces) {
-        WordFetcher<M, ROW, kByTable> fetcher(p, known, positions, origin);
-        with(fetcher);
-      } else if (meets_no_border(p, at, origin)) {
-        WordFetcher<M, ROW, kBrought> fetcher(p, known, positions, origin);
-        with(fetcher);
-      } else {
-        Fetcher fetcher(p, known, positions);
-        fetcher.start_tile(p, known, positions, origin);
-        with(fetcher);
-      }
-    } else {
+    const auto with_words = [&](auto words) {
+      WordFetcher<M, ROW, decltype(words)::value> fetcher(p, known, positions, origin);
+      with(fetcher);
+    };
+    const std::integral_constant<Words, kAlike> alike;
+    const std::integral_constant<Words, kByTable> by_table;
+    const std::integral_constant<Words, kBrought> brought;
+    const auto with_numbers = [&] {
       Fetcher fetcher(p, known, positions);
       fetcher.start_tile(p, known, positions, origin);
       with(fetcher);
+    };
+    if constexpr (brought_apart<M>(tile)) {
+      if constexpr (!BROUGHT) {
+        with_words(by_table);
+      } else if (meets_no_border(p, at, origin)) {
+        with_words(brought);
+      } else {
+        with_numbers();
+      }
+    } else if constexpr (kWords) {
+      if (p.even_step) {
+        with_words(alike);
+      } else if (!p.brought_pieces) {
+        with_words(by_table);
+      } else if (meets_no_border(p, at, origin)) {
+        with_words(brought);
+      } else {
+        with_numbers();
+      }
+    } else if (kHalves && p.even_step) {
+      if constexpr (kHalves) with_words(alike);
+    } else {
+      with_numbers();
     }
     store_sums<M, ROW>(p, known, sum, origin);
   }

@@ -299,6 +299,8 @@ __device__ __forceinline__ void ask_from_the_start(const GatherParams& p, const 
   if (thread == 33 && copied(p.weight_mode)) prefetch_map(&maps.weight);
   if constexpr (tile.fetched) {
     build_pieces(p, reinterpret_cast<int2*>(smem + map.pieces), thread, kThreads);
+    if constexpr (has_alike_halves(tile))
+      list_spread_rows(p, reinterpret_cast<int2*>(smem + map.pieces), thread, kThreads);
   } else {
     build_products(p, at, tile, reinterpret_cast<int*>(smem + map.shifts),
                    reinterpret_cast<int*>(smem + map.taps), thread, kThreads);
@@ -384,7 +386,7 @@ __device__ __forceinline__ void write_all_tables(const GatherParams& p, const Sc
   __syncthreads();
 }
 
-template <class M, int ROW>
+template <class M, int ROW, bool BROUGHT = false>
 __global__ void __launch_bounds__(threads(kTiles[ROW]), blocks_together(kTiles[ROW]))
     convt2d_hopper_gather_kernel(const __grid_constant__ GatherParams p,
                                  const __grid_constant__ TensorMaps maps) {
@@ -416,7 +418,7 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), blocks_together(kTiles[R
     } else if constexpr (tile.fetched && tile.strict) {
       consume_strict<M, ROW>(p, maps, known);
     } else if constexpr (tile.fetched) {
-      consume_fetched<M, ROW>(p, maps, known);
+      consume_fetched<M, ROW, BROUGHT>(p, maps, known);
     } else {
       consume<M, ROW>(p, maps, known);
     }

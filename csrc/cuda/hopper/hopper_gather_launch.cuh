@@ -11,14 +11,22 @@
 
 namespace convt2d::cuda::hopper {
 
-template <class M, int ROW>
-void launch_tile(const GatherParams& params, const TensorMaps& maps, cudaStream_t stream) {
-  constexpr auto kernel = convt2d_hopper_gather_kernel<M, ROW>;
+template <class M, int ROW, bool BROUGHT>
+void launch_kernel(const GatherParams& params, const TensorMaps& maps, cudaStream_t stream) {
+  constexpr auto kernel = convt2d_hopper_gather_kernel<M, ROW, BROUGHT>;
   const int bytes = shared_map(params, kTiles[ROW]).total;
   allow_shared_memory<kernel>(bytes);
   kernel<<<static_cast<unsigned>(blocks_of(params)), threads(kTiles[ROW]), bytes, stream>>>(params,
                                                                                             maps);
   check_launch("convt2d_hopper_gather_kernel");
+}
+
+template <class M, int ROW>
+void launch_tile(const GatherParams& params, const TensorMaps& maps, cudaStream_t stream) {
+  if constexpr (brought_apart<M>(kTiles[ROW])) {
+    if (params.brought_pieces) return launch_kernel<M, ROW, true>(params, maps, stream);
+  }
+  launch_kernel<M, ROW, false>(params, maps, stream);
 }
 
 // COUNT rows of the table, from row FIRST on.

@@ -51,6 +51,18 @@ TensorBox rows_box(const GatherParams& p, int32_t channels_of_chunk) {
   return box;
 }
 
+// A box is a run of whole rows of a plane, as words, of one chunk of the channels.
+TensorBox runs_box(const GatherParams& p) {
+  const int64_t plane = int64_t{p.h.source_extent} * p.row_elements / 2;
+  TensorBox box = box_of(p.source, 4,
+                         {Axis{plane, 1, p.spread_words, 1},
+                          {p.source_planes, plane, p.window, 1},
+                          {p.batch, plane * p.source_planes, p.tile_n, 1},
+                          {1, plane * p.source_planes * p.batch, 1, 1}});
+  box.swizzled = false;
+  return box;
+}
+
 // A box is some neighbouring pixels of an image, one chunk of its channels.
 TensorBox run_box(const GatherParams& p, int pixels, int channels_of_chunk) {
   const int64_t channels = source_channels(p), image = p.h.source_extent * p.w.source_extent;
@@ -121,12 +133,13 @@ TensorBox column_box(const GatherParams& p) {
 TensorMaps maps_of(const GatherParams& params, TileRow tile) {
   TensorMaps maps{};
   const auto encode = [&](TensorBox box) {
-    box.rounded = !tile.strict;
+    box.rounded = !tile.strict && params.element_bytes == 4;
     return cuda::encode(box);
   };
   if (tile.copied && !params.brought_pieces)
     maps.source = encode(tile.turned     ? rows_box(params, chunk_depth(params))
                          : tile.flat     ? flat_box(params)
+                         : params.spread ? runs_box(params)
                          : tile.bordered ? rows_box(params, params.window)
                          : tile.fetched  ? fetched_box(params)
                                          : source_box(params));

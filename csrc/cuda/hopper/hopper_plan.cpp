@@ -271,6 +271,14 @@ void order_by_promise(const Problem& problem, const Device& device, std::vector<
   });
 }
 
+// Fetched rows: who brings them, and what becomes of them then.
+const char* rows_of(const GatherParams& p) {
+  return p.brought_pieces ? "rows brought"
+         : p.spread       ? "rows copied, spread"
+         : p.shifted      ? "rows copied, shifted"
+                          : "rows copied";
+}
+
 // `columns_copied`: whether the copy engine can bring columns of weights by another tile. `told`: whether nobody wants to know if there
 // is a candidate at all.
 void add_candidates(const Problem& problem, const Device& device, const Group& group,
@@ -351,7 +359,7 @@ void add_candidates(const Problem& problem, const Device& device, const Group& g
                 {},
                 predict(problem, device, params, tile) * over_of(problem, tile, params),
                 params.slices,
-                params.brought_pieces > 0,
+                rows_of(params),
                 over_for_others(problem, tile),
                 group.order};
             std::copy(std::begin(params.walkers), std::end(params.walkers), candidate.walkers);
@@ -421,9 +429,8 @@ Plan plan_of(const GatherCandidate& candidate) {
       std::to_string(c.source_stages) + " stages, " +
       (tile.turned            ? "copied and turned, "
        : tile.flat            ? "copied as it lies, "
-       : tile.fetched         ? (candidate.brought ? "rows brought and fetched, "
-                                 : tile.bordered   ? "rows copied and fetched, "
-                                                   : "copied as it lies and fetched, ")
+       : tile.bordered        ? candidate.rows + std::string(" and fetched, ")
+       : tile.fetched         ? "copied as it lies and fetched, "
        : tile.weights_fetched ? "copied, weights fetched, "
        : tile.copied          ? "copied, "
                               : "") +

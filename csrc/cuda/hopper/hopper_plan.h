@@ -13,10 +13,10 @@ struct GatherCandidate {
   GatherChoice choice;
   int32_t walkers[kMaxShares];  // of GatherParams
   double predicted_us;
-  int32_t slices;  // of a chunk
-  bool brought;    // its rows, by threads
-  double over;     // what a tile takes, over what is predicted: for other families
-  int order;       // of equals, the first is taken
+  int32_t slices;    // of a chunk
+  const char* rows;  // how they come, if they are fetched
+  double over;       // what a tile takes, over what is predicted: for other families
+  int order;         // of equals, the first is taken
 };
 
 // Every tile that fits, in no order; or those that may be better than the best that is known, and no worse than each other.

@@ -77,11 +77,15 @@ constexpr double kEngineStalls = 0.579;  // as kStalls
 constexpr double kFetchedStalls = 0.47;  // the same where consumers fetch pixels
 // Over what is predicted, by 45 chosen plans of both suites (2026-11-24): 16-bit tiles of 64 and of 128 columns that fetch
 // what comes as it lies.
-constexpr double kFetchedHalves64 = 1.22, kFetchedHalves128 = 0.82;
+constexpr double kFetchedHalves64 = 1.22, kFetchedHalves128 = 0.72,
+                 kFetchedHalvesFew = 90;  // over K
 // The same of rows of 16 bits over what is counted: 450 plans of 16 layers (2026-11-24). Of 64, 128 and 256 columns; where threads
 // bring rows.
 constexpr double kFetchedRows64 = 1.3, kFetchedRows128 = 1.14, kFetchedRows256 = 1.15,
                  kBroughtRows64 = 1.5, kBroughtRows = 1.35, kBroughtRows256 = 1.15;
+// And of words that stand alike in all slices, and what is more where K is short, whose tiles store while nothing is multiplied;
+// of rows that are spread, where a tile is some rows of a plane: 25 plans of eight layers (2026-11-29).
+constexpr double kAlikeRows256 = 0.86, kAlikeFew = 77, kSpreadTorn = 1.15;
 // Few channels, whose K is one chunk: ten plans of five layers, 1.15 to 1.54 (2026-11-25). And rows of 16 bits whose K is short:
 // erfnet_up and fsrcnn_x2, 1.26 and 1.31 (2026-11-29).
 constexpr double kFetchedFew = 1.25, kShortRows = 1.26;
@@ -614,11 +618,14 @@ double over_for_others(const Problem& problem, TileRow tile) {
 
 double over_of(const Problem& problem, TileRow tile, const GatherParams& p) {
   if (!tile.fetched || element_size(problem.dtype) != 2) return 1;
-  if (!tile.bordered) return tile.width == 64 ? kFetchedHalves64 : kFetchedHalves128;
+  if (!tile.bordered)
+    return tile.width == 64 ? kFetchedHalves64 : kFetchedHalves128 + kFetchedHalvesFew / p.depth;
   const bool brought = p.brought_pieces > 0;
   if (tile.width == 64) return brought ? kBroughtRows64 : kFetchedRows64;
   if (tile.width == 128) return brought ? kBroughtRows : kFetchedRows128;
-  return brought ? kBroughtRows256 : kFetchedRows256;
+  if (!p.even_step) return brought ? kBroughtRows256 : kFetchedRows256;
+  const bool torn = p.spread && p.tiles_h > 1;
+  return (kAlikeRows256 + kAlikeFew / p.depth) * (torn ? kSpreadTorn : 1);
 }
 
 namespace {

@@ -12,8 +12,12 @@
 namespace convt2d::cuda::hopper {
 namespace {
 
-constexpr int64_t kMostParcels = 60000;        // of a chunk: divide() takes 16-bit numbers
-constexpr int kLongestChunk = 8;               // times 16 bytes of K
+constexpr int64_t kMostParcels = 60000;  // of a chunk: divide() takes 16-bit numbers
+constexpr int kLongestChunk = 8;         // times 16 bytes of K
+constexpr int kMostAlike =
+    32;  // numbers of a channel whose slices stand alike, or every second one
+constexpr int kMostSpread = 512;               // 16-bit numbers of a box
+constexpr int kLongestHalves = 64;             // 16-bit numbers of a chunk
 constexpr int kBanks = 32, kMostCounted = 12;  // banks; instructions whose loads are counted
 
 int32_t round_up(int number, int whole) { return (number + whole - 1) / whole * whole; }
@@ -122,6 +126,7 @@ void set_numbers(const Problem& problem, TileRow tile, GatherParams& p) {
   p.source_planes = p.groups * p.reduce / p.pixel_channels;
   p.row_elements = p.w.source_extent * p.pixel_channels;
   const int32_t row = static_cast<int32_t>(problem.w.kernel) * p.pixel_channels;
+  p.shifted = p.spread = 0;
   const auto set_rows = [&](int32_t lead, int32_t numbers) {
     p.row_lead = lead;
     p.row_numbers = numbers;
@@ -135,7 +140,16 @@ void set_numbers(const Problem& problem, TileRow tile, GatherParams& p) {
                      p.w.source_step * p.pixel_channels % 2 == 0;
   const bool odd = p.w.group[0].offset_low * p.pixel_channels % 2 != 0;
   if (p.reduce > kFewChannels) {
-    p.in_words = words && !odd && problem.w.kernel % 2 == 0 && p.row_elements % 2 == 0;
+    // What starts between two words is moved, and rows that are no whole 16 bytes are spread out of planes that are, where no
+    // table says where numbers stand (set_steps()).
+    const bool even = words && problem.w.kernel % 2 == 0 && p.row_elements % 2 == 0,
+               alike = even && has_alike_halves(tile) && kMostAlike % p.taps == 0 &&
+                       (p.groups == 1 || p.depth % kLongestHalves == 0);
+    const int32_t vector = 8, whole = p.row_elements % vector == 0;
+    if (alike && !whole && p.row_elements * p.h.source_extent % vector == 0)
+      p.spread = (kMostSpread - vector) / p.row_elements;
+    p.shifted = alike && whole && odd;
+    p.in_words = even && (!odd || p.shifted || p.spread);
     return;
   }
   p.in_words = words && p.row_elements % 8 == 0;
@@ -171,6 +185,7 @@ std::string fetched_shape(const Problem& problem, const GatherChoice& choice, co
   if (wide(tile) && p.store_mode == kSingles)
     return "256 columns go to memory by pairs of positions";
   if (tile.bordered) {
+    if (p.spread && choice.tile_w != problem.w.in) return "rows that are spread come whole";
     if (wide(tile) && p.one_chunk) return "256 columns are for more channels";
     if (p.depth > kMostParcels) return "K is too long for a table of its channels";
     if (p.row_elements % vector != 0 && problem.h.kernel + problem.w.kernel > kMaxMasked)
@@ -242,7 +257,8 @@ void set_patch_bytes(bool strict, GatherParams& p) {
                   : p.source_mode == kFetched
                       ? fetched_boxes(p) * fetched_channels(p) * fetched_row(p)
                   : p.source_mode == kFetchedRows
-                      ? round_up(fetched_rows_bytes(p) + (p.brought_pieces ? 16 : 0), 128)
+                      ? round_up(fetched_rows_bytes(p) + (p.brought_pieces ? 16 : 0), 128) +
+                            (p.spread ? p.spread_boxes * spread_box_bytes(p) : 0)
                       : p.source_slice * p.slices;
 }
 
@@ -268,6 +284,12 @@ int32_t alike(int64_t least, int64_t like) {
   return static_cast<int32_t>(least + ((like - least) % 16 + 16) % 16);
 }
 
+// Whether a position's first number stands between two words.
+bool between_words(const GatherParams& p) {
+  return p.element_bytes == 2 && !p.shifted && !p.spread &&
+         p.w.group[0].offset_low * p.pixel_channels % 2 != 0;
+}
+
 // What is fetched: in how many turns lanes load a number, on average, if rows of a kernel and channels lie so many
 // bytes apart. Eight neighbouring positions of four numbers of K, of 16 bits every second one, are loaded together; what
 // they touch of a row of the patch is one run of words, and runs that meet in a bank take turns.
@@ -275,7 +297,7 @@ double count_turns(const GatherParams& p, bool words, int taps_w, int row, int c
   const int size = p.element_bytes, numbers = 16 / size, each = numbers / 4,
             half = std::min(kMostCounted, p.taps / std::gcd(numbers, p.taps));
   const int reach = (kGroup - 1) * p.w.source_step * p.pixel_channels * size,
-            lead = p.w.group[0].offset_low * p.pixel_channels * size & 2;
+            lead = between_words(p) * size;
   int turns = 0;
   for (int i = 0; i < half; ++i) {
     struct {
@@ -307,7 +329,7 @@ double turns_of_banks(const GatherParams& p, bool words, int taps_w, int row, in
   thread_local Remembered<double, 9, 256> known;
   constexpr int kAllBanks = kBanks * 4;
   return known.answer({row % kAllBanks, channel % kAllBanks, words, taps_w, p.taps, p.element_bytes,
-                       p.w.source_step, p.pixel_channels, p.w.group[0].offset_low & 1},
+                       p.w.source_step, p.pixel_channels, between_words(p)},
                       [&](double& turns) {
                         turns = count_turns(p, words, taps_w, row % kAllBanks, channel % kAllBanks);
                       });
@@ -327,24 +349,13 @@ void set_pitches(int operands, int taps_w, int64_t row, int64_t plane, int64_t i
   const int64_t vector = 16 / p.element_bytes, line = p.load_w * p.element_bytes;
   // Rows start anywhere in their first piece, have a piece more than some of them need, and share none.
   const int64_t pieces =
-      whole ? ceil_div(p.load_w + lead_of(p, static_cast<int>(vector)), vector) : 0;
+      whole ? ceil_div(p.load_w + (p.spread ? 0 : lead_of(p, static_cast<int>(vector))), vector)
+            : 0;
   const int64_t least = whole ? pieces * 16 : line + 3 * 16;
-  const Question question = {p.w.group[0].offset_low & 1,
-                             operands,
-                             least,
-                             whole,
-                             p.window,
-                             p.load_h,
-                             taps_w,
-                             p.taps,
-                             p.slices,
-                             p.tile_n,
-                             p.w.source_step,
-                             p.pixel_channels,
-                             p.element_bytes,
-                             row % 16,
-                             plane % 16,
-                             p.in_words};
+  const Question question = {between_words(p), operands, least,           whole,
+                             p.window,         p.load_h, taps_w,          p.taps,
+                             p.slices,         p.tile_n, p.w.source_step, p.pixel_channels,
+                             p.element_bytes,  row % 16, plane % 16,      p.in_words};
   if (question != last) {
     last = question;
     constexpr int more_rows = 3, more_units = 7;
@@ -419,11 +430,15 @@ void set_fetched_pixels(int operands, GatherParams& p) {
 }
 
 // Fetched rows of words: even_step and odd_step, where there are any.
-void set_steps(GatherParams& p) {
-  constexpr int kOfSlice = 8, kMostLooked = 8;
+void set_steps(TileRow tile, GatherParams& p) {
+  constexpr int kMostLooked = 8;
+  const int of_slice = kSliceBytes / p.element_bytes;
   p.even_step = p.odd_step = 0;
-  if (p.source_mode != kFetchedRows || p.element_bytes != 4 || p.brought_pieces || p.period != 1 ||
-      p.slices < 2 || (p.chunks == 1 && p.depth != p.slices * kOfSlice))
+  if (p.source_mode != kFetchedRows || p.brought_pieces || p.period != 1 ||
+      (p.element_bytes == 4 ? p.slices < 2 : !p.in_words || !has_alike_halves(tile)))
+    return;
+  // Behind the last number of words, and of a group, a table says what to read instead. (Behind the last channel are zeros.)
+  if (p.chunks == 1 && p.depth != p.slices * of_slice && (p.element_bytes == 4 || p.groups > 1))
     return;
   const AxisGroup &gh = p.h.group[0], &gw = p.w.group[0];
   const auto place = [&](int number) {  // as build_offsets() has it
@@ -435,18 +450,29 @@ void set_steps(GatherParams& p) {
     return row * p.row_pitch + plane * p.channel_pitch +
            (pixel * p.pixel_channels + of_row - tap_w * p.pixel_channels) * p.element_bytes;
   };
-  const int even = place(kOfSlice) - place(0),
-            odd = p.slices > 2 ? place(2 * kOfSlice) - place(kOfSlice) : even;
+  const int even = place(of_slice) - place(0),
+            odd = p.slices > 2 ? place(2 * of_slice) - place(of_slice) : even;
   int from = 0;
   for (int slice = 1; slice < std::min(p.slices, kMostLooked); ++slice) {
     from += slice % 2 ? even : odd;
-    for (int k = 0; k < kOfSlice; ++k)
-      if (place(slice * kOfSlice + k) - place(k) != from) return;
+    for (int k = 0; k < of_slice; ++k)
+      if (place(slice * of_slice + k) - place(k) != from) return;
   }
   // Every further slice is some channels behind one of these.
-  if (p.slices > kMostLooked && p.taps > kMostLooked * kOfSlice / 2) return;
+  if (p.slices > kMostLooked && p.taps > kMostLooked * of_slice / 2) return;
   p.even_step = even;
   p.odd_step = odd;
+}
+
+// Rows that are spread: boxes, all of which start as far behind a multiple of 16 bytes.
+void set_spread(GatherParams& p) {
+  constexpr int kVector = 8;
+  if (!p.spread) return;
+  const int alike = kVector / std::gcd(kVector, p.row_elements);
+  p.spread_rows = p.load_h <= p.spread ? p.load_h : p.spread / alike * alike;
+  p.spread_boxes = p.spread_rows ? (p.load_h + p.spread_rows - 1) / p.spread_rows : 0;
+  p.spread_words = round_up(p.spread_rows * p.row_elements + kVector - 2, kVector) / 2;
+  p.spread_count = p.tile_n * p.window * p.load_h;
 }
 
 // Fetched rows: the planes that a chunk touches, and the chunks after which one starts at the same tap again; and how
@@ -460,18 +486,19 @@ void set_window(int64_t chunk, TileRow tile, GatherParams& p) {
   p.window_magic = magic_of(p.window);
   const int64_t size = p.element_bytes, row = p.row_elements * size,
                 plane = row * p.h.source_extent, image = plane * p.source_planes;
-  const bool rows = p.source_mode == kFetchedRows, whole = !rows || row % 16 == 0;
-  const int64_t line = p.load_w * size;
+  const bool rows = p.source_mode == kFetchedRows, whole = !rows || row % 16 == 0 || p.spread;
+  const int64_t line = p.load_w * size, like = p.spread ? 0 : 1;
   if (rows)
-    set_pitches(consumer_groups(tile) * tile.operands, p.w.group[0].count, row, plane, image, whole,
-                p);
+    set_pitches(consumer_groups(tile) * tile.operands, p.w.group[0].count, like * row, like * plane,
+                like * image, whole, p);
+  set_spread(p);
   if (p.source_mode == kFetched) set_fetched_pixels(consumer_groups(tile) * tile.operands, p);
   p.row_pieces = whole ? 0 : static_cast<int32_t>(ceil_div(line + 16 - size, int64_t{16}));
   p.row_pieces_magic = magic_of(std::max(p.row_pieces, 1));
   p.brought_pieces = p.tile_n * p.load_h * p.window * p.row_pieces;
   p.reach = static_cast<int32_t>(
       ((p.tile_n - 1) * image + (p.window - 1) * plane + (p.load_h - 1) * row + line + 32) / size);
-  set_steps(p);
+  set_steps(tile, p);
 }
 
 }  // namespace
@@ -519,7 +546,9 @@ void set_least_buffers(int slice_shift, TileRow tile, GatherParams& params) {
   params.lead = most_lead(tile);
   // What is fetched: no two lanes meet, no table is read; and what threads bring lies in the source altogether.
   params.turns = 1;
-  params.even_step = 1;
+  constexpr int kShort =
+      300;  // K: of 16 bits such steps are predicted to take more than a table then
+  params.even_step = params.element_bytes == 4 || (wide(tile) && params.depth > kShort);
   params.brought_pieces = tile.bordered && params.row_elements * params.element_bytes % 16 != 0;
   params.load_h = params.load_w = -(1 << 30);
   if (tile.fetched && params.store_mode == kSingles) params.store_mode = kFours;
@@ -810,6 +839,7 @@ std::string positions_shape(const Problem& problem, const GatherChoice& choice,
                       : static_cast<int32_t>(ceil_div(params.depth, static_cast<int64_t>(slice)
                                                                         << choice.slice_shift));
   set_buffers(choice, params);
+  if (params.spread && params.spread_rows == 0) return "rows that are spread are too long";
   if (std::max({params.tile_n, params.tile_h, params.tile_w}) > 1023) return "a tile is too long";
   if (params.brought_pieces > kMostParcels)
     return "a patch has too many pieces (" + std::to_string(params.brought_pieces) + ")";

@@ -14,6 +14,7 @@
 #include "cuda/device/strict_product.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
+#include "cuda/hopper/hopper_shift.cuh"
 #include "cuda/hopper/hopper_turn.cuh"
 
 namespace convt2d::cuda::hopper {
@@ -524,13 +525,67 @@ struct Producer {
   // The same for rows with zeros around them.
   __device__ __forceinline__ void copy_bordered(int chunk, const Ring& ring, TileOrigin o) {
     barrier_wait(places.empty_source + ring.stage * 8, ring.parity ^ 1);
-    const uint32_t full = places.full_source + ring.stage * 8;
+    if constexpr (has_alike_halves(tile)) {
+      if (p.spread) return copy_runs(chunk, ring, o);
+    }
+    const uint32_t full =
+        (has_alike_halves(tile) && p.shifted ? places.full_rows : places.full_source) +
+        ring.stage * 8;
     barrier_expect(full, fetched_rows_bytes(p));
     const int channel = at.group * p.reduce + first_channel<T>(p, chunk),
               row = o.h * p.h.source_step + at.low_h;
     copy_box(places.patch + ring.stage * map.patch_stage, &maps.source, full,
              (o.w * p.w.source_step + at.low_w) * p.pixel_channels - copied_lead<T>(p, at, o),
              p.rows_inside ? row : channel, p.rows_inside ? channel : row, o.n);
+  }
+
+  // The same for runs of whole rows, which will be spread.
+  __device__ __forceinline__ void copy_runs(int chunk, const Ring& ring, TileOrigin o) {
+    const uint32_t full = places.full_rows + ring.stage * 8;
+    barrier_expect(full, p.spread_boxes * p.tile_n * p.window * p.spread_words * 4);
+    uint32_t to = places.patch + ring.stage * map.patch_stage + spread_at(p);
+    int first = (o.h * p.h.source_step + at.low_h) * p.row_elements;
+#pragma unroll 1
+    for (int box = 0; box < p.spread_boxes; ++box) {
+      copy_box(to, &maps.source, full, (first & -kSpreadStart) / 2,
+               at.group * p.reduce + first_channel<T>(p, chunk), o.n, 0);
+      to += spread_box_bytes(p);
+      first += p.spread_rows * p.row_elements;
+    }
+  }
+
+  // What came is moved by a number, or spread, by the last two warps: a chunk each by turns.
+  __device__ __forceinline__ void shift_all_rows() {
+    const RowShift shift(fetched_rows_bytes(p) / fetched_row(p), fetched_row(p));
+    for_my_chunks([&](uint32_t stage, TileOrigin) { shift.move(stage); });
+  }
+  __device__ __forceinline__ void spread_all_rows() {
+    const RowSpread spread(p, at.low_w, shared_address(places.base + map.pieces));
+    for_my_chunks([&](uint32_t stage, TileOrigin o) {
+      const int first = (o.h * p.h.source_step + at.low_h) * p.row_elements;
+      spread.move(stage, spread_at(p) + (first & (kSpreadStart - 1)) * int(sizeof(T)));
+    });
+  }
+  // visit(address of a stage, origin of the tile).
+  template <class Visit>
+  __device__ __forceinline__ void for_my_chunks(Visit&& visit) {
+    constexpr int kWarps = kShifters / 32;
+    const int tiles = p.tiles_n * p.tiles_h * p.tiles_w;
+    Ring ring;
+    TileWalk walk(p, at);
+    int left = thread / 32 - (kThreadsOfGroup / 32 - kWarps);  // chunks until one is mine
+#pragma unroll 1
+    for (int now = at.walker; now < tiles; now += at.walkers, walk.advance(p)) {
+      const TileOrigin origin = walk.origin(p);
+#pragma unroll 1
+      for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance(p.source_stages)) {
+        if (left-- > 0) continue;
+        left = kWarps - 1;
+        barrier_wait(places.full_rows + ring.stage * 8, ring.parity);
+        visit(places.patch + ring.stage * map.patch_stage, origin);
+        filled(places.full_source + ring.stage * 8);
+      }
+    }
   }
 
   // Threads bring them, where rows are no whole 16 bytes. What lies in memory side by side in 16 bytes does so in a patch,
@@ -712,6 +767,12 @@ struct Producer {
       }
       if constexpr (tile.strict) {
         if (splits()) split_all_weights();
+      }
+      if constexpr (has_alike_halves(tile)) {
+        if (thread >= kThreadsOfGroup - kShifters) {
+          if (p.shifted) shift_all_rows();
+          if (p.spread) spread_all_rows();
+        }
       }
     } else {
       Ring source, weight;
