@@ -74,7 +74,7 @@ __device__ __forceinline__ void fetch_row(const Params& p, const RowPlace& from,
 template <int KIND, bool PAIRED>
 struct LoadRows : ChunkRows<KIND, PAIRED> {
   using Base = ChunkRows<KIND, PAIRED>;
-  __device__ __forceinline__ LoadRows(int first, int step, int eight) : Base{first, step, eight} {}
+  __device__ __forceinline__ LoadRows(int first, int step) : Base(first, step) {}
 
   __device__ __forceinline__ int batches() const {
     constexpr int kBatch = load_batch_of(Base::taps, PAIRED);
@@ -84,7 +84,7 @@ struct LoadRows : ChunkRows<KIND, PAIRED> {
   __device__ __forceinline__ int row(int chunk, int number) const {
     const int of_block =
         ((this->first + chunk * Base::kLeftOver) & (this->step - 1)) + number * this->step;
-    return PAIRED ? of_block * 4 + (threadIdx.x % 32 >> 3)
+    return PAIRED ? of_block * 4 + int(this->lane >> 3)
                   : chunk * kDepth / Base::taps.kernel + of_block;
   }
   __device__ __forceinline__ RowPlace place(const Params& p, const LoadPlace& at, int chunk,
@@ -105,13 +105,13 @@ __device__ __forceinline__ void load_kind(const Params& p, const Maps& maps, con
   constexpr int kBatch = load_batch_of(kTaps[KIND], PAIRED);
   const int warp = (threadIdx.x - kConsumers) / 32, lane = threadIdx.x % 32;
   const int half = p.halves > 1 ? warp & 1 : 0, shift = p.halves > 1 ? 1 : 0;
-  const LoadRows<KIND, PAIRED> rows{warp >> shift, kBringWarps >> shift, PAIRED ? lane & 7 : lane};
+  const LoadRows<KIND, PAIRED> rows(warp >> shift, kBringWarps >> shift);
   const int weight_row = at.group * p.columns + at.column_tile * tile_channels(p);
   const int streamed = p.resident ? 0 : weight_bytes(p);
   const int batches = rows.batches();
   StageRing ring{shared, shared + p.stages_at, p.stages, p.stage_bytes};
   const auto place_of = [&](int tile) {
-    return LoadPlace(p, at, tile * tile_eights(p) + half * kEights + rows.eight);
+    return LoadPlace(p, at, tile * tile_eights(p) + half * kEights + rows.eight());
   };
   const auto load_at = [&](const RowWalk& walk, const LoadPlace& place, int i, int end,
                            Loaded<KIND>& loaded) {

@@ -69,8 +69,9 @@ __device__ __forceinline__ void write_row(const Loaded<KIND>& loaded, const Insi
   }
 #pragma unroll
   for (int i = 0; i < kWords; ++i) number[i] &= inside[i];
+  static_assert(kAtomBytes == 8 * 128);
   const auto place = [&](int of_chunk) {
-    return to + (of_chunk >> 3) * kAtomBytes + (of_chunk & 7) * 128 + ((eight ^ of_chunk) & 7) * 16;
+    return to + of_chunk * 128 + ((eight * 16 ^ of_chunk * 16) & 0x70);
   };
   // Where a kernel row starts at a multiple of its taps, these differ in the last bits.
   constexpr bool kWhole = kDepth % taps.kernel == 0;
@@ -99,12 +100,17 @@ struct ChunkRows {
   static constexpr Taps taps = kTaps[KIND];
   static constexpr int kLeftOver = PAIRED ? 2 : 0;
   int first, step;  // of this warp: numbers of the block; a power of two
-  int eight;
+  uint32_t
+      lane;  // kept: what followed from threadIdx.x was found again for each run that is written
 
+  __device__ __forceinline__ ChunkRows(int first, int step) : first(first), step(step) {
+    lane = threadIdx.x % 32;
+    keep_in_register(lane);
+  }
+  __device__ __forceinline__ int eight() const { return PAIRED ? lane & 7 : lane; }
   __device__ __forceinline__ int row(int chunk, int number) const {
     const int of_block = ((first + chunk / kTeams * kLeftOver) & (step - 1)) + number * step;
-    return PAIRED ? of_block * 4 + (threadIdx.x % 32 >> 3)
-                  : chunk * kDepth / taps.kernel + of_block;
+    return PAIRED ? of_block * 4 + int(lane >> 3) : chunk * kDepth / taps.kernel + of_block;
   }
   __device__ __forceinline__ int end(const Params& p, int chunk) const {
     const int k = chunk_end(p, chunk);
@@ -131,12 +137,12 @@ struct ChunkRows {
                                         uint32_t to) const {
     if (PAIRED) {
       const int channel = row / (kPairs * 2), down = row - channel * (kPairs * 2);
-      write_row<KIND>(loaded, inside, down % 2 * kPairedTaps, 8, eight,
+      write_row<KIND>(loaded, inside, down % 2 * kPairedTaps, 8, eight(),
                       to + channel * kPairedSlice + down / 2 * kAtomBytes);
     } else {
       const int start = chunk * kDepth;
-      write_row<KIND>(loaded, inside, row * taps.kernel - start, chunk_end(p, chunk) - start, eight,
-                      to + (eight >> 3) * kBlockBytes);
+      write_row<KIND>(loaded, inside, row * taps.kernel - start, chunk_end(p, chunk) - start,
+                      eight(), to + (eight() >> 3) * kBlockBytes);
     }
   }
 };
@@ -148,8 +154,7 @@ __device__ __forceinline__ void bring_kind(const Params& p, const Maps& maps, co
   constexpr int kBatch = batch_of(kTaps[KIND], PAIRED);
   const int warp = (threadIdx.x - kConsumers) / 32, lane = threadIdx.x % 32;
   const int half = p.halves > 1 ? warp & 1 : 0, shift = p.halves > 1 ? 1 : 0;
-  const ChunkRows<KIND, PAIRED> rows{warp % kTeamWarps >> shift, kTeamWarps >> shift,
-                                     PAIRED ? lane & 7 : lane};
+  const ChunkRows<KIND, PAIRED> rows(warp % kTeamWarps >> shift, kTeamWarps >> shift);
   const int streamed = p.resident ? 0 : weight_bytes(p);
   StageRing ring{shared, shared + p.stages_at, p.stages, p.stage_bytes};
   StageRing raw{shared + kRawBarriers, shared + p.raw_at, p.raw_stages, p.raw_stage_bytes};
@@ -162,7 +167,7 @@ __device__ __forceinline__ void bring_kind(const Params& p, const Maps& maps, co
   };
   if (warp >= kTeamWarps) advance();
   const auto place_of = [&] {
-    return Place(p, at, tile, tile * tile_eights(p) + half * kEights + rows.eight);
+    return Place(p, at, tile, tile * tile_eights(p) + half * kEights + rows.eight());
   };
   // A block's first tile exists, the team's first chunk may not.
   if (tile >= p.tiles) return ask_ahead(p, maps, at, warp, number, tile, chunk, raw);
