@@ -21,6 +21,8 @@ constexpr double kRest = 0.4;           // of what is less busy that is not hidd
 constexpr double kRestTogether = 0.16;  // nor by another block of the multiprocessor
 constexpr double kMemoryRate = 0.85;    // of the copy rate
 constexpr double kBeside = 0.3;         // of the lesser of work and bytes
+constexpr double kOneChunk =
+    0.93;  // of all, where a tile is one: depthany_S_r0 of 16 bits (2026-11-29)
 
 // Blocks of a multiprocessor, by registers and by shared memory.
 int side_by_side(const Device& device, const Held& h) {
@@ -34,7 +36,7 @@ double predict(const Problem& problem, const Device& device, const Held& h) {
   const double positions = h.tiles * 16, terms = p.chunks * double(kBroadChunk);
   const double rate = device.matmul_f16_per_us / device.sm_count / kClock / kTensorTime;
   const double mma = positions * kBroadRows * terms / rate;
-  const double l2 = kBroadRows * terms * 2 / kL2Bytes;
+  const double l2 = kBroadRows * std::min(terms, double(p.terms)) * 2 / kL2Bytes;
   const double stored = positions * p.used * 2 / (p.vector < 4 ? kNarrowBytes : kStoreBytes);
   const double busiest = std::max({mma, l2, stored});
   const double block = kBegin + positions * h.units * 16 / kPixelBytes;
@@ -50,7 +52,8 @@ double predict(const Problem& problem, const Device& device, const Held& h) {
                        (each > full * together ? round(std::ceil(each - full * together)) : 0)) /
                       kClock;
   const double memory = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
-  return kLaunch + std::max(busy, memory) + kBeside * std::min(busy, memory);
+  return (kLaunch + std::max(busy, memory) + kBeside * std::min(busy, memory)) *
+         (p.chunks == 1 ? kOneChunk : 1);
 }
 
 }  // namespace
