@@ -438,6 +438,9 @@ def test_hopper_takes_nchw_as_it_lies():
         assert ("rows copied, shifted" in text.splitlines()[1]) == (dtype != "tf32"), text
         text = explain(pose, "grad_input", dtype, "nchw", "h200", "hopper")
         assert ("rows copied, spread" in text.splitlines()[1]) == (dtype != "tf32"), text
+    for how in ("shifted", "spread"):  # test_exact.py has them
+        text = explain(BY_NAME[f"k4s2p1_{how}_rows"], "grad_input", "f16", "nchw", "h200", "hopper")
+        assert f"rows copied, {how}" in text.splitlines()[1], text
     # Rows that are no whole vectors come by threads, unless a kernel has more rows and columns than
     # there are bits to tell what is beside them.
     odd = dataclasses.replace(wide, output_padding=(1, 1))

@@ -14,10 +14,8 @@ namespace {
 
 constexpr int64_t kMostParcels = 60000;  // of a chunk: divide() takes 16-bit numbers
 constexpr int kLongestChunk = 8;         // times 16 bytes of K
-constexpr int kMostAlike =
-    32;  // numbers of a channel whose slices stand alike, or every second one
-constexpr int kMostSpread = 512;               // 16-bit numbers of a box
-constexpr int kLongestHalves = 64;             // 16-bit numbers of a chunk
+// 16-bit numbers: of a channel whose slices stand alike, or every second one; of a chunk; of a box of rows that are spread.
+constexpr int kMostAlike = 32, kLongestHalves = 64, kMostSpread = 512;
 constexpr int kBanks = 32, kMostCounted = 12;  // banks; instructions whose loads are counted
 
 int32_t round_up(int number, int whole) { return (number + whole - 1) / whole * whole; }
@@ -546,8 +544,7 @@ void set_least_buffers(int slice_shift, TileRow tile, GatherParams& params) {
   params.lead = most_lead(tile);
   // What is fetched: no two lanes meet, no table is read; and what threads bring lies in the source altogether.
   params.turns = 1;
-  constexpr int kShort =
-      300;  // K: of 16 bits such steps are predicted to take more than a table then
+  constexpr int kShort = 300;  // K of 16 bits where a table is predicted to take less
   params.even_step = params.element_bytes == 4 || (wide(tile) && params.depth > kShort);
   params.brought_pieces = tile.bordered && params.row_elements * params.element_bytes % 16 != 0;
   params.load_h = params.load_w = -(1 << 30);
