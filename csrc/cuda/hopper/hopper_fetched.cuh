@@ -541,8 +541,12 @@ __device__ __forceinline__ void consume_fetched(const GatherParams& p, const Ten
       } else {
         with_numbers();
       }
-    } else if (kHalves && p.even_step) {
-      if constexpr (kHalves) with_words(alike);
+    } else if constexpr (kHalves) {
+      if (p.even_step) {
+        with_words(alike);
+      } else {
+        with_numbers();
+      }
     } else {
       with_numbers();
     }

@@ -76,7 +76,7 @@ constexpr double kWideColumns = 1.13;    // of copied columns, 128 over 64
 constexpr double kEngineStalls = 0.579;  // as kStalls
 constexpr double kFetchedStalls = 0.47;  // the same where consumers fetch pixels
 // Over what is predicted, by 45 chosen plans of both suites (2026-11-24): 16-bit tiles of 64 and of 128 columns that fetch
-// what comes as it lies.
+// what comes as it lies; of the latter what is more where K is short, by six layers (2026-11-29).
 constexpr double kFetchedHalves64 = 1.22, kFetchedHalves128 = 0.72,
                  kFetchedHalvesFew = 90;  // over K
 // The same of rows of 16 bits over what is counted: 450 plans of 16 layers (2026-11-24). Of 64, 128 and 256 columns; where threads
@@ -616,6 +616,11 @@ double over_for_others(const Problem& problem, TileRow tile) {
   return element_size(problem.dtype) == 2 ? kLeastOfHalves : kLeastOfWords;
 }
 
+namespace {
+// Words of 256 columns, of 16 bits, that stand alike in all slices.
+double over_of_steps(const GatherParams& p) { return kAlikeRows256 + kAlikeFew / p.depth; }
+}  // namespace
+
 double over_of(const Problem& problem, TileRow tile, const GatherParams& p) {
   if (!tile.fetched || element_size(problem.dtype) != 2) return 1;
   if (!tile.bordered)
@@ -625,7 +630,7 @@ double over_of(const Problem& problem, TileRow tile, const GatherParams& p) {
   if (tile.width == 128) return brought ? kBroughtRows : kFetchedRows128;
   if (!p.even_step) return brought ? kBroughtRows256 : kFetchedRows256;
   const bool torn = p.spread && p.tiles_h > 1;
-  return (kAlikeRows256 + kAlikeFew / p.depth) * (torn ? kSpreadTorn : 1);
+  return over_of_steps(p) * (torn ? kSpreadTorn : 1);
 }
 
 namespace {
@@ -853,6 +858,8 @@ double least(const Problem& problem, const Device& device, GatherParams& p, Tile
   set_least_positions(problem, device, tile, p);
   for (int shift = tile.weights_fetched; shift <= (p.one_chunk ? 0 : 2); ++shift) {
     set_least_buffers(shift, tile, p);
+    // A table may be predicted to take less than steps.
+    if (p.element_bytes == 2 && wide(tile) && over_of_steps(p) > kFetchedRows256) p.even_step = 0;
     us = std::min(us, bound_of_weights(problem, device, p, tile, Filled::none));
   }
   return us;

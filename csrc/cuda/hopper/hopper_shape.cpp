@@ -485,10 +485,10 @@ void set_window(int64_t chunk, TileRow tile, GatherParams& p) {
   const int64_t size = p.element_bytes, row = p.row_elements * size,
                 plane = row * p.h.source_extent, image = plane * p.source_planes;
   const bool rows = p.source_mode == kFetchedRows, whole = !rows || row % 16 == 0 || p.spread;
-  const int64_t line = p.load_w * size, like = p.spread ? 0 : 1;
+  const int64_t line = p.load_w * size;
   if (rows)
-    set_pitches(consumer_groups(tile) * tile.operands, p.w.group[0].count, like * row, like * plane,
-                like * image, whole, p);
+    set_pitches(consumer_groups(tile) * tile.operands, p.w.group[0].count, p.spread ? 0 : row,
+                plane, image, whole, p);
   set_spread(p);
   if (p.source_mode == kFetched) set_fetched_pixels(consumer_groups(tile) * tile.operands, p);
   p.row_pieces = whole ? 0 : static_cast<int32_t>(ceil_div(line + 16 - size, int64_t{16}));
@@ -544,8 +544,7 @@ void set_least_buffers(int slice_shift, TileRow tile, GatherParams& params) {
   params.lead = most_lead(tile);
   // What is fetched: no two lanes meet, no table is read; and what threads bring lies in the source altogether.
   params.turns = 1;
-  constexpr int kShort = 300;  // K of 16 bits where a table is predicted to take less
-  params.even_step = params.element_bytes == 4 || (wide(tile) && params.depth > kShort);
+  params.even_step = 1;
   params.brought_pieces = tile.bordered && params.row_elements * params.element_bytes % 16 != 0;
   params.load_h = params.load_w = -(1 << 30);
   if (tile.fetched && params.store_mode == kSingles) params.store_mode = kFours;

@@ -100,8 +100,8 @@ struct ChunkRows {
   static constexpr Taps taps = kTaps[KIND];
   static constexpr int kLeftOver = PAIRED ? 2 : 0;
   int first, step;  // of this warp: numbers of the block; a power of two
-  uint32_t
-      lane;  // kept: what followed from threadIdx.x was found again for each run that is written
+  // Kept: what followed from threadIdx.x was found again for each run that is written.
+  uint32_t lane;
 
   __device__ __forceinline__ ChunkRows(int first, int step) : first(first), step(step) {
     lane = threadIdx.x % 32;

@@ -21,8 +21,8 @@ constexpr double kRest = 0.4;           // of what is less busy that is not hidd
 constexpr double kRestTogether = 0.16;  // nor by another block of the multiprocessor
 constexpr double kMemoryRate = 0.85;    // of the copy rate
 constexpr double kBeside = 0.3;         // of the lesser of work and bytes
-constexpr double kOneChunk =
-    0.93;  // of all, where a tile is one: depthany_S_r0 of 16 bits (2026-11-29)
+// Of all, where a tile is one chunk: depthany_S_r0 of 16 bits in both layouts, one layer (2026-11-29).
+constexpr double kOneChunk = 0.93;
 
 // Blocks of a multiprocessor, by registers and by shared memory.
 int side_by_side(const Device& device, const Held& h) {
