@@ -126,6 +126,7 @@ CASES: tuple[Case, ...] = (
     _case("k4s2p1_to_many_channels", (17, 386), (3, 4), k=4, s=2, p=1, n=1),
     _case("k4s2p1_shifted_rows", (256, 24), (6, 20), k=4, s=2, p=1),
     _case("k4s2p1_spread_rows", (256, 24), (8, 6), k=4, s=2, p=1, n=9),
+    _case("k4s2p1_loose_planes", (72, 5), (6, 10), k=4, s=2, p=1, n=3),
     _case("k3s2p1op1", (32, 24), (8, 8), k=3, s=2, p=1, op=1),
     _case("k3s2p1op1_odd_width", (21, 35), (5, 37), k=3, s=2, p=1, op=1, n=1),
     _case("k3s2_many_tiles", (136, 72), (12, 11), k=3, s=2, n=1),

@@ -234,7 +234,7 @@ IMAGES = Case("from_three", 8, 3, 48, (144, 208), (5, 5), (2, 2), (2, 2))
 THIN = Case("to_three", 8, 160, 3, (72, 96), (4, 4), (2, 2), (1, 1))
 BLURRED = Case("to_one", 8, 48, 1, (200, 320), (7, 7), (2, 2), (3, 3))
 HEADS = Case("heads", 500, 256, 256, (14, 14), (2, 2), (2, 2))
-KEYPOINTS = Case("keypoints", 800, 512, 17, (14, 14), (4, 4), (2, 2), (1, 1))
+LOOSE = Case("loose_keypoints", 600, 448, 16, (14, 18), (4, 4), (2, 2), (1, 1))
 # Elsewhere fp32 multiply-adds are as fast as TF32 or nearly, and `direct` may win.
 DATA_CENTRE, HOPPER = ("a100", "h100", "h200", "b200"), ("h100", "h200")
 NOT_HOPPER = ("a100", "b200")
@@ -304,6 +304,7 @@ REGIMES = (
     (PATCHES, ("f16", "bf16", "tf32"), ("grad_weight",), ("nchw",), HOPPER, "quilt"),
     (BOXES, ("f16", "bf16"), ("grad_weight",), ("nchw",), HOPPER, "quilt"),  # odd planes
     (KEYPOINTS, ("tf32",), ("grad_weight",), ("nchw",), HOPPER, "fringe"),
+    (LOOSE, ("f16", "bf16"), ("grad_weight",), ("nchw",), HOPPER, "fringe"),
     (MANY, ("tf32",), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),  # three warps turn x
     (SAME, ("tf32", "f32"), ("grad_weight",), ("nchw",), HOPPER, "hopper"),  # odd rows of dY
     (ROWS, ("f16", "bf16"), ("grad_weight",), ("nchw",), HOPPER, "shuttle"),
@@ -590,6 +591,15 @@ def test_fringe_says_why_it_declines():
     ):
         case = dataclasses.replace(KEYPOINTS, **change)
         reason = refusal(explain(case, "grad_weight", "tf32", "nchw"), "fringe")
+        assert reason and words in reason, (change, reason)
+    for change, words in (
+        ({"kernel": (4, 3)}, "not four that step by two"),
+        ({"size": (13, 13)}, "planes of dY"),
+        ({"size": (14, 13), "in_channels": 510}, "do not add up"),
+        ({"size": (14, 34)}, "too long"),
+    ):
+        case = dataclasses.replace(LOOSE, **change)
+        reason = refusal(explain(case, "grad_weight", "f16", "nchw"), "fringe")
         assert reason and words in reason, (change, reason)
     check_refusals(
         "fringe",

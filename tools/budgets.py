@@ -58,7 +58,7 @@ KERNELS = {
     "plain": 12,  # three passes of two tiles, in two types
     "strand": 27,  # four of three types, three strict; four windows, two dense rows, six spans
     "spool": 14,  # turning, adding up in two types, turning back; reels of five tiles in two types
-    "fringe": 12,  # four of three types
+    "fringe": 14,  # four of three types, one of 16 bits
     "quilt": 16,  # four of three types, two of strict fp32
     "mite": 56,  # twelve forms and six of grad_weight, of three types
     "heddle": 8,  # two of TF32 and of strict fp32, one of four types for grad_input

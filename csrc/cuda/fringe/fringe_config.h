@@ -31,11 +31,16 @@ namespace convt2d::cuda::fringe {
 // Columns of an instruction; instructions of a warpgroup, each of 64 input channels.
 struct Tile {
   int width, count;
+  bool loose = false;  // planes, or rows of dY, are no whole 16 bytes: 16 bits, 4 taps of step 2
 };
-constexpr Tile kTiles[] = {{48, 1}, {48, 2}, {48, 3}, {136, 2}};
+constexpr Tile kTiles[] = {{48, 1}, {48, 2}, {48, 3}, {136, 2}, {136, 2, true}};
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 CONVT2D_HOST_DEVICE constexpr int columns(Tile tile) { return tile.width * tile.count; }
 constexpr int kMostColumns = columns(kTiles[kTileCount - 1]);
+template <class T>
+constexpr bool exists(Tile tile) {
+  return !tile.loose || sizeof(T) == 2;
+}
 
 constexpr int kGroups = 2, kConsumers = 128 * kGroups;
 constexpr int kWriters = 7,
@@ -65,7 +70,11 @@ struct Params {
   int32_t line_bytes, lines, raw_bytes, raw_room;  // of a band's dY
   int32_t y_at, stage_bytes, stages, stages_at, shared_bytes;
   int32_t split;
-  FastDivide by_width, by_bands, by_bands_w;  // pixels of a row that are listed; bands, bands_w
+  // Loose: planes that are whole 16 bytes together, rows of the sum of each; rows of dY of a box, its words, and boxes.
+  int32_t classes, class_rows, raw_rows, raw_words, raw_boxes;
+  int32_t run;  // columns that are stored at once
+  // Runs of a row of the sum; pixels of a row that are listed; bands, bands_w; and rows of taps, if loose.
+  FastDivide by_runs, by_width, by_bands, by_bands_w, by_kernel_h;
 };
 
 struct Maps {
@@ -75,6 +84,10 @@ struct Maps {
 // Shared memory: barriers of the stages and of what comes of dY; where columns and a band's pixels stand in it; the stages;
 // dY as it lies. In the end the sums, in the place of the stages.
 constexpr int kRawBarriersAt = 16 * kMostStages, kColumnsAt = 256;
+// Loose: bytes of pixels of a row, which starts up to three words late, and 16 for banks; taps of a kernel row; zeros behind
+// what is listed, which pixels beside dY read.
+constexpr int kLooseRow = 144, kLooseTaps = 4, kZeroBytes = 16;
+constexpr uint32_t kNowhere = 0xffff;
 constexpr int kPixelsAt = kColumnsAt + 4 * 288;
 static_assert(kRawBarriersAt + 16 * kRaws <= kColumnsAt && kMostColumns <= 288 &&
               kPixelsAt % 16 == 0);

@@ -11,11 +11,14 @@ namespace {
 template <class M>
 void launch(int row, const Params& params, const Maps& maps, void* stream) {
   visit_row<kTileCount>(row, [&](auto index) {
-    constexpr auto kernel = convt2d_fringe_grad_weight_kernel<M, decltype(index)::value>;
-    allow_shared_memory<kernel>(params.shared_bytes);
-    kernel<<<static_cast<unsigned>(blocks_of(params)), kThreads, params.shared_bytes,
-             static_cast<cudaStream_t>(stream)>>>(params, maps);
-    check_launch("convt2d_fringe_grad_weight_kernel");
+    constexpr int kRowIndex = decltype(index)::value;
+    if constexpr (exists<typename M::Element>(kTiles[kRowIndex])) {
+      constexpr auto kernel = convt2d_fringe_grad_weight_kernel<M, kRowIndex>;
+      allow_shared_memory<kernel>(params.shared_bytes);
+      kernel<<<static_cast<unsigned>(blocks_of(params)), kThreads, params.shared_bytes,
+               static_cast<cudaStream_t>(stream)>>>(params, maps);
+      check_launch("convt2d_fringe_grad_weight_kernel");
+    }
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "core/phases.h"
 #include "cuda/cuda_families.h"
@@ -17,17 +18,19 @@ namespace {
 
 // Fitted to 931 plans of 28 layers and modes, 2026-11-29, an H200: measured / predicted is 0.83 to 1.2 of what is chosen,
 // which is 1.00 to 1.1 of the best.
-constexpr double kClock = 1700;       // cycles a microsecond
-constexpr double kLaunch = 5.5;       // us
-constexpr double kBlock = 7300;       // cycles of a block beside its tiles,
-constexpr double kFirst = 23.6;       // bytes a cycle of its first band's dY
-constexpr double kStored = 6.7;       // a column's sums, on their way out
-constexpr double kBand = 157;         // of a band
-constexpr double kTile = 104;         // of a tile,
-constexpr double kTurn = 61;          // of who multiplies it, from one to the next,
-constexpr double kWait = 22;          // and of who writes it out
-constexpr double kWritten = 135;      // four columns, by a warp
-constexpr double kConflicts = 2;      // a load of those
+constexpr double kClock = 1700;   // cycles a microsecond
+constexpr double kLaunch = 5.5;   // us
+constexpr double kBlock = 7300;   // cycles of a block beside its tiles,
+constexpr double kFirst = 23.6;   // bytes a cycle of its first band's dY
+constexpr double kStored = 6.7;   // a column's sums, on their way out
+constexpr double kBand = 157;     // of a band
+constexpr double kTile = 104;     // of a tile,
+constexpr double kTurn = 61;      // of who multiplies it, from one to the next,
+constexpr double kWait = 22;      // and of who writes it out
+constexpr double kWritten = 135;  // four columns, by a warp
+constexpr double kConflicts = 2;  // a load of those
+// Loose planes, fitted to six plans of a layer: by a warp, eight pixels of each lane; what it takes of shared memory.
+constexpr double kWrittenEights = 560, kEightsTurns = 60;
 constexpr double kShared = 0.95;      // cycles for 128 bytes of shared memory
 constexpr double kL2Bytes = 28.5;     // a cycle
 constexpr double kLatency = 777;      // cycles until what is asked for is there, of all stages
@@ -47,6 +50,55 @@ int64_t columns_of(const Problem& problem) {
   return problem.group_out() * problem.h.kernel * problem.w.kernel;
 }
 
+// See fringe_loose.cuh.
+constexpr int kMostWords = 256, kVector = 8;
+bool is_loose(const Problem& problem) {
+  return element_size(problem.dtype) == 2 &&
+         (problem.w.out % kVector != 0 || problem.h.in * problem.w.in % kVector != 0);
+}
+std::string loose_refusal(const Problem& problem) {
+  const Axis &h = problem.h, &w = problem.w;
+  if (w.kernel != kLooseTaps || w.stride != 2 || w.dilation != 1 || w.near_pad != 1 ||
+      w.out != 2 * w.in)
+    return "planes or rows are no whole vectors, and taps of a row are not four that step by two";
+  if (h.out * w.out % kVector != 0) return "planes of dY are no whole vectors";
+  const int64_t plane = h.in * w.in;
+  if (plane % 2 != 0 || problem.group_in() % (kVector / std::gcd<int64_t>(kVector, plane)) != 0)
+    return "planes of x do not add up to whole vectors";
+  return w.out > 2 * kMostWords / kVector ? "rows of dY are too long" : std::string();
+}
+bool shape_loose(const Problem& problem, const Choice& choice, Params& p) {
+  const Axis &h = problem.h, &w = problem.w;
+  const Tile tile = kTiles[choice.row];
+  const int64_t plane = h.in * w.in, rows = choice.row_groups * kRows;
+  p.flat = 1;
+  p.band_rows = static_cast<int32_t>(h.in);
+  p.bands_h = p.bands_w = p.bands = 1;
+  p.classes = static_cast<int32_t>(kVector / std::gcd<int64_t>(kVector, plane));
+  p.class_rows = static_cast<int32_t>(rows / p.classes);
+  p.box_rows = static_cast<int32_t>(rows);
+  const int64_t alike = kVector / std::gcd<int64_t>(kVector, w.out), most = 2 * kMostWords / w.out;
+  const int64_t whole = h.out <= most ? h.out : most / alike * alike;
+  if (whole == 0 || p.columns > kBoxLines) return false;
+  p.raw_boxes = static_cast<int32_t>(ceil_div(h.out, whole));
+  p.raw_rows = static_cast<int32_t>(
+      p.raw_boxes == 1 ? whole : round_up(ceil_div(h.out, p.raw_boxes), alike));
+  p.raw_words = static_cast<int32_t>(round_up(p.raw_rows * w.out, kVector) / 2);
+  p.raw_bytes = p.raw_boxes * p.columns * p.raw_words * 4;
+  p.raw_room =
+      static_cast<int32_t>(p.raw_boxes * round_up(int64_t{p.columns} * p.raw_words * 4, 128) + 128);
+  p.y_at = static_cast<int32_t>(rows * kLooseRow);
+  p.stage_bytes = p.y_at + columns(tile) * kRow;
+  p.stages_at = static_cast<int32_t>(
+      round_up(kPixelsAt + (h.kernel + 2) * round_up(plane, 64) * 2 + kZeroBytes, 1024));
+  p.split = choice.split;
+  p.by_width = FastDivide(static_cast<uint32_t>(w.in));
+  p.by_bands = FastDivide(1);
+  p.by_bands_w = FastDivide(1);
+  p.by_kernel_h = FastDivide(p.kernel_h);
+  return p.raw_room <= 64 << 10;
+}
+
 // Everything but pointers. Returns whether it fits.
 bool shape(const Problem& problem, const Choice& choice, Params& p) {
   const Axis &h = problem.h, &w = problem.w;
@@ -58,6 +110,9 @@ bool shape(const Problem& problem, const Choice& choice, Params& p) {
   p.dilation_w = static_cast<int32_t>(w.dilation);
   p.row_groups = choice.row_groups;
   p.row_blocks = static_cast<int32_t>(ceil_div(p.rows, int64_t{p.row_groups} * kRows));
+  p.run = columns_of(problem) % 4 == 0 ? 4 : 1;
+  p.by_runs = FastDivide(columns_of(problem) / p.run);
+  if (tile.loose) return shape_loose(problem, choice, p);
   p.box_rows =
       static_cast<int32_t>(std::min<int64_t>(p.row_groups * kRows, round_up(int64_t{p.rows}, 8)));
   p.flat = choice.band_tiles == 0;
@@ -110,19 +165,25 @@ bool enough_stages(const Params& p) { return p.stages >= (p.row_groups == 1 ? 4 
 
 double predict(const Problem& problem, const Device& device, const Params& p, Tile tile) {
   const double size = static_cast<double>(element_size(problem.dtype)), pixels = kRow / size;
-  // Tiles of an image, whose last band may have fewer rows.
+  const double column_count = columns(tile), steps = kRow / kStep, mma = steps * column_count / 2;
+  // Tiles of an image, whose last band may have fewer rows; loose ones have as many steps as pixels fill.
   const auto tiles_of = [&](int rows) { return std::ceil(double(rows) * p.x_w / pixels); };
   const int last_rows = p.x_h - (p.bands_h - 1) * p.band_rows;
-  const double tiles = p.flat ? (p.bands_h - 1) * tiles_of(p.band_rows) + tiles_of(last_rows)
-                              : double(p.x_h) * std::ceil(p.x_w / pixels);
-  const double column_count = columns(tile), steps = kRow / kStep, mma = steps * column_count / 2;
+  const double tiles = tile.loose ? std::ceil(double(p.x_h) * p.x_w * size / kStep) / steps
+                       : p.flat   ? (p.bands_h - 1) * tiles_of(p.band_rows) + tiles_of(last_rows)
+                                  : double(p.x_h) * std::ceil(p.x_w / pixels);
   const double turn = (kTurn + mma) * p.row_groups / kGroups;
-  const double written = kWait + std::ceil(column_count / 4 / kWriters) * kWritten;
+  const double row_bytes = tile.loose ? kLooseRow : kRow;
+  const double eights =
+      double(p.columns) * p.kernel_h * pixels / 8 / 32;  // of a lane each, by warps
+  const double written = kWait + (tile.loose ? eights / kWriters * kWrittenEights
+                                             : std::ceil(column_count / 4 / kWriters) * kWritten);
   const double loads = size == 2 ? 8 : 4;
-  const double shared =
-      kShared * (column_count * kRow / 512 * (loads * kConflicts + 4) + p.box_rows +
-                 steps * p.row_groups * (16.0 * tile.count + column_count / 4));
-  const double l2 = (p.box_rows * double(kRow) + double(p.raw_bytes) * p.bands / tiles) / kL2Bytes;
+  const double writing =
+      tile.loose ? eights * kEightsTurns : column_count * kRow / 512 * (loads * kConflicts + 4);
+  const double shared = kShared * (writing + p.box_rows * row_bytes / kRow +
+                                   steps * p.row_groups * (16.0 * tile.count + column_count / 4));
+  const double l2 = (p.box_rows * row_bytes + double(p.raw_bytes) * p.bands / tiles) / kL2Bytes;
   const double of_tile =
       kTile + std::max({mma * p.row_groups, turn, written, shared, l2, kLatency / p.stages});
   const double blocks = double(combinations(p)) * p.split;
@@ -143,7 +204,8 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
   const Axis &h = problem.h, &w = problem.w;
   reason = "what a band meets of dY has no room";
   int row = 0;
-  while (columns(kTiles[row]) < columns_of(problem)) ++row;
+  while (columns(kTiles[row]) < columns_of(problem) || kTiles[row].loose != is_loose(problem))
+    ++row;
   const auto look = [&](Choice choice) {
     Params p;
     if (!shape(problem, choice, p) || !find_stages(device, kTiles[row], p)) return;
@@ -157,6 +219,10 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
   };
   for (int row_groups : {1, 2}) {
     if (row_groups == 2 && problem.group_in() <= kRows) continue;
+    if (kTiles[row].loose) {
+      look({row, row_groups, static_cast<int>(h.in), 0, 1});
+      continue;
+    }
     std::vector<int> heights;
     for (int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 32, 64})
       add_once(heights, std::min(rows, h.in));
@@ -200,9 +266,11 @@ std::string refusal(const Problem& problem, const Device& device) {
     return number(h.kernel * w.kernel) + " taps of " + number(problem.group_out()) +
            " output channels are more than " + number(kMostColumns) + " columns";
   const int64_t size = static_cast<int64_t>(element_size(problem.dtype));
-  if (w.out * size % 16 != 0)
+  if (is_loose(problem)) {
+    if (std::string reason = loose_refusal(problem); !reason.empty()) return reason;
+  } else if (w.out * size % 16 != 0)
     return "rows of dY, " + number(w.out * size) + " bytes, are no whole vectors";
-  if (h.in * w.in * size % 16 != 0)
+  if (!is_loose(problem) && h.in * w.in * size % 16 != 0)
     return "planes of x, " + number(h.in * w.in * size) + " bytes, are no whole vectors";
   if (problem.wide_index) return "a tensor has more than 2^31 elements";
   // From a row of x to its lines, outside of dY as well, 32 bits hold it.
@@ -242,6 +310,28 @@ Maps maps_of(const Problem& problem, const Params& p) {
   const int64_t rows = int64_t{p.groups} * p.rows, columns = int64_t{p.groups} * p.columns;
   const bool rounded = size == 4;
   Maps maps;
+  if (p.classes) {
+    const int64_t plane = int64_t{p.x_h} * p.x_w, together = p.classes * plane;
+    maps.x = encode({p.x,
+                     2,
+                     4,
+                     {together, rows / p.classes, p.batch, 1},
+                     {2, together * 2, rows * plane * 2, rows * plane * 2 * p.batch},
+                     {kLooseRow / 2, p.class_rows, 1, 1},
+                     {1, 1, 1, 1},
+                     false,
+                     false});
+    maps.y = encode({p.y,
+                     4,
+                     4,
+                     {y_plane / 4, columns, p.batch, 1},
+                     {4, y_plane, columns * y_plane, columns * y_plane * p.batch},
+                     {p.raw_words, p.columns, 1, 1},
+                     {1, 1, 1, 1},
+                     false,
+                     false});
+    return maps;
+  }
   maps.x = encode({p.x,
                    static_cast<int>(size),
                    4,

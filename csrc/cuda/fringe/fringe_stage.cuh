@@ -1,81 +1,17 @@
-// What a block of fringe works on, and how both operands come to shared memory.
+// How both operands of fringe come to shared memory.
 #pragma once
 
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/barrier.cuh"
-#include "cuda/device/digits.cuh"
 #include "cuda/device/elect.cuh"
 #include "cuda/device/mma.cuh"
-#include "cuda/device/stage_ring.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/uniform.cuh"
 #include "cuda/device/wgmma.cuh"
-#include "cuda/fringe/fringe_config.h"
+#include "cuda/fringe/fringe_loose.cuh"
+#include "cuda/fringe/fringe_scope.cuh"
 
 namespace convt2d::cuda::fringe {
-
-struct Scope {
-  int group, row;         // the first input channel, in the group
-  int piece, begin, end;  // bands of all images
-};
-__device__ __forceinline__ Scope scope_of(const Params& p) {
-  Digits number{int(blockIdx.x)};
-  Scope at;
-  at.row = number.next(p.row_blocks) * p.row_groups * kRows;
-  at.group = number.next(p.groups);
-  at.piece = number.rest;
-  const int64_t bands = int64_t{p.batch} * p.bands;
-  at.begin = static_cast<int>(bands * at.piece / p.split);
-  at.end = static_cast<int>(bands * (at.piece + 1) / p.split);
-  return at;
-}
-
-// Pixels of a tile.
-template <class T>
-constexpr int kTilePixels = kRow / int(sizeof(T));
-
-// A band: where it is, and its tiles. A strip's are those of a row, row by row.
-struct Band {
-  int image, row, column, rows, row_tiles, tiles;
-  template <class T>
-  static __device__ __forceinline__ Band of(const Params& p, int band) {
-    constexpr int kPixels = kTilePixels<T>;
-    Band found;
-    found.image = p.by_bands.quotient(band);
-    const int in_image = band - found.image * p.bands;
-    const int h = p.by_bands_w.quotient(in_image), w = in_image - h * p.bands_w;
-    found.row = h * p.band_rows;
-    found.rows = min(p.band_rows, p.x_h - found.row);
-    found.column = w * p.band_tiles * kPixels;
-    if (p.flat) {
-      found.row_tiles = 0;
-      found.tiles = (found.rows * p.x_w + kPixels - 1) / kPixels;
-    } else {
-      found.row_tiles = min(p.band_tiles, (p.x_w - found.column + kPixels - 1) / kPixels);
-      found.tiles = found.rows * found.row_tiles;
-    }
-    return found;
-  }
-};
-
-// A band's tile: its place in the list of pixels, and on the map of x.
-struct TileWalk {
-  int listed = 0, row = 0, column = 0;
-  __device__ __forceinline__ void advance(const Params& p, const Band& band) {
-    ++listed;
-    if (p.flat) return;
-    if (++column == band.row_tiles) {
-      column = 0;
-      listed = ++row * p.band_tiles;
-    }
-  }
-};
-
-// A tile's pixels that the band has.
-template <class T>
-__device__ __forceinline__ int pixels_of(const Params& p, const Band& band, int tile) {
-  return p.flat ? min(kTilePixels<T>, band.rows * p.x_w - tile * kTilePixels<T>) : kTilePixels<T>;
-}
 
 // From a pixel's place to what a column reads, and places of a band's pixels: bytes. By all threads.
 template <class T>
@@ -102,16 +38,8 @@ __device__ __forceinline__ void list_places(const Params& p, int most_columns, u
   }
 }
 
-// Both sides of what comes of dY, a band at a time.
-__device__ __forceinline__ uint32_t raw_barrier(const StageRing& ring, int index) {
-  return ring.barriers + kRawBarriersAt + index * 16;
-}
-__device__ __forceinline__ uint32_t raw_at(const Params& p, const StageRing& ring, int index) {
-  return ring.stages + p.stages * p.stage_bytes + index * p.raw_room;
-}
-
 // Asks for all that a block needs, by one thread: x tile by tile, dY band by band, the next one's while a band is multiplied.
-template <class T>
+template <class T, bool LOOSE>
 __device__ __forceinline__ void ask(const Params& p, const Maps& maps, const Scope& at,
                                     StageRing ring) {
   constexpr int kSize = sizeof(T);
@@ -122,6 +50,12 @@ __device__ __forceinline__ void ask(const Params& p, const Maps& maps, const Sco
     const Band band = Band::of<T>(p, index);
     const uint32_t barrier = raw_barrier(ring, raw.stage);
     barrier_wait(barrier + 8, raw.parity ^ 1);
+    if constexpr (LOOSE) {
+      ask_loose_image(p, maps, at.group * p.columns, band.image, raw_at(p, ring, raw.stage),
+                      barrier);
+      raw.advance(kRaws);
+      return;
+    }
     barrier_expect(barrier, p.raw_bytes);
     copy_box(raw_at(p, ring, raw.stage), &maps.y, barrier,
              (band.column * p.stride_w * kSize - p.lead) / 4, band.row * p.stride_h - p.pad_h,
@@ -137,8 +71,10 @@ __device__ __forceinline__ void ask(const Params& p, const Maps& maps, const Sco
 #pragma unroll 1
     for (int tile = 0; tile < band.tiles; ++tile) {
       barrier_wait(ring.empty(), ring.parity ^ 1);
-      barrier_expect(ring.full(), p.box_rows * kRow);
-      if (p.flat) {
+      if constexpr (!LOOSE) barrier_expect(ring.full(), p.box_rows * kRow);
+      if constexpr (LOOSE) {
+        ask_loose<T>(p, maps, row, band.image, tile, ring.stage(), ring.full());
+      } else if (p.flat) {
         copy_box(ring.stage(), &maps.x, ring.full(), band.row * p.x_w + tile * kTilePixels<T>, row,
                  0, band.image);
       } else {
