@@ -332,6 +332,7 @@ struct GatherParams {
   uint32_t operand_columns_magic;
   int32_t load_h, load_w;  // pixels to load for one image: all planes' rows, units of a row
   int32_t copied_w;        // copied rows: pixels, an odd number of 16 bytes; fetched ones: of a box
+  int32_t row_start;       // fetched rows: boxes start at multiples of so many elements
   uint32_t plane_h_magic, plane_w_magic, load_h_magic, load_w_magic, planes_h_magic, planes_w_magic;
   int32_t slices, chunks;                // of a chunk; chunks of K
   int32_t slice_shift;                   // log2 of the slices, unless one_chunk

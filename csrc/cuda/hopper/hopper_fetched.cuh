@@ -136,7 +136,7 @@ struct RowFetcher {
   // Made of two numbers; the rest was slower so (htdemucs_f0 TF32 54 -> 67 us, yolov8l fp16 127 -> 142).
   static constexpr bool kAhead = sizeof(T) == 2;
   static constexpr int kOperands = kTiles[ROW].operands;
-  static constexpr int kPiece = 16 / int(sizeof(T)), kNumbers = 4 / int(sizeof(T));
+  static constexpr int kNumbers = 4 / int(sizeof(T));
   uint32_t pixel[kOperands][2];   // in a patch
   uint32_t there[kOperands][2];   // taps_there(), where it matters
   uint32_t table, offsets, from;  // table: of this lane
@@ -188,7 +188,7 @@ struct RowFetcher {
     const int start = p.brought_pieces
                           ? first + first_channel<T>(p, chunk) * p.h.source_extent * p.row_elements
                           : first;
-    from = patch + (start & (kPiece - 1)) * int(sizeof(T));
+    from = patch + (start & (p.row_start - 1)) * int(sizeof(T));
     if (offsets == table + p.period * depth * 4) offsets = table;  // the chunk before went through
     ++chunk;
   }
@@ -293,7 +293,7 @@ struct WordFetcher {
         offsets(table),
         end(table + p.period * chunk_bytes(p) * kNumbers),
         first(fetched_pixel<T>(p, known.at, origin, 0)) {
-    lead = (first & (kPiece - 1)) * int(sizeof(T));
+    lead = (first & (p.row_start - 1)) * int(sizeof(T));
     if constexpr (kNumbers == 2) {
       keep_in_register(bytes);
       lead = p.spread ? 0 : lead - p.shifted * int(sizeof(T));

@@ -169,7 +169,7 @@ __device__ __forceinline__ uint32_t find_octets(uint32_t table, int slice) {
 
 // NCHW, 16 bits: how a lane puts two numbers together, of which it fetches either first.
 __device__ __forceinline__ uint32_t order_of_numbers(const FetchedWeightParams& p) {
-  return swapped(p, threadIdx.x % 4 * 2) ? 0x1054 : 0x5410;
+  return swapped(p, threadIdx.x % 4 * 2) || rows_swapped(p, threadIdx.x) ? 0x1054 : 0x5410;
 }
 template <int ROW>
 __device__ __forceinline__ uint32_t both_numbers(uint32_t first, uint32_t second, uint32_t order) {
@@ -407,6 +407,12 @@ __device__ __forceinline__ void multiply_turned(const FetchedWeightParams& p,
   for (int i = 0; i < tile.instructions; ++i) finished(sum[i]);
 }
 
+__device__ __forceinline__ void exchange(uint32_t& one, uint32_t& other, bool truly) {
+  const uint32_t was = one;
+  one = truly ? other : was;
+  other = truly ? was : other;
+}
+
 // Multiplies all of a block's K tiles. The words stay until they are multiplied; the other warpgroup multiplies
 // meanwhile.
 template <class T, int ROW>
@@ -426,6 +432,7 @@ __device__ __forceinline__ void multiply_tiles(const FetchedWeightParams& p,
   }
   const RowWords words(p, at, fetched_cell<ROW>(p, 0));
   const uint32_t order = order_of_numbers(p);
+  const bool swap = rows_swapped(p, threadIdx.x);
   const uint64_t layout = swizzled_layout(kKRow, 8 * kKRow);
   for (int k = at.begin; k < at.end; ++k, ring.advance()) {
     barrier_wait(ring.full(), ring.parity);
@@ -455,6 +462,10 @@ __device__ __forceinline__ void multiply_tiles(const FetchedWeightParams& p,
           }
           uint32_t offset[4];
           find_slice<T>(offset, table_of(ring), first + s);
+          if constexpr (sizeof(T) == 2 && may_start_by_sectors(tile)) {
+            exchange(offset[0], offset[1], swap);
+            exchange(offset[2], offset[3], swap);
+          }
 #pragma unroll
           for (int i = 0; i < tile.instructions; ++i) {
             fetch_slice<T, ROW>(word[s][i], from[i], lanes[i], offset, order);

@@ -88,7 +88,15 @@ struct Choice {
   // See FetchedWeightParams. Which is better takes microseconds to find out, so a plan remembers it.
   int taps_inside = kUndecided;
   bool whole_rows = false;  // a run, by planes, is some rows of x
+  bool sectors = false;     // see may_start_by_sectors()
 };
+
+bool by_sectors(const Problem& problem, const Choice& choice) {
+  const Axis& w = problem.w;
+  const int64_t row_bytes = w.out * static_cast<int64_t>(element_size(problem.dtype));
+  return may_start_by_sectors(kFetchedWeightTiles[choice.row]) && !choice.brought &&
+         !choice.apart && w.stride % 4 == 2 && row_bytes % 32 == 0;
+}
 
 int64_t combinations(const FetchedWeightParams& p) {
   return int64_t{p.groups} * p.row_blocks * p.column_blocks * p.units_h * p.units_w;
@@ -236,11 +244,13 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   const int64_t chunk = int64_t{1} << p.chunk_shift;
   const int64_t chunks = ceil_div(chunk - 1 + span * p.columns, chunk);
   const int64_t beyond = tile.in_words ? 2 : 0;  // of a last word
-  const int64_t patch = linear(tile)   ? chunks | (tile.octets ? 0 : 1)
-                        : choice.apart ? columns
-                        : tile.channels_last
-                            ? span
-                            : (ceil_div(vector - 1 + span + beyond, vector) | 1) * vector;
+  p.row_start = static_cast<int32_t>(choice.sectors ? 2 * vector : vector);
+  const int64_t patch =
+      linear(tile)   ? chunks | (tile.octets ? 0 : 1)
+      : choice.apart ? columns
+      : tile.channels_last
+          ? span
+          : (ceil_div(p.row_start - 1 + span + beyond, p.row_start) | 1) * p.row_start;
   if (!p.brought && !by_planes(tile) &&
       ((choice.apart ? (columns - 1) * w.stride + 1 : patch) > kMostSpan ||
        (!p.odd_rows && (lines - 1) * step + 1 > kMostSpan)))
@@ -292,8 +302,12 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
     if (conflicts(p, tile) >= tap_by_tap) p.taps_inside = 0;
   }
   if (size == 2 && !tile.channels_last && !by_words(tile) &&
-      (!tile.pairs || p.columns >= kManyPairs))
-    p.swaps = w.stride % 4 == 2 ? 4 : w.stride % 8 == 4 ? 2 : 0;
+      (!tile.pairs || p.columns >= kManyPairs)) {
+    if (choice.sectors)
+      p.rows_swap = 1;
+    else
+      p.swaps = w.stride % 4 == 2 ? 4 : w.stride % 8 == 4 ? 2 : 0;
+  }
   if (by_words(tile)) {
     if ((choice.runs && w.in % 2 != 0) || w.out % 2 != 0) return "rows are not whole words";
     if (w.stride > 2 || w.dilation > 1) return "a word does not hold two taps";
@@ -364,7 +378,7 @@ double tile_cycles(const Problem& problem, const FetchedWeightParams& p, Fetched
   const double by_tap = by_planes(tile) ? (half ? kTapTable : kTapWords) * taps_of_thread(tile) : 0;
   const double row_words_dealt = (kRowWord * row_words(tile) + kRowTap * tile.instructions) *
                                  (1 + kRowStep * (p.stride_w - 1));
-  const double numbers = p.swaps ? kFetchedSwapped : kFetchedHalf;
+  const double numbers = p.swaps || p.rows_swap ? kFetchedSwapped : kFetchedHalf;
   const double fetch = tile.in_words ? slices * tile.groups * row_words_dealt
                        : by_words(tile)
                            ? slices * tile.groups * kFetchedRowWord * p.stride_w * row_words(tile)
@@ -504,18 +518,30 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
         if (by_planes(tile))
           choice.runs = true, choice.brought = false, choice.whole_rows = way == 2;
         FetchedWeightParams p;
-        if (std::string why = shape(problem, choice, p); !why.empty()) {
+        std::string why;
+        int bytes = 0;
+        const auto look = [&](bool sectors) {
+          choice.sectors = sectors;
+          why = shape(problem, choice, p);
+          if (!why.empty()) return 0;
+          bytes = stage_bytes(p, tile);
+          return std::min((device.smem_optin - kFetchedStagesAt - kept_tables_bytes(p)) / bytes,
+                          kMostFetchedStages);
+        };
+        // Rows are longer then: only where as many stages have room (flownet_deconv2 TF32 with five for six took 101 us for 96,
+        // yolov8l_proto fp16 with two for three 160 for 141).
+        int stages = look(false);
+        if (by_sectors(problem, choice) && look(true) < stages) stages = look(false);
+        if (!why.empty()) {
           reason = why;
           continue;
         }
         if (choice.apart && p.tap_copies * p.patch_pixels >= p.span) continue;  // more than all
-        const int bytes = stage_bytes(p, tile);
-        const int stages = (device.smem_optin - kFetchedStagesAt - kept_tables_bytes(p)) / bytes;
         if (stages < 2) {
           reason = "a K tile takes " + std::to_string(bytes) + " bytes of shared memory";
           continue;
         }
-        p.stages = choice.stages = std::min(stages, kMostFetchedStages);
+        p.stages = choice.stages = stages;
         const int64_t combos = combinations(p), tiles = k_tiles(p);
         if (combos > INT32_MAX || tiles > INT32_MAX) {
           reason = "dW or x has too many tiles";
@@ -539,8 +565,8 @@ Plan plan_of(const Problem& problem, const Device& device, const Choice& c) {
   Plan plan =
       weight_sum_plan(problem, device, c.row, c.split,
                       predict(problem, device, p, tile, tile_cycles(problem, p, tile)), kLaunch);
-  const int detail[] = {c.stages,  c.y_blocks, c.unit_h,      c.unit_w,    c.runs,
-                        c.brought, c.apart,    p.taps_inside, c.whole_rows};
+  const int detail[] = {c.stages,  c.y_blocks, c.unit_h,      c.unit_w,     c.runs,
+                        c.brought, c.apart,    p.taps_inside, c.whole_rows, c.sectors};
   std::copy(std::begin(detail), std::end(detail), plan.detail);
   plan.note = std::to_string(tile.pairs ? p.columns : c.y_blocks * cell_channels(tile)) + " x " +
               std::to_string(tile.width) + " channels, " + std::to_string(c.unit_h) + " x " +
@@ -567,7 +593,7 @@ std::string refusal(const Problem& problem, const Device&) {
 Choice choice_of(const Plan& plan) {
   const int32_t* d = plan.detail;
   return {plan.row,  d[1], d[2],       d[3], d[4] != 0, d[5] != 0,
-          d[6] != 0, d[0], plan.split, d[7], d[8] != 0};
+          d[6] != 0, d[0], plan.split, d[7], d[8] != 0, d[9] != 0};
 }
 
 }  // namespace

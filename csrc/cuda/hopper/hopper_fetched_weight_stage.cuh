@@ -287,7 +287,7 @@ __device__ __forceinline__ void bring_tiles(const FetchedWeightParams& p,
     const int line = patch_line(p, at, start), column = patch_column(p, at, start);
     const int first_number = column * pixel_numbers(p, tile);
     const bool from_vector = (!tile.channels_last || tile.pairs) && !p.odd_rows && !p.brought;
-    const int chunk = tile.channels_last ? 1 << p.chunk_shift : vector;
+    const int chunk = tile.channels_last ? 1 << p.chunk_shift : p.row_start;
     const int lead = from_vector ? first_number & (chunk - 1) : 0;
     const uint32_t brought = p.brought ? brought_lead(p, first_brought<ROW>(p, at, start)) : 0;
     barrier_wait(ring.empty(), ring.parity ^ 1);

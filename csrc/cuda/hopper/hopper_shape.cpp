@@ -345,18 +345,20 @@ void set_pitches(int operands, int taps_w, int64_t row, int64_t plane, int64_t i
   thread_local Question last{};
   thread_local Answer best{};
   const int64_t vector = 16 / p.element_bytes, line = p.load_w * p.element_bytes;
+  // What does not start in shared memory's 32 bytes where it does in memory's takes the copy engine twice the time.
+  const bool sectors = whole && p.row_start > vector;
   // Rows start anywhere in their first piece, have a piece more than some of them need, and share none.
   const int64_t pieces =
-      whole ? ceil_div(p.load_w + (p.spread ? 0 : lead_of(p, static_cast<int>(vector))), vector)
-            : 0;
+      whole ? ceil_div(p.load_w + (p.spread ? 0 : lead_of(p, p.row_start)), vector) : 0;
   const int64_t least = whole ? pieces * 16 : line + 3 * 16;
   const Question question = {between_words(p), operands, least,           whole,
                              p.window,         p.load_h, taps_w,          p.taps,
                              p.slices,         p.tile_n, p.w.source_step, p.pixel_channels,
-                             p.element_bytes,  row % 16, plane % 16,      p.in_words};
+                             p.element_bytes,  row % 16, plane % 16,      p.in_words + 2 * sectors};
   if (question != last) {
     last = question;
     constexpr int more_rows = 3, more_units = 7;
+    constexpr double kLateRows = 1.0 / 60;  // cycles a byte, where every second row is late
     const double loads = double(p.slices) * operands * 4 * (p.in_words ? 4 : 16 / p.element_bytes);
     double cheapest = 0;
     for (int rows_inside = 0; rows_inside <= 1; ++rows_inside)
@@ -375,7 +377,8 @@ void set_pitches(int operands, int taps_w, int64_t row, int64_t plane, int64_t i
           }
           const double bytes = double(p.tile_n) * answer.copied_h * p.window *
                                (rows_inside ? answer.row_pitch : answer.channel_pitch),
-                       copied = bytes * 2 / 128;
+                       late = sectors && inner % 32 != 0 ? kLateRows : 0,
+                       copied = bytes * (2.0 / 128 + late);
           // More of the same is no better.
           if (cheapest > 0 && loads + copied >= cheapest) break;
           answer.turns =
@@ -486,6 +489,7 @@ void set_window(int64_t chunk, TileRow tile, GatherParams& p) {
                 plane = row * p.h.source_extent, image = plane * p.source_planes;
   const bool rows = p.source_mode == kFetchedRows, whole = !rows || row % 16 == 0 || p.spread;
   const int64_t line = p.load_w * size;
+  p.row_start = static_cast<int32_t>((row % 32 == 0 && !p.shifted ? 32 : 16) / size);
   if (rows)
     set_pitches(consumer_groups(tile) * tile.operands, p.w.group[0].count, p.spread ? 0 : row,
                 plane, image, whole, p);

@@ -534,9 +534,10 @@ struct Producer {
     barrier_expect(full, fetched_rows_bytes(p));
     const int channel = at.group * p.reduce + first_channel<T>(p, chunk),
               row = o.h * p.h.source_step + at.low_h;
-    copy_box(places.patch + ring.stage * map.patch_stage, &maps.source, full,
-             (o.w * p.w.source_step + at.low_w) * p.pixel_channels - copied_lead<T>(p, at, o),
-             p.rows_inside ? row : channel, p.rows_inside ? channel : row, o.n);
+    copy_box(
+        places.patch + ring.stage * map.patch_stage, &maps.source, full,
+        (o.w * p.w.source_step + at.low_w) * p.pixel_channels - copied_lead(p, at, o, p.row_start),
+        p.rows_inside ? row : channel, p.rows_inside ? channel : row, o.n);
   }
 
   // The same for runs of whole rows, which will be spread.

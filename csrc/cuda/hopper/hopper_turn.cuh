@@ -160,10 +160,14 @@ __device__ __forceinline__ void turn_source(const GatherParams& p, const Scope& 
 
 // ---- rows of pixels that the copy engine has brought, by 32 pixels of all channels of a chunk
 
-// It starts at multiples of 16 bytes only: so many pixels before the patch's first.
+// It starts at multiples of 16 bytes only, or of fetched rows at those of `row_start`: so many pixels before the patch's first.
+__device__ __forceinline__ int copied_lead(const GatherParams& p, const Scope& at, TileOrigin o,
+                                           int start) {
+  return (o.w * p.w.source_step + at.low_w) * p.pixel_channels & (start - 1);
+}
 template <class T>
 __device__ __forceinline__ int copied_lead(const GatherParams& p, const Scope& at, TileOrigin o) {
-  return (o.w * p.w.source_step + at.low_w) * p.pixel_channels & (16 / int(sizeof(T)) - 1);
+  return copied_lead(p, at, o, 16 / int(sizeof(T)));
 }
 
 __device__ __forceinline__ void turn_rows(const GatherParams& p, uint32_t rows, uint32_t stage,
