@@ -200,7 +200,8 @@ struct GatherParams {
   int32_t line_bytes;  // a copied row of all channels that are as far apart
   // 16 bits, where the second half of K is copied: items further on, and bytes; bytes to the next slice.
   int32_t second_items, second_bytes, next_bytes;
-  int32_t channel_words, x_stages, x_bytes;                       // of copied patches
+  int32_t row_start;                         // words: rows are copied from multiples of so many on
+  int32_t channel_words, x_stages, x_bytes;  // of copied patches
   int32_t half_bytes, turned_slice, turned_stages, turned_bytes;  // of turned ones
   int32_t column_pitch, beside;  // from eight to eight, from group to group; bytes
 

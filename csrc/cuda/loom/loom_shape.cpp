@@ -441,7 +441,7 @@ std::string shape_but_stages(const Problem& problem, const Choice& choice, Gathe
   if (p.parts > 1) p.steps_h = 1;
   p.load_w = p.steps_w * (p.tile_w - 1) + span_of(p.w) + 1;
   const bool halves = p.element_bytes == 2;
-  const int vector = 16 / p.element_bytes, low = p.w.group[0].offset_low & (vector - 1);
+  const int vector = 16 / p.element_bytes;
   const bool odd = p.w.source_extent % vector != 0;
   if (p.parts > 1 && (halves || p.own_tiles))
     return "16 bits, and tiles of a group, are of one part";
@@ -465,16 +465,20 @@ std::string shape_but_stages(const Problem& problem, const Choice& choice, Gathe
   }
   if (halves && odd) p.lines = planes_of_line(p);
   // What all places where a tile may start have in common, in 16 bytes. Rows of words do not start alike.
-  int common = p.lines && !halves ? 1 : vector;
+  // Rows of words come from multiples of 32 bytes on where they can: what starts elsewhere in 32 bytes of memory than in those of
+  // shared memory takes the copy engine twice the time (rows 16 bytes apart every second). Laid weights leave no room for that.
+  p.row_start = !halves && !p.lines && !p.laid && p.w.source_extent % 8 == 0 ? 8 : vector;
+  int common = p.lines && !halves ? 1 : p.row_start;
   if (p.tiles_w > 1) common = std::gcd(common, p.steps_w * p.tile_w);
   if (p.lines && p.tiles_h > 1)
     common = std::gcd(common, int(p.steps_h * p.tile_h * p.w.source_extent % vector));
-  const int lead = p.lines ? vector - 1 : vector - common + low % common;
+  const int low = p.w.group[0].offset_low & (p.row_start - 1);
+  const int lead = p.lines ? vector - 1 : p.row_start - common + low % common;
   p.tables = vector / common;
   while (1 << p.lead_shift < common) ++p.lead_shift;
   p.octets = static_cast<int32_t>(ceil_div(lead + p.load_w, kEight));
   if (halves || p.brought) p.copied_h = p.load_h;
-  p.copied_w = static_cast<int32_t>(round_up(lead + p.load_w, vector));
+  p.copied_w = static_cast<int32_t>(round_up(lead + p.load_w, p.row_start));
   if (halves) widen_patch(p);
   if (std::max({p.copied_w * p.element_bytes / 4, p.copied_h, p.tile_n}) > kMostSpan)
     return "a tile is too long for the copy engine";

@@ -108,7 +108,8 @@ __device__ __forceinline__ void copy_set(const GatherParams& p, const Scope& at,
   uint32_t to = ring.stage();
   int row = first_row(p, at, origin) + first;
   for (int plane = 0; plane < planes; ++plane, to += p.set_bytes, row += p.h.source_extent)
-    copy_box(to, map, ring.full(), ((row & (p.period - 1)) * p.w.source_extent + column) & -4,
+    copy_box(to, map, ring.full(),
+             ((row & (p.period - 1)) * p.w.source_extent + column) & -p.row_start,
              row >> p.period_shift, channel, origin.n);
 }
 
@@ -177,7 +178,7 @@ __device__ __forceinline__ void turn_set(const GatherParams& p, uint32_t items, 
   constexpr int item_bytes = ALIKE ? 4 : 8;
   const int lane = threadIdx.x % 32, turner = turner_of_block();
   const uint32_t channel = p.channel_words * 4;
-  if constexpr (ALIKE) from += (column & 3) * 4;
+  if constexpr (ALIKE) from += (column & (p.row_start - 1)) * 4;
   // How much too early the copied row of a channel starts, bytes.
   const int first_lead = row * p.w.source_extent + column,
             plane = p.h.source_extent * p.w.source_extent;
