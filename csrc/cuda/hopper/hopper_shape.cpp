@@ -489,7 +489,7 @@ void set_window(int64_t chunk, TileRow tile, GatherParams& p) {
                 plane = row * p.h.source_extent, image = plane * p.source_planes;
   const bool rows = p.source_mode == kFetchedRows, whole = !rows || row % 16 == 0 || p.spread;
   const int64_t line = p.load_w * size;
-  p.row_start = static_cast<int32_t>((row % 32 == 0 && !p.shifted ? 32 : 16) / size);
+  p.row_start = static_cast<int32_t>((row % 32 == 0 ? 32 : 16) / size);
   if (rows)
     set_pitches(consumer_groups(tile) * tile.operands, p.w.group[0].count, p.spread ? 0 : row,
                 plane, image, whole, p);
