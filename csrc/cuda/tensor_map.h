@@ -13,6 +13,10 @@ constexpr int kMostStep = 8, kMostSpan = 256;
 
 // Axis 0 is the contiguous one. In shared memory a box is rows of it, swizzled if `swizzled`: then they have 32, 64 or
 // 128 bytes.
+//
+// The copy engine takes twice the time for a row that starts elsewhere in 32 bytes of memory than in 32 bytes of shared memory
+// (benchmarks/log/grad-weight.md): of rows that lie an odd number of 16 bytes apart every second one does, of boxes that start at
+// an odd number of these all may.
 struct TensorBox {
   const void* base;
   int element_bytes;

@@ -267,9 +267,8 @@ struct FetchedWeightParams {
   int32_t chunk_shift;    // linear: log2 of a chunk, in numbers
   int32_t taps_inside;    // pairs: tap by tap of a channel, not channel by channel of a tap
   int32_t swaps;          // a bit of a pixel's number, or none: see swapped()
-  int32_t
-      row_start;  // of NCHW's dY, if boxes of rows start at multiples of that: see may_start_by_sectors()
-  int32_t rows_swap;  // see rows_swapped()
+  int32_t row_start;      // of NCHW's dY, where boxes of rows start: see may_start_by_sectors()
+  int32_t rows_swap;      // see rows_swapped()
   int32_t stages, split;
 };
 
@@ -294,10 +293,9 @@ CONVT2D_HOST_DEVICE int swapped(const FetchedWeightParams& p, int pixel) {
 CONVT2D_HOST_DEVICE int place_in_table(const FetchedWeightParams& p, int pixel) {
   return pixel ^ swapped(p, pixel);
 }
-// Boxes of rows of an even stride lie an odd number of 32 bytes apart, and start at multiples of 32 bytes: what starts elsewhere in
-// 32 bytes of memory than in those of shared memory takes the copy engine twice the time (16 bytes apart every second row
-// does). Rows four apart then meet the same banks, of which an even stride leaves a half: so the second four rows of a warp's eight
-// fetch the second of two 16-bit pixels first.
+// Boxes of rows of an even stride may start at multiples of 32 bytes, and lie an odd number of these apart, for the copy engine's
+// sake (TensorBox). Rows four apart then meet the same banks, of which an even stride leaves a half: so the second four rows of a
+// warp's eight fetch the second of two 16-bit pixels first.
 CONVT2D_HOST_DEVICE constexpr bool may_start_by_sectors(FetchedWeightTile tile) {
   return !tile.channels_last && !tile.pairs && !by_planes(tile);
 }

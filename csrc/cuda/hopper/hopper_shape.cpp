@@ -345,7 +345,6 @@ void set_pitches(int operands, int taps_w, int64_t row, int64_t plane, int64_t i
   thread_local Question last{};
   thread_local Answer best{};
   const int64_t vector = 16 / p.element_bytes, line = p.load_w * p.element_bytes;
-  // What does not start in shared memory's 32 bytes where it does in memory's takes the copy engine twice the time.
   const bool sectors = whole && p.row_start > vector;
   // Rows start anywhere in their first piece, have a piece more than some of them need, and share none.
   const int64_t pieces =
@@ -358,7 +357,7 @@ void set_pitches(int operands, int taps_w, int64_t row, int64_t plane, int64_t i
   if (question != last) {
     last = question;
     constexpr int more_rows = 3, more_units = 7;
-    constexpr double kLateRows = 1.0 / 60;  // cycles a byte, where every second row is late
+    constexpr double kLateRows = 1.0 / 60;  // cycles a byte of the copy engine's: see TensorBox
     const double loads = double(p.slices) * operands * 4 * (p.in_words ? 4 : 16 / p.element_bytes);
     double cheapest = 0;
     for (int rows_inside = 0; rows_inside <= 1; ++rows_inside)

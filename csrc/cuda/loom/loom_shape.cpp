@@ -465,8 +465,7 @@ std::string shape_but_stages(const Problem& problem, const Choice& choice, Gathe
   }
   if (halves && odd) p.lines = planes_of_line(p);
   // What all places where a tile may start have in common, in 16 bytes. Rows of words do not start alike.
-  // Rows of words come from multiples of 32 bytes on where they can: what starts elsewhere in 32 bytes of memory than in those of
-  // shared memory takes the copy engine twice the time (rows 16 bytes apart every second). Laid weights leave no room for that.
+  // From multiples of 32 bytes on where they can (TensorBox); laid weights leave no room for longer rows.
   p.row_start = !halves && !p.lines && !p.laid && p.w.source_extent % 8 == 0 ? 8 : vector;
   int common = p.lines && !halves ? 1 : p.row_start;
   if (p.tiles_w > 1) common = std::gcd(common, p.steps_w * p.tile_w);
