@@ -77,6 +77,11 @@ struct Params {
   FastDivide by_runs, by_width, by_bands, by_bands_w, by_kernel_h;
 };
 
+// Loose: a box of dY's rows, of all channels, as it comes.
+CONVT2D_HOST_DEVICE constexpr int raw_box_bytes(const Params& p) {
+  return (p.columns * p.raw_words * 4 + 127) / 128 * 128;
+}
+
 struct Maps {
   CUtensorMap x, y;
 };

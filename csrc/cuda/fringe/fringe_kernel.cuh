@@ -49,6 +49,7 @@ __device__ __forceinline__ void add_loose(Sums<ROW>& sum, uint32_t near, uint32_
   wgmma_commit();
   wgmma_wait<0>();
 }
+
 // Multiplies a warpgroup's tiles of all of a block's bands.
 template <class T, int ROW>
 __device__ __forceinline__ void multiply(const Params& p, const Scope& at, int group,

@@ -20,10 +20,6 @@ __device__ __forceinline__ int class_lead(const Params& p, int which) {
   return which * p.x_h * p.x_w & 7;
 }
 
-__device__ __forceinline__ int raw_box_bytes(const Params& p) {
-  return (p.columns * p.raw_words * 4 + 127) / 128 * 128;
-}
-
 // Asks for a tile of x, class by class; and for an image of dY.
 template <class T>
 __device__ __forceinline__ void ask_loose(const Params& p, const Maps& maps, int row, int image,

@@ -85,16 +85,13 @@ bool shape_loose(const Problem& problem, const Choice& choice, Params& p) {
       p.raw_boxes == 1 ? whole : round_up(ceil_div(h.out, p.raw_boxes), alike));
   p.raw_words = static_cast<int32_t>(round_up(p.raw_rows * w.out, kVector) / 2);
   p.raw_bytes = p.raw_boxes * p.columns * p.raw_words * 4;
-  p.raw_room =
-      static_cast<int32_t>(p.raw_boxes * round_up(int64_t{p.columns} * p.raw_words * 4, 128) + 128);
+  p.raw_room = p.raw_boxes * raw_box_bytes(p) + 128;
   p.y_at = static_cast<int32_t>(rows * kLooseRow);
   p.stage_bytes = p.y_at + columns(tile) * kRow;
   p.stages_at = static_cast<int32_t>(
       round_up(kPixelsAt + (h.kernel + 2) * round_up(plane, 64) * 2 + kZeroBytes, 1024));
   p.split = choice.split;
   p.by_width = FastDivide(static_cast<uint32_t>(w.in));
-  p.by_bands = FastDivide(1);
-  p.by_bands_w = FastDivide(1);
   p.by_kernel_h = FastDivide(p.kernel_h);
   return p.raw_room <= 64 << 10;
 }
@@ -268,10 +265,12 @@ std::string refusal(const Problem& problem, const Device& device) {
   const int64_t size = static_cast<int64_t>(element_size(problem.dtype));
   if (is_loose(problem)) {
     if (std::string reason = loose_refusal(problem); !reason.empty()) return reason;
-  } else if (w.out * size % 16 != 0)
-    return "rows of dY, " + number(w.out * size) + " bytes, are no whole vectors";
-  if (!is_loose(problem) && h.in * w.in * size % 16 != 0)
-    return "planes of x, " + number(h.in * w.in * size) + " bytes, are no whole vectors";
+  } else {
+    if (w.out * size % 16 != 0)
+      return "rows of dY, " + number(w.out * size) + " bytes, are no whole vectors";
+    if (h.in * w.in * size % 16 != 0)
+      return "planes of x, " + number(h.in * w.in * size) + " bytes, are no whole vectors";
+  }
   if (problem.wide_index) return "a tensor has more than 2^31 elements";
   // From a row of x to its lines, outside of dY as well, 32 bits hold it.
   for (const Axis& axis : {h, w})

@@ -53,13 +53,12 @@ __device__ __forceinline__ void ask(const Params& p, const Maps& maps, const Sco
     if constexpr (LOOSE) {
       ask_loose_image(p, maps, at.group * p.columns, band.image, raw_at(p, ring, raw.stage),
                       barrier);
-      raw.advance(kRaws);
-      return;
+    } else {
+      barrier_expect(barrier, p.raw_bytes);
+      copy_box(raw_at(p, ring, raw.stage), &maps.y, barrier,
+               (band.column * p.stride_w * kSize - p.lead) / 4, band.row * p.stride_h - p.pad_h,
+               at.group * p.columns, band.image);
     }
-    barrier_expect(barrier, p.raw_bytes);
-    copy_box(raw_at(p, ring, raw.stage), &maps.y, barrier,
-             (band.column * p.stride_w * kSize - p.lead) / 4, band.row * p.stride_h - p.pad_h,
-             at.group * p.columns, band.image);
     raw.advance(kRaws);
   };
   ask_band(at.begin);
@@ -71,15 +70,16 @@ __device__ __forceinline__ void ask(const Params& p, const Maps& maps, const Sco
 #pragma unroll 1
     for (int tile = 0; tile < band.tiles; ++tile) {
       barrier_wait(ring.empty(), ring.parity ^ 1);
-      if constexpr (!LOOSE) barrier_expect(ring.full(), p.box_rows * kRow);
       if constexpr (LOOSE) {
         ask_loose<T>(p, maps, row, band.image, tile, ring.stage(), ring.full());
-      } else if (p.flat) {
-        copy_box(ring.stage(), &maps.x, ring.full(), band.row * p.x_w + tile * kTilePixels<T>, row,
-                 0, band.image);
       } else {
-        copy_box(ring.stage(), &maps.x, ring.full(), band.column + walk.column * kTilePixels<T>,
-                 row, band.row + walk.row, band.image);
+        barrier_expect(ring.full(), p.box_rows * kRow);
+        if (p.flat)
+          copy_box(ring.stage(), &maps.x, ring.full(), band.row * p.x_w + tile * kTilePixels<T>,
+                   row, 0, band.image);
+        else
+          copy_box(ring.stage(), &maps.x, ring.full(), band.column + walk.column * kTilePixels<T>,
+                   row, band.row + walk.row, band.image);
       }
       ring.advance();
       walk.advance(p, band);

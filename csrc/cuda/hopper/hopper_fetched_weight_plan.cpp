@@ -240,7 +240,7 @@ std::string shape(const Problem& problem, const Choice& choice, FetchedWeightPar
   p.tap_lines = static_cast<int32_t>(one_row ? 1 : h.dilation);
   const int64_t lines = (rows - 1) * p.row_lines + (choice.unit_h - 1) * p.tap_lines + 1;
   const int64_t span = (columns - 1) * w.stride + (choice.unit_w - 1) * w.dilation + 1;
-  // Neighbouring channels of planes lie an odd number of 16 bytes apart, in different banks, as lines of chunks.
+  // Neighbouring channels of planes lie an odd number of 16 bytes apart, in different banks, as lines of chunks; or of 32.
   const int64_t chunk = int64_t{1} << p.chunk_shift;
   const int64_t chunks = ceil_div(chunk - 1 + span * p.columns, chunk);
   const int64_t beyond = tile.in_words ? 2 : 0;  // of a last word
@@ -485,6 +485,11 @@ std::vector<std::array<int, 3>> units(const Problem& problem, FetchedWeightTile 
   return found;
 }
 
+int stages_with_room(const Device& device, const FetchedWeightParams& p, FetchedWeightTile tile) {
+  const int room = device.smem_optin - kFetchedStagesAt - kept_tables_bytes(p);
+  return std::min(room / stage_bytes(p, tile), kMostFetchedStages);
+}
+
 // Every tile that fits, in no order: the same for all devices. `reason` says why there is none.
 std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
                                           std::string& reason) {
@@ -518,28 +523,26 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
         if (by_planes(tile))
           choice.runs = true, choice.brought = false, choice.whole_rows = way == 2;
         FetchedWeightParams p;
-        std::string why;
-        int bytes = 0;
-        const auto look = [&](bool sectors) {
-          choice.sectors = sectors;
-          why = shape(problem, choice, p);
-          if (!why.empty()) return 0;
-          bytes = stage_bytes(p, tile);
-          return std::min((device.smem_optin - kFetchedStagesAt - kept_tables_bytes(p)) / bytes,
-                          kMostFetchedStages);
-        };
-        // Rows are longer then: only where as many stages have room (flownet_deconv2 TF32 with five for six took 101 us for 96,
-        // yolov8l_proto fp16 with two for three 160 for 141).
-        int stages = look(false);
-        if (by_sectors(problem, choice) && look(true) < stages) stages = look(false);
-        if (!why.empty()) {
+        if (std::string why = shape(problem, choice, p); !why.empty()) {
           reason = why;
           continue;
         }
         if (choice.apart && p.tap_copies * p.patch_pixels >= p.span) continue;  // more than all
+        const int stages = stages_with_room(device, p, tile);
         if (stages < 2) {
-          reason = "a K tile takes " + std::to_string(bytes) + " bytes of shared memory";
+          reason =
+              "a K tile takes " + std::to_string(stage_bytes(p, tile)) + " bytes of shared memory";
           continue;
+        }
+        // Rows are longer then: only where as many stages have room (flownet_deconv2 TF32 with five for six took 101 us for 96,
+        // yolov8l_proto fp16 with two for three 160 for 141).
+        if (by_sectors(problem, choice)) {
+          Choice longer = choice;
+          longer.sectors = true;
+          FetchedWeightParams of_longer;
+          if (shape(problem, longer, of_longer).empty() &&
+              stages_with_room(device, of_longer, tile) == stages)
+            choice = longer, p = of_longer;
         }
         p.stages = choice.stages = stages;
         const int64_t combos = combinations(p), tiles = k_tiles(p);

@@ -464,9 +464,9 @@ std::string shape_but_stages(const Problem& problem, const Choice& choice, Gathe
     if (p.brought && p.laid) return "with laid weights the copy engine brings patches";
   }
   if (halves && odd) p.lines = planes_of_line(p);
-  // What all places where a tile may start have in common, in 16 bytes. Rows of words do not start alike.
   // From multiples of 32 bytes on where they can (TensorBox); laid weights leave no room for longer rows.
   p.row_start = !halves && !p.lines && !p.laid && p.w.source_extent % 8 == 0 ? 8 : vector;
+  // What all places where a tile may start have in common, of where rows start. Rows of words do not start alike.
   int common = p.lines && !halves ? 1 : p.row_start;
   if (p.tiles_w > 1) common = std::gcd(common, p.steps_w * p.tile_w);
   if (p.lines && p.tiles_h > 1)
