@@ -29,6 +29,7 @@ CUDA_ROOMS = {
     "cuda": "cuda_families.cpp device_query.cpp gather_axes.cpp tensor_map.cpp weight_sum.cu",
     "cuda/depthwise": "depthwise_plan.cpp depthwise_planes.cpp depthwise_pixels.cpp "
     "depthwise_lanes.cpp depthwise_lanes_forward.cu depthwise_lanes_input.cu "
+    "depthwise_mma.cpp depthwise_mma_input.cu "
     "depthwise_lanes_weight.cu depthwise_walks.cpp depthwise_walks_forward.cu "
     "depthwise_walks_input.cu depthwise_walks_weight.cu "
     "depthwise_gather.cu depthwise_grad_weight.cu",

@@ -22,6 +22,7 @@ alignas(1024) float4 shared[(232 << 10) / 16];
 
 #include "cuda/depthwise/depthwise_lanes.cuh"
 #include "cuda/depthwise/depthwise_launch.h"
+#include "cuda/depthwise/depthwise_mma.cuh"
 #include "cuda/depthwise/depthwise_walks.cuh"
 #include "cuda/visit_row.h"
 #include "fibers.h"
@@ -33,6 +34,7 @@ void launch_grad_weight(const Problem&, const Args&) {}
 bool launch_lanes_forward(const Problem&, const Args&) { return false; }
 bool launch_lanes_grad_input(const Problem&, const Args&) { return false; }
 bool launch_lanes_grad_weight(const Problem&, const Args&, bool) { return false; }
+bool launch_mma_grad_input(const Problem&, const Args&) { return false; }
 bool launch_walks_forward(const Problem&, const Args&) { return false; }
 bool launch_walks_grad_input(const Problem&, const Args&) { return false; }
 bool launch_walks_grad_weight(const Problem&, const Args&, bool) { return false; }
@@ -166,7 +168,23 @@ bool check(const Case& one, Direction direction) {
                        : direction == Direction::fwd ? trial.args.y.data
                                                      : trial.args.x.data);
   };
-  if (index >= 0) {
+  if (mma_kernel(p) >= 0 && !std::getenv("LANES")) {
+    const LaneTile t = mma_tile(p);
+    if (std::getenv("SHOW"))
+      std::printf(
+          "mma: %d of %d pieces, %d units of a warp, %d strips of %d, rounds %d, split %d\n",
+          t.step, t.lanes, t.slots, t.strips, t.rows, t.rounds, t.split);
+    const lanes::LaneParams params{geometry(0, 0), t, nullptr};
+    emulate::smem = reinterpret_cast<unsigned char*>(lanes::shared);
+    visit_row<int(kLaneKernels.size())>(index, [&](auto row) {
+      constexpr LaneKernel kernel = kLaneKernels[decltype(row)::value];
+      if constexpr (on_mma(kernel, sizeof(T))) {
+        emulate::run_grid(t.blocks, t.threads, 0, [&] {
+          lanes::convt2d_depthwise_grad_input_mma_kernel<T, kernel.stride>(params);
+        });
+      }
+    });
+  } else if (index >= 0) {
     const LaneTile t = lane_tile(p, kLaneKernels[index]);
     const int pieces = t.split * t.tiles;
     if (std::getenv("SHOW"))

@@ -21,6 +21,7 @@ void launch_grad_weight(const Problem& problem, const Args& args);
 bool launch_lanes_forward(const Problem& problem, const Args& args);
 bool launch_lanes_grad_input(const Problem& problem, const Args& args);
 bool launch_lanes_grad_weight(const Problem& problem, const Args& args, bool early);
+bool launch_mma_grad_input(const Problem& problem, const Args& args);
 bool launch_walks_forward(const Problem& problem, const Args& args);
 bool launch_walks_grad_input(const Problem& problem, const Args& args);
 bool launch_walks_grad_weight(const Problem& problem, const Args& args, bool early);

@@ -10,6 +10,7 @@
 #include "cuda/depthwise/depthwise.h"
 #include "cuda/depthwise/depthwise_lanes.h"
 #include "cuda/depthwise/depthwise_launch.h"
+#include "cuda/depthwise/depthwise_mma.h"
 #include "cuda/depthwise/depthwise_strips.h"
 #include "cuda/depthwise/depthwise_walks.h"
 #include "cuda/weight_sum.h"
@@ -212,9 +213,31 @@ double predicted_us(const Problem& problem, const Device& device) {
 // 27 %, nine of them within 12 %; grad_weight within 25 %). Not seen in grad_input, nor of words.
 constexpr double kStepWait = 0.6, kStepWaitOfEight = 0.3;  // the latter of stride 8
 
+// Row 2: on tensor cores. Issue slots are counted (sass): of a block of rows, and of each product.
+std::optional<Plan> mma_plan(const Problem& problem, const Device& device) {
+  const int index = mma_kernel(problem);
+  if (index < 0 || !device.has_mma_f16) return std::nullopt;
+  const LaneKernel& kernel = kLaneKernels[index];
+  const LaneTile t = mma_tile(problem);
+  if (t.blocks * kMmaWarps >= INT32_MAX) return std::nullopt;
+  Plan plan;
+  plan.row = 2;
+  const double slots =
+      (60 + 8. * kernel.stride) * 32 / (double(t.step) * t.slots * kMmaColumns * kernel.stride);
+  const double memory = tensor_bytes(problem) / (0.78 * device.copy_bytes_per_us);
+  const double issue = outputs_of(problem) * slots / device.fma_f32_per_us;
+  plan.predicted_us = launch_us(problem) + std::max(memory, issue);
+  std::ostringstream note;
+  note << "mma, " << kernel.taps << " taps, " << t.rounds << " strips of " << t.rows << ", "
+       << t.blocks << " blocks of " << t.threads;
+  plan.note = note.str();
+  return plan;
+}
+
 // Row 1, y or dY in registers, if that serves the problem; the alignment of pointers is taken for granted.
 // Issue slots are counted (sass, 2026-11-23), not fitted: hence a modest share of the copy rate.
 std::optional<Plan> register_plan(const Problem& problem, const Device& device) {
+  if (auto products = mma_plan(problem, device)) return products;
   const bool back = problem.direction == Direction::grad_weight;
   const bool forward = problem.direction == Direction::fwd;
   const int bytes = int(element_size(problem.dtype));
@@ -346,6 +369,7 @@ Decision general_plan(const Problem& problem, const Device& device) {
 }
 
 bool launch_registers(const Problem& problem, const Plan& plan, const Args& args) {
+  if (plan.row == 2) return launch_mma_grad_input(problem, args);
   const bool early = plan.detail[0] != 0;
   switch (problem.direction) {
     case Direction::fwd:
@@ -359,7 +383,7 @@ bool launch_registers(const Problem& problem, const Plan& plan, const Args& args
 }
 
 void launch(const Problem& problem, const Plan& plan, const Args& args) {
-  if (plan.row == 1 && launch_registers(problem, plan, args)) return;
+  if (plan.row > 0 && launch_registers(problem, plan, args)) return;
   if (problem.direction == Direction::grad_weight) {
     launch_grad_weight(problem, args);
   } else {

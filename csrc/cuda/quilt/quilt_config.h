@@ -48,7 +48,10 @@ constexpr int kStep = 32;         // bytes of pixels of an instruction
 constexpr int kWords = kStep / 4;
 constexpr int kMostSteps = 31, kMostStages = 6;  // a box has up to 256 words
 constexpr int kRaws = 2;                         // chunks of x under way as they lie
+// What is copied of dY starts at multiples of so many bytes, in memory as in shared memory (TensorBox).
+constexpr int kSector = 32;
 constexpr int kMostClasses = 8;
+constexpr int kTableSets = 3;
 CONVT2D_HOST_DEVICE constexpr int classes(int size) { return 16 / size; }
 
 // Steps that are fetched and multiplied at once, at most; strict fp32 has always so many.
@@ -88,7 +91,7 @@ struct Maps {
 };
 
 // Shared memory: for each stage three barriers, and one each for x as it lies; for each kernel row, where pixels stand in
-// dY, of a chunk and of an image's last one; the stages; x as it lies.
+// dY, of even chunks of an image, of odd ones, and of the last; the stages; x as it lies.
 constexpr int kRawAt = 16 * kMostStages, kShiftedAt = kRawAt + 8 * kRaws;
 constexpr int kTablesAt = 256;
 static_assert(kShiftedAt + 8 * kMostStages <= kTablesAt);

@@ -134,7 +134,7 @@ __device__ __forceinline__ void multiply(const Params& p, const Scope& at, Sums<
       barrier_wait(ring.full(), ring.parity);
       barrier_wait(shifted_barrier(ring), ring.parity);
     }
-    const uint32_t table = tables + (chunk.last(p) ? p.kernel_h * p.table_bytes : 0);
+    const uint32_t table = tables + chunk.table_set(p) * p.kernel_h * p.table_bytes;
     uint32_t from[warp_bands(tile)];
 #pragma unroll
     for (int i = 0; i < warp_bands(tile); ++i) from[i] = ring.stage() + start[i];
@@ -274,7 +274,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   if (threadIdx.x < classes(sizeof(T))) prefetch_map(&maps.x[threadIdx.x]);
   if (threadIdx.x == kMostClasses) prefetch_map(&maps.y);
-  if (threadIdx.x < kRaws) barrier_init(ring.barriers + kRawAt + threadIdx.x * 8, 1);
+  if (threadIdx.x < kRaws)
+    barrier_init(ring.barriers + kRawAt + threadIdx.x * 8, classes(sizeof(T)));
   list_pixels<T, ROW>(p, shared);
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();

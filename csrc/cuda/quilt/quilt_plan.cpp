@@ -69,7 +69,8 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
   const int64_t run = h.kernel * w.out * size;
   p.run_bytes = static_cast<int32_t>(run);
   // As few bytes as can be, in boxes whose rows lie apart as they should.
-  const int64_t words = run * p.chunk_rows / 4, residue = pitch_residue(tile) / 4;
+  const int64_t words = round_up(run * p.chunk_rows, kSector) / 4,
+                residue = pitch_residue(tile) / 4;
   const auto box_words = [&](int64_t boxes) {
     return round_up(std::max(ceil_div(words, boxes) - residue, int64_t{0}), 32) + residue;
   };
@@ -88,7 +89,8 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
   p.y_at = x_bytes(tile, p.steps);
   p.stage_bytes = static_cast<int32_t>(round_up(p.y_at + p.y_boxes * p.y_box_bytes, 1024));
   p.table_bytes = p.steps * kStep;
-  p.stages_at = static_cast<int32_t>(round_up(kTablesAt + 2 * p.kernel_h * p.table_bytes, 1024));
+  p.stages_at =
+      static_cast<int32_t>(round_up(kTablesAt + kTableSets * p.kernel_h * p.table_bytes, 1024));
   p.stages = choice.stages;
   p.split = choice.split;
   p.by_width = FastDivide(p.x_w);

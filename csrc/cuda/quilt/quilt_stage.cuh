@@ -50,6 +50,10 @@ struct Chunk {
   __device__ __forceinline__ int rows(const Params& p) const {
     return last(p) ? p.last_rows : p.chunk_rows;
   }
+  // Of the tables of places in dY (list_pixels()).
+  __device__ __forceinline__ int table_set(const Params& p) const {
+    return last(p) ? kTableSets - 1 : part & 1;
+  }
   __device__ __forceinline__ int steps(const Params& p) const {
     return last(p) ? p.last_steps : p.steps;
   }
@@ -90,20 +94,33 @@ __device__ __forceinline__ int channel_of(int column) {
   return column % alike * classes(sizeof(T)) + column / alike;
 }
 
+// In words of a plane of dY, where a chunk starts, and where what is copied of it does.
+__device__ __forceinline__ int first_word(const Params& p, int part) {
+  return part * p.chunk_rows * (p.run_bytes / 4);
+}
+__device__ __forceinline__ int first_copied(const Params& p, int part) {
+  return first_word(p, part) & -kSector / 4;
+}
+
 // Where in dY pixels stand, for a kernel row and a word of x: bytes, of two pixels whose places do not follow each other
 // eighths, the second one's in the upper half. What does not exist is zero in x: any pixel will do. By all threads.
 template <class T, int ROW>
 __device__ __forceinline__ void list_pixels(const Params& p, uint32_t shared) {
   constexpr int kSize = sizeof(T), kPixels = 4 / kSize, kTap = kTiles[ROW].taps * kSize;
   const int words = p.steps * kWords;
-  for (int i = threadIdx.x; i < 2 * p.kernel_h * words; i += kThreads) {
+  for (int i = threadIdx.x; i < kTableSets * p.kernel_h * words; i += kThreads) {
     const int table = p.by_words.quotient(i), word = i - table * words;
-    const int of_last = table >= p.kernel_h, row = table - of_last * p.kernel_h;
-    const int pixels = (of_last ? p.last_rows : p.chunk_rows) * p.x_w;
+    const int set = (table >= p.kernel_h) + (table >= 2 * p.kernel_h),
+              row = table - set * p.kernel_h;
+    const bool of_last = set == kTableSets - 1;
+    const int pixels = (of_last ? p.last_rows : p.chunk_rows) * p.x_w,
+              part = of_last ? p.image_chunks - 1 : set,
+              lead = (first_word(p, part) - first_copied(p, part)) * 4;
     const auto place_of = [&](int pixel) -> uint32_t {
       if (pixel >= pixels) return 0;
       const int h = p.by_width.quotient(pixel);
-      const int in_run = (h * p.kernel_h + row) * p.y_row * kSize + (pixel - h * p.x_w) * kTap;
+      const int in_run =
+          lead + (h * p.kernel_h + row) * p.y_row * kSize + (pixel - h * p.x_w) * kTap;
       const int box = p.by_pitch.quotient(in_run);
       return box * p.y_box_bytes + in_run - box * p.y_pitch;
     };
@@ -113,19 +130,16 @@ __device__ __forceinline__ void list_pixels(const Params& p, uint32_t shared) {
   }
 }
 
-// Asks for x of a chunk as it lies, a box for each class; one thread.
+// Asks for x of a class of a chunk as it lies; one thread.
 template <class T, int ROW>
 __device__ __forceinline__ void bring_raw(const Params& p, const Maps& maps, const Scope& at,
-                                          uint32_t raw, uint32_t barrier, const Chunk& chunk) {
+                                          uint32_t raw, uint32_t barrier, const Chunk& chunk,
+                                          int which) {
   constexpr int kSize = sizeof(T), kClasses = classes(kSize), kBox = kAlike<T, ROW>;
-  barrier_expect(barrier, p.raw_bytes);
-  const int channel = chunk.channel(p, at), first = chunk.first(p);
-#pragma unroll 1
-  for (int i = 0; i < kClasses; ++i, raw += kBox * p.raw_pitch) {
-    const int map = (channel + i) % kClasses;
-    copy_box(raw, &maps.x[map], barrier, ((first + p.lead[map]) * kSize & ~15) / 4,
-             (channel + i) / kClasses, 0, 0);
-  }
+  barrier_expect(barrier, kBox * p.raw_pitch);
+  const int channel = chunk.channel(p, at) + which, map = channel % kClasses;
+  copy_box(raw + which * kBox * p.raw_pitch, &maps.x[map], barrier,
+           ((chunk.first(p) + p.lead[map]) * kSize & ~15) / 4, channel / kClasses, 0, 0);
 }
 
 // Asks for dY of a chunk, a box after the other; one thread.
@@ -133,7 +147,7 @@ __device__ __forceinline__ void ask(const Params& p, const Maps& maps, const Sco
                                     const StageRing& ring, const Chunk& chunk) {
   barrier_expect(ring.full(), p.y_boxes * p.y_box_bytes);
   const int channel = (chunk.image * p.groups + at.group) * p.columns + at.column;
-  const int first = chunk.part * p.chunk_rows * (p.run_bytes / 4);
+  const int first = first_copied(p, chunk.part);
   for (int i = 0; i < p.y_boxes; ++i)
     copy_box(ring.stage() + p.y_at + i * p.y_box_bytes, &maps.y, ring.full(),
              first + i * (p.y_pitch / 4), channel, 0, 0);
@@ -230,10 +244,10 @@ __device__ __forceinline__ void help(const Params& p, const Maps& maps, const Sc
     next.advance(p);
     ++ahead;
   };
-  // By the last warp: the first one asks for dY.
   const auto bring_next_raw = [&](int index) {
-    if (warp == kHelpers / 32 - 1 && elected())
-      bring_raw<T, ROW>(p, maps, at, raw_at(p, ring, index), come_barrier(ring, index), next_raw);
+    if (warp < classes(sizeof(T)) && elected())
+      bring_raw<T, ROW>(p, maps, at, raw_at(p, ring, index), come_barrier(ring, index), next_raw,
+                        warp);
     next_raw.advance(p);
   };
   for (int i = 0; i < kRaws && at.begin + i < at.end; ++i) bring_next_raw(i);
