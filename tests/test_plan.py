@@ -212,12 +212,13 @@ SAME = Case("stride_1", 8, 48, 48, (200, 300), (3, 3), (1, 1), (1, 1))
 ONE_TAP = Case("one_tap", 4, 64, 128, (248, 216), (1, 1), (1, 1), (0, 0))
 ROWS = Case("rows", 8, 96, 64, (200, 304), (3, 5), (1, 1), (1, 2))
 BOXES = Case("k_is_s_in_small_planes", 200, 256, 256, (14, 14), (2, 2), (2, 2))
-KEYPOINTS = Case("keypoints", 400, 384, 17, (14, 16), (4, 4), (2, 2), (1, 1))
+KEYPOINTS = Case("keypoints", 400, 384, 17, (14, 20), (4, 4), (2, 2), (1, 1))
 SHUFFLE = Case("k_is_s", 8, 96, 48, (100, 120), (2, 2), (2, 2))
 PATCHES = Case("patches_of_4", 8, 192, 192, (30, 37), (4, 4), (4, 4))
 VOCODER = Case("vocoder", 12, 384, 192, (1, 40), (1, 16), (1, 8), (0, 4))
 BILINEAR = Case("depthwise", 8, 96, 96, (40, 48), (4, 4), (2, 2), (1, 1), groups=96)
 FEW = Case("two_channels", 4, 2, 2, (64, 80), (4, 4), (2, 2), (1, 1))
+SQUARES = Case("rows_of_32", 16, 192, 96, (24, 32), (4, 4), (2, 2), (1, 1))
 DEEP = Case("deep", 12, 768, 320, (20, 24), (4, 4), (2, 2), (1, 1))
 NARROW = Case("few_to_fold", 24, 64, 64, (100, 120), (3, 3), (2, 2), (1, 1))
 WINDOW = Case("window_of_7", 8, 32, 16, (240, 304), (7, 7), (1, 1), (3, 3))
@@ -243,7 +244,10 @@ REGIMES = (
     (MANY, TENSOR_CORES, ("forward",), DENSE, NOT_HOPPER, "reed"),
     (MANY, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "scroll"),
     (MANY, ("tf32",), ("forward",), ("nhwc",), HOPPER, "hopper"),  # weights do not fit
-    (DEEP, ("f16", "bf16", "tf32"), ("forward",), ("nchw",), HOPPER, "loom"),
+    (SQUARES, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "pleat"),
+    (SQUARES, ("tf32",), ("forward",), ("nchw",), HOPPER, "loom"),
+    (DEEP, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "pleat"),
+    (DEEP, ("tf32",), ("forward",), ("nchw",), HOPPER, "loom"),
     (DEEP, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "hopper"),
     (DEEP, ("f32",), ("forward",), ("nchw",), HOPPER, "loom"),
     (DEEP, ("tf32",), ("forward",), ("nhwc",), HOPPER, "hopper"),
@@ -263,7 +267,8 @@ REGIMES = (
     (WINDOW, ("tf32",), ("forward", "grad_input"), ("nchw",), HOPPER, "scroll"),
     (LAST_UP, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "scroll"),
     (DOUBLE, ("tf32",), ("forward",), ("nchw",), HOPPER, "scroll"),  # odd rows of y
-    (MANY, (*TENSOR_CORES, "f32"), ("forward",), ("nchw",), HOPPER, "loom"),
+    (MANY, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "pleat"),  # rows of 56
+    (MANY, ("tf32", "f32"), ("forward",), ("nchw",), HOPPER, "loom"),
     (MANY, ("tf32",), ("grad_input",), ("nchw",), HOPPER, "hopper"),  # pixels are fetched
     (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nchw",), HOPPER, "scroll"),
     (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nhwc",), HOPPER, "scroll"),
@@ -471,6 +476,29 @@ def test_fold_says_why_it_declines():
         ("forward", "f16", "nchw", "b200", "wgmma"),
     ):
         reason = refusal(explain(DEEP, direction, dtype, layout, board), "fold")
+        assert reason and words in reason, reason
+
+
+@needs_cuda_room
+def test_pleat_says_why_it_declines():
+    for change, words in (
+        ({"kernel": (4, 3)}, "4 x 4"),
+        ({"stride": (2, 1)}, "stride 2"),
+        ({"dilation": (1, 2), "output_padding": (0, 1)}, "stride 2"),
+        ({"padding": (1, 3)}, "a pad of 3"),
+        ({"output_padding": (1, 0), "padding": (0, 1)}, "are not those of 24 pixels"),
+        ({"size": (24, 72)}, "72 pixels"),
+        ({"size": (24, 36)}, "36 pixels"),
+    ):
+        reason = refusal(explain(dataclasses.replace(SQUARES, **change), dtype="f16"), "pleat")
+        assert reason and words in reason, (change, reason)
+    for direction, dtype, layout, board, words in (
+        ("grad_input", "f16", "nchw", "h200", "forward"),
+        ("forward", "tf32", "nchw", "h200", "fp16 and bf16"),
+        ("forward", "f16", "nhwc", "h200", "NCHW"),
+        ("forward", "f16", "nchw", "b200", "sm_90a"),
+    ):
+        reason = refusal(explain(SQUARES, direction, dtype, layout, board), "pleat")
         assert reason and words in reason, reason
 
 

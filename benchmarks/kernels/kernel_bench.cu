@@ -56,6 +56,7 @@
 #include "cuda/narrow/narrow_weight.h"
 #include "cuda/plain/plain_plan.h"
 #include "cuda/plait/plait_plan.h"
+#include "cuda/pleat/pleat_plan.h"
 #include "cuda/quilt/quilt_plan.h"
 #include "cuda/reed/reed_plan.h"
 #include "cuda/rows/rows_plan.h"
@@ -196,6 +197,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = cuda::comb::plans(problem, device, reason);
   } else if (name == "strand") {
     plans = cuda::strand::plans(problem, device, reason);
+  } else if (name == "pleat") {
+    plans = cuda::pleat::plans(problem, device, reason);
   } else if (name == "plain") {
     plans = cuda::plain::plans(problem, device, reason);
   } else if (name == "fringe") {

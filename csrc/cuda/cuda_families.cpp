@@ -21,6 +21,7 @@
 #include "cuda/narrow/narrow.h"
 #include "cuda/plain/plain.h"
 #include "cuda/plait/plait.h"
+#include "cuda/pleat/pleat.h"
 #include "cuda/quilt/quilt.h"
 #include "cuda/reed/reed.h"
 #include "cuda/rows/rows.h"
@@ -41,6 +42,7 @@ FamilyList families() {
       depthwise_family,  // one input channel a group: bound by memory, so no tile of a GEMM
       plain_family,  // sm_90a: 16-bit NCHW, kernels of one tap: planes are rows of a matrix, in all three passes
       fold_family,  // sm_90a: 16-bit NCHW forward, operands as they lie, taps added up afterwards
+      pleat_family,  // sm_90a: 16-bit NCHW forward of 4 x 4 kernels with stride 2; likewise, added up in registers
       slide_family,  // sm_90a: 16-bit NCHW with short kernel rows, whose columns are added up afterwards
       narrow_family,  // sm_90a: forward to at most four output channels; kernel columns likewise; their grad_weight
       spread_family,  // sm_90a: forward, all taps of a pixel side by side, whatever the channels; NHWC grad_input

@@ -19,6 +19,16 @@ __device__ __forceinline__ void store_box(const CUtensorMap* map, uint32_t share
       : "memory");
 #endif
 }
+// A run of memory likewise, of whole 16 bytes at multiples of these.
+__device__ __forceinline__ void store_bytes(void* to, uint32_t shared, int bytes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n\t"
+      "cp.async.bulk.commit_group;" ::"l"(to),
+      "r"(shared), "r"(bytes)
+      : "memory");
+#endif
+}
 __device__ __forceinline__ void stored_boxes_read() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");

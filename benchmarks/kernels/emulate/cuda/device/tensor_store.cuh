@@ -40,6 +40,11 @@ inline void store_box(const CUtensorMap* map, uint32_t shared, int a, int b, int
     }
   });
 }
+inline void store_bytes(void* to, uint32_t shared, int bytes) {
+  if (reinterpret_cast<uintptr_t>(to) % 16 != 0 || shared % 16 != 0 || bytes % 16 != 0)
+    emulate::fail("misaligned");
+  stored_boxes().push_back([=] { std::memcpy(to, emulate::shared(shared, bytes), bytes); });
+}
 inline void stored_boxes_there() {
   for (const auto& store : stored_boxes()) store();
   stored_boxes().clear();

@@ -1,0 +1,75 @@
+// pleat: forward of 4 x 4 kernels with stride 2, 16-bit NCHW, rows of x of up to 64 pixels, eights of them.
+//
+// As fold does, it multiplies operands as they lie in memory:
+//
+//   products[(co, kh, kw), pixel] = sum over ci of w[ci][(co, kh, kw)] * x[ci][pixel]
+//
+// and an output is the sum of four of them: of tap rows kh and kh + 2 in two rows of x, of tap columns kw and kw + 2 in two
+// neighbouring pixels. Here they meet in registers. A warp's 16 rows of an instruction are an output channel's taps, so a lane (g, t)
+// has tap g and tap g + 8: kernel rows kh and kh + 2 of the same column. Pixels of a tile are whole rows of x, so the row above is a
+// number of registers before: what a lane adds needs nobody. Tap columns kw and kw + 2 are lanes g and g ^ 2, of which each
+// adds up every second output, after one shuffle for both.
+//
+//   w    [64 rows][channel in][128 B]     swizzled; a warpgroup's rows: four output channels
+//   x    [64 pixels][channel in][128 B]   likewise, twice: 128 pixels that follow each other
+//   out  of a warp: rows of y of its output channel, which follow each other in memory, as they will lie there among 16 bytes
+//
+// A block walks down an image with 16 output channels, four of each warpgroup, by tiles of 128 pixels; the last row's upper
+// products wait in registers for the next tile. Rows of y count from before the padding: block b is those that rows b and b - 1 of x
+// reach, 2 b and 2 b + 1. An image may be cut into segments of blocks; such a one starts a row of x earlier.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "core/types.h"
+#include "cuda/device/index.cuh"
+
+namespace convt2d::cuda::pleat {
+
+constexpr int kKernel = 4, kStride = 2, kTaps = kKernel * kKernel;
+// Eights of pixels of a row of x, by which tiles are told apart.
+constexpr int kEights[] = {1, 2, 3, 4, 5, 6, 7, 8};
+constexpr int kTileCount = sizeof(kEights) / sizeof(kEights[0]);
+
+// Four warpgroups, since adding up takes many instructions, and one warp that asks for what they multiply.
+constexpr int kGroups = 4, kConsumers = 128 * kGroups, kThreads = kConsumers + 32;
+constexpr int kPixels = 128, kRows = 64;  // of a stage, of an instruction
+constexpr int kGroupChannels = kRows / kTaps, kBlockChannels = kGroups * kGroupChannels;
+constexpr int kLine = 128, kLineNumbers = kLine / 2;  // bytes of a row of an operand
+constexpr int kSlice = 16;                            // channels in of an instruction
+constexpr int kMostSlices = 4;                        // of a stage
+constexpr int kMostStages = 16;
+CONVT2D_HOST_DEVICE constexpr int tile_rows(int eights) { return kPixels / 8 / eights; }
+// Of an instruction: the least of those there are that has a tile's.
+CONVT2D_HOST_DEVICE constexpr int tile_width(int eights) {
+  const int pixels = tile_rows(eights) * eights * 8;
+  return pixels <= 96 ? 96 : pixels <= 120 ? 120 : kPixels;
+}
+
+// Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.
+struct Params {
+  void* y;
+  const void* bias;                        // or null
+  int32_t batch, groups, reduce, columns;  // channels of a group
+  int32_t x_h, y_h, y_w, pad_h, pad_w;
+  int32_t row_tiles;               // of 16 output channels, of a group
+  int32_t segments, segment_rows;  // of blocks of rows of y
+  int32_t items, walkers;          // the latter: blocks
+  int32_t slices, chunks;          // of a stage; stages of K
+  int32_t stages, stage_bytes, x_bytes;
+  int32_t out_at, out_bytes;  // of a warp
+  int32_t shared_bytes;
+  FastDivide by_row_tiles, by_groups, by_segments;
+};
+
+struct Maps {
+  CUtensorMap x, w;
+};
+
+// Shared memory: the stages' barriers, stages, outputs.
+constexpr int kStagesAt = 1024;
+static_assert(kMostStages * 16 <= kStagesAt);
+
+}  // namespace convt2d::cuda::pleat

@@ -1,0 +1,252 @@
+// The pleat kernel; pleat_config.h draws the GEMM.
+//
+// One thread asks the copy engine for the chunks of a block's tiles, in a ring of stages: `full` ends a phase when a stage has
+// arrived, `empty` when all warpgroups have multiplied it. These add up and store on their own; the ring lets one be ahead of others.
+// Nothing is multiplied that does not exist but for pixels below an image, whose products are left out.
+#pragma once
+
+#include "cuda/device/async_copy.cuh"
+#include "cuda/device/barrier.cuh"
+#include "cuda/device/mma.cuh"
+#include "cuda/device/numeric.cuh"
+#include "cuda/device/stage_ring.cuh"
+#include "cuda/device/tensor_copy.cuh"
+#include "cuda/device/tensor_store.cuh"
+#include "cuda/device/uniform.cuh"
+#include "cuda/device/wgmma.cuh"
+#include "cuda/pleat/pleat_config.h"
+
+namespace convt2d::cuda::pleat {
+
+// 16 output channels, and blocks of rows of an image.
+struct Item {
+  int image, group, channel;  // the first channel, of the group's
+  int begin, end;             // blocks whose outputs are the item's
+  int first, end_row;         // rows of x
+};
+// Items side by side have the same pixels.
+__device__ __forceinline__ Item item_of(const Params& p, int index) {
+  unsigned rest = index, next = p.by_row_tiles.quotient(rest);
+  Item item;
+  item.channel = int(rest - next * p.by_row_tiles.divisor) * kBlockChannels;
+  rest = next, next = p.by_groups.quotient(rest);
+  item.group = int(rest - next * p.by_groups.divisor);
+  rest = next, next = p.by_segments.quotient(rest);
+  const int segment = int(rest - next * p.by_segments.divisor);
+  item.image = int(next);
+  item.begin = segment * p.segment_rows;
+  item.end_row = min(item.begin + p.segment_rows, p.x_h);
+  item.end = item.end_row == p.x_h ? p.x_h + 1 : item.end_row;
+  item.first = max(item.begin - 1, 0);
+  return item;
+}
+
+__device__ __forceinline__ StageRing ring_of(const Params& p, uint32_t shared) {
+  return {shared, shared + kStagesAt, p.stages, p.stage_bytes};
+}
+
+template <int EIGHTS>
+__device__ __forceinline__ void bring(const Params& p, const Maps& maps, uint32_t shared) {
+  StageRing ring = ring_of(p, shared);
+  const int depth = p.slices * kSlice, line = depth * kLine;
+  for (int i = blockIdx.x; i < p.items; i += p.walkers) {
+    const Item item = item_of(p, i);
+    for (int row = item.first; row < item.end_row; row += tile_rows(EIGHTS))
+      for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
+        barrier_wait(ring.empty(), ring.parity ^ 1);
+        barrier_expect(ring.full(), p.stage_bytes);
+        uint32_t to = ring.stage();
+#pragma unroll
+        for (int box = 0; box < kPixels / kLineNumbers; ++box, to += line)
+          copy_box(to, &maps.x, ring.full(), row * EIGHTS * 8 + box * kLineNumbers, chunk * depth,
+                   item.group, item.image);
+#pragma unroll
+        for (int group = 0; group < kGroups; ++group, to += line)
+          copy_box(to, &maps.w, ring.full(), (item.channel + group * kGroupChannels) * kTaps,
+                   chunk * depth, item.group, 0);
+      }
+  }
+}
+
+template <class T, int SLICES, int NUMBERS>
+__device__ __forceinline__ void multiply_slices(float (&sum)[1][NUMBERS], uint64_t w, uint64_t x) {
+  wgmma_fence();
+#pragma unroll
+  for (int slice = 0; slice < SLICES; ++slice)
+    WgmmaTurned<T, NUMBERS * 2>::add(sum[0], advance(w, slice * (kSlice * kLine >> 4)),
+                                     advance(x, slice * (kSlice * kLine >> 4)));
+  wgmma_commit();
+}
+
+// The products of a tile.
+template <class T, int NUMBERS>
+__device__ __forceinline__ void multiply(const Params& p, int group, StageRing& ring,
+                                         float (&sum)[1][NUMBERS]) {
+  const int line = p.slices * kSlice * kLine;
+  const uint64_t layout = turned_layout(kLine, line);
+  clear(sum);
+  uint32_t before = 0;  // `empty` of the stage whose products are under way
+#pragma unroll 1
+  for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
+    barrier_wait(ring.full(), ring.parity);
+    const uint64_t x = operand(layout, ring.stage()),
+                   w = operand(layout, ring.stage() + p.x_bytes + group * line);
+    // Each branch commits: behind them the compiler would add an empty instruction, and wait for that.
+    if (p.slices == kMostSlices) {
+      multiply_slices<T, kMostSlices>(sum, w, x);
+    } else if (p.slices == 2) {
+      multiply_slices<T, 2>(sum, w, x);
+    } else {
+      multiply_slices<T, 1>(sum, w, x);
+    }
+    if (before) {
+      wgmma_wait<1>();
+      if (threadIdx.x % 32 == 0) barrier_arrive(before);
+    }
+    before = ring.empty();
+  }
+  wgmma_wait<0>();
+  if (threadIdx.x % 32 == 0) barrier_arrive(before);
+  finished(sum[0]);
+}
+
+// What a lane adds up: outputs of one row of a block and one column of two, of every second pair of columns.
+struct Lane {
+  int row, column;  // of its outputs, in a block; the first one in a row of y
+  int source;       // whose products it wants
+  bool last;        // it has tap columns 2 and 3 of the last two pixels of eight;
+  bool inside,
+      ends;  // its first output of a row is one; so is one right of the row's last pixel, which is its own
+  __device__ __forceinline__ Lane(const Params& p, int width) {
+    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const bool upper = g & 2;
+    row = g / 4;
+    last = upper && t == 3;
+    column = 4 * t + (upper ? 2 : 0) + (g & 1) - p.pad_w;
+    inside = column >= 0;
+    ends = last && column + kStride * (width - 8) + 2 < p.y_w;
+    // An output of the lower lanes has a product of the pixel before theirs; one of the upper lanes of that before their second.
+    source = (g ^ 2) * 4 + (upper ? t : (t + 3) % 4);
+  }
+};
+
+// Where a warp's outputs of a tile go: rows `first` to `end` of y, which follow each other in memory.
+struct Run {
+  int first, end;
+  uint32_t to;  // shared address of the row `first`
+};
+
+// A block's outputs, from the products of a row of x and `above`, what the row above has for it, with the bias; then the row's own. HERE:
+// there is such a row. `y`, `to`: the lane's row of outputs, and where its first one goes.
+template <class T, int EIGHTS, bool HERE>
+__device__ __forceinline__ void add_block(const Lane& lane, const Run& run, int y, uint32_t to,
+                                          const float* sum, float (&above)[EIGHTS][2], float bias) {
+  const bool stored = y >= run.first && y < run.end;
+  const auto put = [&](uint32_t place, float value) {
+    const T narrow = Numeric<T>::narrow(value);
+    store_shared_2(place, *reinterpret_cast<const unsigned short*>(&narrow));
+  };
+  float before = 0;  // the last pixel's product, if it is not beside the row
+#pragma unroll
+  for (int e = 0; e < EIGHTS; ++e) {
+    float two[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) two[i] = HERE ? above[e][i] + sum[4 * e + i] : above[e][i];
+    if (HERE) above[e][0] = sum[4 * e + 2] + bias, above[e][1] = sum[4 * e + 3];
+    const float other = __shfl_sync(~0u, lane.last ? before : two[1], lane.source);
+    before = two[1];
+    if (stored && (e > 0 || lane.inside)) put(to + e * 32, two[0] + other);
+  }
+  if (stored && lane.ends) put(to + (EIGHTS - 1) * 32 + 4, before + bias);
+}
+
+// A run to memory, which starts `lead` numbers behind `from` and a multiple of 16 bytes: whole ones by the copy engine, what is before
+// and behind them a number a lane.
+template <class T>
+__device__ __forceinline__ void store_run(T* y, uint32_t from, int lead, int count) {
+  constexpr int kUnit = 8;
+  T* const aligned = y - lead;
+  const int lane = threadIdx.x % 32, end = lead + count, first = lead > 0, last = end / kUnit;
+  fence_for_wgmma();  // and for the copy engine
+  __syncwarp();
+  if (lane == 0 && last > first)
+    store_bytes(aligned + first * kUnit, from + first * kUnit * 2, (last - first) * kUnit * 2);
+  const int at = lane < kUnit ? lane : last * kUnit + lane - kUnit;
+  const bool edge = lane < kUnit ? first > 0 && at >= lead : at >= max(lead, first * kUnit);
+  if (lane < 2 * kUnit && edge && at < end)
+    reinterpret_cast<unsigned short*>(aligned)[at] = load_shared<unsigned short>(from + at * 2);
+}
+
+template <class T, int EIGHTS>
+__device__ __forceinline__ void consume(const Params& p, uint32_t shared) {
+  constexpr int kTileRows = tile_rows(EIGHTS);
+  const int group = warpgroup_of_block(), warp = warp_of_block(), lane_number = threadIdx.x % 32;
+  const uint32_t out = shared + p.out_at + warp * p.out_bytes, step = kStride * p.y_w * 2;
+  const Lane lane(p, EIGHTS * 8);
+  StageRing ring = ring_of(p, shared);
+  for (int i = blockIdx.x; i < p.items; i += p.walkers) {
+    const Item item = item_of(p, i);
+    const int channel = item.channel + warp, all = item.group * p.columns + channel;
+    const bool exists = channel < p.columns;
+    const float bias = p.bias && exists ? load(static_cast<const T*>(p.bias) + all) : 0.f;
+    T* const plane =
+        static_cast<T*>(p.y) + (int64_t{item.image} * p.groups * p.columns + all) * (p.y_h * p.y_w);
+    float above[EIGHTS][2];
+#pragma unroll
+    for (int e = 0; e < EIGHTS; ++e) above[e][0] = bias, above[e][1] = 0;
+    for (int row = item.first; row < item.end_row; row += kTileRows) {
+      float sum[1][tile_width(EIGHTS) / 2];
+      multiply<T>(p, group, ring, sum);
+      const int next = row + kTileRows;
+      if (next > p.x_h) {  // rows that do not exist
+#pragma unroll
+        for (int j = 0; j < kTileRows * EIGHTS * 4; ++j)
+          if (row + j / (4 * EIGHTS) >= p.x_h) sum[0][j] = 0;
+      }
+      // The block below the last row of x is the tile's too.
+      const int begin = max(row, item.begin), end = next >= item.end_row ? item.end : next;
+      Run run;
+      run.first = max(begin * kStride - p.pad_h, 0);
+      run.end = exists ? min(end * kStride - p.pad_h, p.y_h) : run.first;
+      T* const y = plane + run.first * p.y_w;
+      const int lead = int(reinterpret_cast<uintptr_t>(y) % 16 / sizeof(T));
+      run.to = out + lead * 2;
+      int at = row * kStride + lane.row - p.pad_h;
+      uint32_t to = run.to + ((at - run.first) * p.y_w + lane.column) * 2;
+      if (lane_number == 0) stored_boxes_read();
+      __syncwarp();  // the run before has been read
+#pragma unroll
+      for (int r = 0; r < kTileRows; ++r, at += kStride, to += step)
+        add_block<T, EIGHTS, true>(lane, run, at, to, sum[0] + r * EIGHTS * 4, above, bias);
+      if (next == p.x_h) add_block<T, EIGHTS, false>(lane, run, at, to, nullptr, above, bias);
+      if (run.end > run.first) store_run(y, out, lead, (run.end - run.first) * p.y_w);
+    }
+  }
+  if (lane_number == 0) stored_boxes_there();
+}
+
+template <class T, int EIGHTS>
+__global__ void __launch_bounds__(kThreads, 1)
+    convt2d_pleat_kernel(const __grid_constant__ Params p, const __grid_constant__ Maps maps) {
+#ifdef CONVT2D_HAS_WGMMA
+  extern __shared__ __align__(1024) unsigned char smem[];
+  const uint32_t shared = shared_address(smem);
+  if (threadIdx.x < p.stages) {
+    barrier_init(shared + threadIdx.x * 16, 1);
+    barrier_init(shared + threadIdx.x * 16 + 8, kConsumers / 32);
+  }
+  if (threadIdx.x == kConsumers) {
+    prefetch_map(&maps.x);
+    prefetch_map(&maps.w);
+  }
+  fence_for_wgmma();  // and for the copy engine
+  __syncthreads();
+  if (warp_of_block() >= kConsumers / 32) {
+    if (threadIdx.x == kConsumers) bring<EIGHTS>(p, maps, shared);
+  } else {
+    consume<T, EIGHTS>(p, shared);
+  }
+#endif
+}
+
+}  // namespace convt2d::cuda::pleat

@@ -1,0 +1,180 @@
+#include "cuda/pleat/pleat_plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/phases.h"
+#include "cuda/cuda_families.h"
+#include "cuda/gather_params.h"
+#include "cuda/tensor_map.h"
+
+namespace convt2d::cuda::pleat {
+namespace {
+
+// Counted, but for what a tile takes beside its products, which is five layers' (H200, 2026-11-29): 23.8 to 375 us, within 6 %.
+constexpr double kClock = 1700;  // cycles a microsecond
+constexpr double kLaunch = 6;    // us: launch, first boxes, last stores
+constexpr double kTile =
+    1350;  // cycles of a tile beside its products: four warpgroups hide no more
+constexpr double kTensorTime = 1.08;  // over an instruction's least
+constexpr double kShallow = 160;  // cycles of a chunk of one instruction, of two a quarter of that
+constexpr double kArriving = 45;  // bytes a cycle that come to a multiprocessor
+constexpr double kMemoryRate = 0.85;  // of the copy rate
+constexpr double kBeside = 0.1;       // of the lesser of work and bytes
+
+struct Choice {
+  int row, slices, segments, stages, walkers;
+};
+
+// All but pointers.
+Params shape(const Problem& problem, const Choice& choice) {
+  const Axis &h = problem.h, &w = problem.w;
+  Params p{};
+  const auto number = [](int64_t value) { return static_cast<int32_t>(value); };
+  p.batch = number(problem.batch), p.groups = number(problem.groups);
+  p.reduce = number(problem.group_in()), p.columns = number(problem.group_out());
+  p.x_h = number(h.in), p.y_h = number(h.out), p.y_w = number(w.out);
+  p.pad_h = number(h.near_pad), p.pad_w = number(w.near_pad);
+  p.row_tiles = number(ceil_div(p.columns, kBlockChannels));
+  p.segment_rows = number(ceil_div(h.in, choice.segments));
+  p.segments = number(ceil_div(h.in, p.segment_rows));
+  const int64_t items = problem.batch * p.segments * p.groups * p.row_tiles;
+  p.items = number(std::min<int64_t>(items, INT32_MAX));
+  p.walkers = choice.walkers;
+  p.slices = choice.slices;
+  p.chunks = number(ceil_div(p.reduce, choice.slices * kSlice));
+  p.x_bytes = kPixels * p.slices * kSlice * 2;
+  p.stage_bytes = p.x_bytes + kGroups * kRows * p.slices * kSlice * 2;
+  // Rows of a tile, and the block below; and 16 bytes, among which they start.
+  p.out_bytes =
+      number(round_up((tile_rows(kEights[choice.row]) + 1) * kStride * w.out * 2 + 32, 16));
+  p.stages = choice.stages;
+  p.out_at = kStagesAt + p.stages * p.stage_bytes;
+  p.shared_bytes = p.out_at + kConsumers / 32 * p.out_bytes;
+  p.by_row_tiles = FastDivide(p.row_tiles);
+  p.by_groups = FastDivide(p.groups);
+  p.by_segments = FastDivide(p.segments);
+  return p;
+}
+
+double predict(const Problem& problem, const Device& device, const Params& p,
+               const Choice& choice) {
+  const int rows = tile_rows(kEights[choice.row]), width = tile_width(kEights[choice.row]);
+  const double tiles = std::ceil((p.segment_rows + (p.segments > 1)) / double(rows));
+  const double shallow = p.slices == 1   ? kShallow
+                         : p.slices == 2 ? kShallow / 4
+                                         : 0,
+               multiply = p.chunks * (shallow + p.slices * kGroups * width / 2.0 * kTensorTime),
+               each = std::max(multiply + kTile, p.chunks * p.stage_bytes / kArriving);
+  const double rounds = std::ceil(double(p.items) / std::min(choice.walkers, device.sm_count));
+  const double busy_us = rounds * tiles * each / kClock;
+  const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
+  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
+}
+
+std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
+                                          std::string& reason) {
+  constexpr int kLeastStages = 3;
+  std::vector<Candidate<Choice>> found;
+  const int row = static_cast<int>(
+      std::find(std::begin(kEights), std::end(kEights), problem.w.in / 8) - std::begin(kEights));
+  int before = 0;
+  for (int segments = 1; segments <= std::min<int64_t>(16, problem.h.in); ++segments)
+    for (const int slices : {4, 2, 1}) {
+      Choice choice{row, slices, segments, 0, 1};
+      const Params p = shape(problem, choice);
+      if (slices == 4 && p.segments == before) break;  // as many as before
+      before = p.segments;
+      choice.stages = std::min((device.smem_optin - p.shared_bytes) / p.stage_bytes, kMostStages);
+      if (choice.stages < kLeastStages) {
+        reason = "no room for " + std::to_string(kLeastStages) + " stages";
+        continue;
+      }
+      choice.walkers = std::min(p.items, device.sm_count);
+      found.push_back({choice, predict(problem, device, p, choice)});
+    }
+  return found;
+}
+
+Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
+  const Choice& c = candidate.choice;
+  const Params p = shape(problem, c);
+  Plan plan;
+  plan.row = c.row;
+  plan.predicted_us = candidate.predicted_us;
+  plan.detail[0] = c.slices;
+  plan.detail[1] = c.segments;
+  plan.detail[2] = p.stages;
+  plan.detail[3] = c.walkers;
+  plan.note = "16 channels x " + std::to_string(tile_rows(kEights[c.row])) + " rows of " +
+              std::to_string(kEights[c.row] * 8) + " pixels, K " +
+              std::to_string(c.slices * kSlice) + " x " + std::to_string(p.stages) + " stages, " +
+              std::to_string(p.segments) + " segments, " + std::to_string(c.walkers) + " blocks";
+  return plan;
+}
+
+std::string refusal(const Problem& problem, const Device& device) {
+  const auto number = [](int64_t value) { return std::to_string(value); };
+  if (!device.has_wgmma) return "pleat is for sm_90a";
+  if (problem.direction != Direction::fwd) return "pleat is for forward";
+  if (element_size(problem.dtype) != 2) return "pleat is for fp16 and bf16";
+  if (problem.x_layout != Layout::nchw || problem.y_layout != Layout::nchw ||
+      problem.w_layout != Layout::nchw)
+    return "pleat is for NCHW";
+  for (const Axis& axis : {problem.h, problem.w}) {
+    if (axis.kernel != kKernel || axis.stride != kStride || axis.dilation != 1)
+      return "pleat is for kernels of 4 x 4 with stride 2";
+    // Outputs that two rows of taps reach, but for the padding.
+    if (axis.near_pad < 0 || axis.near_pad > kStride ||
+        axis.out + axis.near_pad > (axis.in + 1) * kStride)
+      return "outputs, " + number(axis.out) + " of a pad of " + number(axis.near_pad) +
+             ", are not those of " + number(axis.in) + " pixels";
+  }
+  if (problem.w.out + problem.w.near_pad < problem.w.in * kStride)
+    return "rows of y, " + number(problem.w.out) + ", are too short";
+  if (std::find(std::begin(kEights), std::end(kEights), problem.w.in / 8) == std::end(kEights) ||
+      problem.w.in % 8 != 0)
+    return "rows of x have " + number(problem.w.in) + " pixels, which are no one to eight eights";
+  if (problem.wide_index) return "a tensor has more than 2^31 elements";
+  return {};
+}
+
+}  // namespace
+
+std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
+  return all_plans(problem, device, reason, refusal, candidates, plan_of);
+}
+
+Decision plan(const Problem& problem, const Device& device) {
+  return best_plan(problem, device, refusal, candidates, plan_of);
+}
+
+Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
+  const int32_t* const d = plan.detail;
+  Params p = shape(problem, {plan.row, d[0], d[1], d[2], d[3]});
+  p.y = args.y.data;
+  p.bias = problem.has_bias ? args.bias : nullptr;
+  return p;
+}
+
+// In order of what the kernel asks for: number, channel in, group, image.
+Maps maps_of(const Problem& problem, const Params& p, const Args& args) {
+  const int64_t plane = problem.h.in * problem.w.in * 2, row = int64_t{p.columns} * kTaps * 2;
+  const int32_t depth = p.slices * kSlice;
+  return {encode({args.x.data,
+                  2,
+                  4,
+                  {plane / 2, p.reduce, p.groups, problem.batch},
+                  {2, plane, plane * p.reduce, plane * problem.in_channels},
+                  {kLineNumbers, depth, 1, 1},
+                  {1, 1, 1, 1}}),
+          encode({args.w.data,
+                  2,
+                  4,
+                  {row / 2, p.reduce, p.groups, 1},
+                  {2, row, row * p.reduce, row * problem.in_channels},
+                  {kLineNumbers, depth, 1, 1},
+                  {1, 1, 1, 1}})};
+}
+
+}  // namespace convt2d::cuda::pleat
