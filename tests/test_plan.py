@@ -469,14 +469,13 @@ def test_fold_says_why_it_declines():
     ):
         reason = refusal(explain(dataclasses.replace(DEEP, **change), dtype="f16"), "fold")
         assert reason and words in reason, (change, reason)
-    for direction, dtype, layout, board, words in (
-        ("grad_input", "f16", "nchw", "h200", "forward"),
-        ("forward", "f64", "nchw", "h200", "16 or 32 bits"),
-        ("forward", "f16", "nhwc", "h200", "NCHW"),
-        ("forward", "f16", "nchw", "b200", "wgmma"),
-    ):
-        reason = refusal(explain(DEEP, direction, dtype, layout, board), "fold")
-        assert reason and words in reason, reason
+    check_refusals(
+        "fold",
+        (DEEP, "grad_input", "f16", "nchw", "h200", "forward"),
+        (DEEP, "forward", "f64", "nchw", "h200", "16 or 32 bits"),
+        (DEEP, "forward", "f16", "nhwc", "h200", "NCHW"),
+        (DEEP, "forward", "f16", "nchw", "b200", "wgmma"),
+    )
 
 
 @needs_cuda_room
@@ -492,14 +491,13 @@ def test_pleat_says_why_it_declines():
     ):
         reason = refusal(explain(dataclasses.replace(SQUARES, **change), dtype="f16"), "pleat")
         assert reason and words in reason, (change, reason)
-    for direction, dtype, layout, board, words in (
-        ("grad_input", "f16", "nchw", "h200", "forward"),
-        ("forward", "tf32", "nchw", "h200", "fp16 and bf16"),
-        ("forward", "f16", "nhwc", "h200", "NCHW"),
-        ("forward", "f16", "nchw", "b200", "sm_90a"),
-    ):
-        reason = refusal(explain(SQUARES, direction, dtype, layout, board), "pleat")
-        assert reason and words in reason, reason
+    check_refusals(
+        "pleat",
+        (SQUARES, "grad_input", "f16", "nchw", "h200", "forward"),
+        (SQUARES, "forward", "tf32", "nchw", "h200", "fp16 and bf16"),
+        (SQUARES, "forward", "f16", "nhwc", "h200", "NCHW"),
+        (SQUARES, "forward", "f16", "nchw", "b200", "sm_90a"),
+    )
 
 
 @needs_cuda_room

@@ -29,9 +29,8 @@
 namespace convt2d::cuda::pleat {
 
 constexpr int kKernel = 4, kStride = 2, kTaps = kKernel * kKernel;
-// Eights of pixels of a row of x, by which tiles are told apart.
-constexpr int kEights[] = {1, 2, 3, 4, 5, 6, 7, 8};
-constexpr int kTileCount = sizeof(kEights) / sizeof(kEights[0]);
+// Eights of pixels of a row of x, by which kernels are told apart: a Plan's row is one less.
+constexpr int kMostEights = 8;
 
 // Four warpgroups, since adding up takes many instructions, and one warp that asks for what they multiply.
 constexpr int kGroups = 4, kConsumers = 128 * kGroups, kThreads = kConsumers + 32;

@@ -1,4 +1,4 @@
-// From a row of kEights to its kernel, for one type.
+// From a Plan's row to its kernel, for one type.
 #pragma once
 
 #include "cuda/cuda_check.h"
@@ -11,8 +11,8 @@ namespace convt2d::cuda::pleat {
 
 template <class T>
 void launch_rows(int row, const Params& params, const Maps& maps, void* stream) {
-  visit_row<kTileCount>(row, [&](auto index) {
-    constexpr auto kernel = convt2d_pleat_kernel<T, kEights[decltype(index)::value]>;
+  visit_row<kMostEights>(row, [&](auto index) {
+    constexpr auto kernel = convt2d_pleat_kernel<T, decltype(index)::value + 1>;
     allow_shared_memory<kernel>(params.shared_bytes);
     kernel<<<static_cast<unsigned>(params.walkers), kThreads, params.shared_bytes,
              static_cast<cudaStream_t>(stream)>>>(params, maps);

@@ -23,7 +23,7 @@ constexpr double kMemoryRate = 0.85;  // of the copy rate
 constexpr double kBeside = 0.1;       // of the lesser of work and bytes
 
 struct Choice {
-  int row, slices, segments, stages, walkers;
+  int eights, slices, segments, stages, walkers;
 };
 
 // All but pointers.
@@ -46,8 +46,7 @@ Params shape(const Problem& problem, const Choice& choice) {
   p.x_bytes = kPixels * p.slices * kSlice * 2;
   p.stage_bytes = p.x_bytes + kGroups * kRows * p.slices * kSlice * 2;
   // Rows of a tile, and the block below; and 16 bytes, among which they start.
-  p.out_bytes =
-      number(round_up((tile_rows(kEights[choice.row]) + 1) * kStride * w.out * 2 + 32, 16));
+  p.out_bytes = number(round_up((tile_rows(choice.eights) + 1) * kStride * w.out * 2 + 32, 16));
   p.stages = choice.stages;
   p.out_at = kStagesAt + p.stages * p.stage_bytes;
   p.shared_bytes = p.out_at + kConsumers / 32 * p.out_bytes;
@@ -59,7 +58,7 @@ Params shape(const Problem& problem, const Choice& choice) {
 
 double predict(const Problem& problem, const Device& device, const Params& p,
                const Choice& choice) {
-  const int rows = tile_rows(kEights[choice.row]), width = tile_width(kEights[choice.row]);
+  const int rows = tile_rows(choice.eights), width = tile_width(choice.eights);
   const double tiles = std::ceil((p.segment_rows + (p.segments > 1)) / double(rows));
   const double shallow = p.slices == 1   ? kShallow
                          : p.slices == 2 ? kShallow / 4
@@ -76,12 +75,11 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                                           std::string& reason) {
   constexpr int kLeastStages = 3;
   std::vector<Candidate<Choice>> found;
-  const int row = static_cast<int>(
-      std::find(std::begin(kEights), std::end(kEights), problem.w.in / 8) - std::begin(kEights));
+  const int eights = static_cast<int>(problem.w.in / 8);
   int before = 0;
   for (int segments = 1; segments <= std::min<int64_t>(16, problem.h.in); ++segments)
     for (const int slices : {4, 2, 1}) {
-      Choice choice{row, slices, segments, 0, 1};
+      Choice choice{eights, slices, segments, 0, 1};
       const Params p = shape(problem, choice);
       if (slices == 4 && p.segments == before) break;  // as many as before
       before = p.segments;
@@ -100,16 +98,16 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   const Choice& c = candidate.choice;
   const Params p = shape(problem, c);
   Plan plan;
-  plan.row = c.row;
+  plan.row = c.eights - 1;
   plan.predicted_us = candidate.predicted_us;
   plan.detail[0] = c.slices;
   plan.detail[1] = c.segments;
   plan.detail[2] = p.stages;
   plan.detail[3] = c.walkers;
-  plan.note = "16 channels x " + std::to_string(tile_rows(kEights[c.row])) + " rows of " +
-              std::to_string(kEights[c.row] * 8) + " pixels, K " +
-              std::to_string(c.slices * kSlice) + " x " + std::to_string(p.stages) + " stages, " +
-              std::to_string(p.segments) + " segments, " + std::to_string(c.walkers) + " blocks";
+  plan.note = "16 channels x " + std::to_string(tile_rows(c.eights)) + " rows of " +
+              std::to_string(c.eights * 8) + " pixels, K " + std::to_string(c.slices * kSlice) +
+              " x " + std::to_string(p.stages) + " stages, " + std::to_string(p.segments) +
+              " segments, " + std::to_string(c.walkers) + " blocks";
   return plan;
 }
 
@@ -132,8 +130,7 @@ std::string refusal(const Problem& problem, const Device& device) {
   }
   if (problem.w.out + problem.w.near_pad < problem.w.in * kStride)
     return "rows of y, " + number(problem.w.out) + ", are too short";
-  if (std::find(std::begin(kEights), std::end(kEights), problem.w.in / 8) == std::end(kEights) ||
-      problem.w.in % 8 != 0)
+  if (problem.w.in % 8 != 0 || problem.w.in < 8 || problem.w.in > kMostEights * 8)
     return "rows of x have " + number(problem.w.in) + " pixels, which are no one to eight eights";
   if (problem.wide_index) return "a tensor has more than 2^31 elements";
   return {};
@@ -151,30 +148,25 @@ Decision plan(const Problem& problem, const Device& device) {
 
 Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   const int32_t* const d = plan.detail;
-  Params p = shape(problem, {plan.row, d[0], d[1], d[2], d[3]});
+  Params p = shape(problem, {plan.row + 1, d[0], d[1], d[2], d[3]});
   p.y = args.y.data;
   p.bias = problem.has_bias ? args.bias : nullptr;
   return p;
 }
 
-// In order of what the kernel asks for: number, channel in, group, image.
+// In order of what the kernel asks for: number, channel in, group, image. `row`: bytes of a channel in.
 Maps maps_of(const Problem& problem, const Params& p, const Args& args) {
-  const int64_t plane = problem.h.in * problem.w.in * 2, row = int64_t{p.columns} * kTaps * 2;
-  const int32_t depth = p.slices * kSlice;
-  return {encode({args.x.data,
-                  2,
-                  4,
-                  {plane / 2, p.reduce, p.groups, problem.batch},
-                  {2, plane, plane * p.reduce, plane * problem.in_channels},
-                  {kLineNumbers, depth, 1, 1},
-                  {1, 1, 1, 1}}),
-          encode({args.w.data,
-                  2,
-                  4,
-                  {row / 2, p.reduce, p.groups, 1},
-                  {2, row, row * p.reduce, row * problem.in_channels},
-                  {kLineNumbers, depth, 1, 1},
-                  {1, 1, 1, 1}})};
+  const auto map_of = [&](const void* data, int64_t row, int64_t images) {
+    return encode({data,
+                   2,
+                   4,
+                   {row / 2, p.reduce, p.groups, images},
+                   {2, row, row * p.reduce, row * problem.in_channels},
+                   {kLineNumbers, p.slices * kSlice, 1, 1},
+                   {1, 1, 1, 1}});
+  };
+  return {map_of(args.x.data, problem.h.in * problem.w.in * 2, problem.batch),
+          map_of(args.w.data, int64_t{p.columns} * kTaps * 2, 1)};
 }
 
 }  // namespace convt2d::cuda::pleat
