@@ -67,6 +67,7 @@
 #include "cuda/spread/spread_plan.h"
 #include "cuda/strand/strand_plan.h"
 #include "cuda/treadle/treadle_plan.h"
+#include "cuda/twill/twill_plan.h"
 #include "cuda/weight_sum.h"
 #include "layers.h"
 
@@ -197,6 +198,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = cuda::comb::plans(problem, device, reason);
   } else if (name == "strand") {
     plans = cuda::strand::plans(problem, device, reason);
+  } else if (name == "twill") {
+    plans = cuda::twill::plans(problem, device, reason);
   } else if (name == "pleat") {
     plans = cuda::pleat::plans(problem, device, reason);
   } else if (name == "plain") {

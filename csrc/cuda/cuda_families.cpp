@@ -33,6 +33,7 @@
 #include "cuda/spread/spread.h"
 #include "cuda/strand/strand.h"
 #include "cuda/treadle/treadle.h"
+#include "cuda/twill/twill.h"
 
 namespace convt2d::cuda {
 
@@ -42,6 +43,7 @@ FamilyList families() {
       depthwise_family,  // one input channel a group: bound by memory, so no tile of a GEMM
       plain_family,  // sm_90a: 16-bit NCHW, kernels of one tap: planes are rows of a matrix, in all three passes
       fold_family,  // sm_90a: 16-bit NCHW forward, operands as they lie, taps added up afterwards
+      twill_family,  // sm_90a: 16-bit NCHW forward of 3 x 3 kernels with stride 2; tap columns added up in registers
       pleat_family,  // sm_90a: 16-bit NCHW forward of 4 x 4 kernels with stride 2; likewise, added up in registers
       slide_family,  // sm_90a: 16-bit NCHW with short kernel rows, whose columns are added up afterwards
       narrow_family,  // sm_90a: forward to at most four output channels; kernel columns likewise; their grad_weight

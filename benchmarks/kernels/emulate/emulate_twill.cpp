@@ -1,0 +1,57 @@
+// The twill kernel on a CPU, to the bit, in random schedules.
+//
+//   emulate_twill CASES TYPE SEED PLANS [NAME]     TYPE: fp16, bf16
+//
+// As emulate.cpp does for hopper: PLANS plans of each case at random, on integers.
+#include <cstdlib>
+#include <string>
+
+namespace convt2d::cuda::twill {
+alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
+}
+
+#include "cuda/cuda_families.h"
+#include "cuda/twill/twill_kernel.cuh"
+#include "cuda/twill/twill_plan.h"
+#include "cuda/visit_row.h"
+#include "fibers.h"
+#include "gather_trial.h"
+
+namespace {
+
+using namespace convt2d;
+using namespace convt2d::cuda;
+
+template <class T>
+bool check(const Case& one, int most) {
+  GatherTrial<T> trial(one, Direction::fwd, Precision::ieee);
+  std::string reason;
+  std::vector<Plan> plans = twill::plans(trial.problem, invented_device("h200"), reason);
+  for (Plan& plan : plans) {
+    int32_t &walkers = plan.detail[0], &stages = plan.detail[1];
+    walkers = std::min(walkers, 1 + int(emulate::random() % 3));
+    stages = std::min(stages, 2 + int(emulate::random() % 2));
+  }
+  return trial.passes(trial.some(plans, most, reason), [&](const Plan& plan) {
+    const twill::Params params = twill::params_of(trial.problem, plan, trial.args);
+    const auto maps = twill::maps_of(trial.problem, params, trial.args);
+    visit_row<twill::kTileCount>(plan.row, [&](auto row) {
+      emulate::run_grid(plan.detail[0], twill::kThreads, params.shared_bytes, [&] {
+        twill::convt2d_twill_kernel<T, decltype(row)::value>(params, maps);
+      });
+    });
+  });
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count < 5) return std::printf("see the head of %s\n", __FILE__), 2;
+  emulate::smem = twill::smem;
+  emulate::random.seed(std::atoi(arguments[3]));
+  const std::string type = arguments[2];
+  const int plans = std::atoi(arguments[4]);
+  return check_cases(arguments[1], Layout::nchw, count > 5 ? arguments[5] : "", [&](Case one) {
+    return type == "fp16" ? check<__half>(one, plans) : check<__nv_bfloat16>(one, plans);
+  });
+}
