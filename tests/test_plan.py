@@ -220,6 +220,7 @@ BILINEAR = Case("depthwise", 8, 96, 96, (40, 48), (4, 4), (2, 2), (1, 1), groups
 FEW = Case("two_channels", 4, 2, 2, (64, 80), (4, 4), (2, 2), (1, 1))
 SQUARES = Case("rows_of_32", 16, 192, 96, (24, 32), (4, 4), (2, 2), (1, 1))
 DEEP = Case("deep", 12, 768, 320, (20, 24), (4, 4), (2, 2), (1, 1))
+COLUMNS = Case("columns", 6, 320, 160, (10, 200), (8, 1), (4, 1), (2, 0))
 NARROW = Case("few_to_fold", 24, 64, 64, (100, 120), (3, 3), (2, 2), (1, 1))
 WINDOW = Case("window_of_7", 8, 32, 16, (240, 304), (7, 7), (1, 1), (3, 3))
 DOUBLE = Case("double", 48, 64, 64, (200, 128), (4, 4), (2, 2), (1, 1), (1, 1))
@@ -248,6 +249,7 @@ REGIMES = (
     (SQUARES, ("tf32",), ("forward",), ("nchw",), HOPPER, "loom"),
     (DEEP, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "pleat"),
     (DEEP, ("tf32",), ("forward",), ("nchw",), HOPPER, "loom"),
+    (COLUMNS, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "crimp"),
     (DEEP, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "hopper"),
     (DEEP, ("f32",), ("forward",), ("nchw",), HOPPER, "loom"),
     (DEEP, ("tf32",), ("forward",), ("nhwc",), HOPPER, "hopper"),
@@ -497,6 +499,31 @@ def test_pleat_says_why_it_declines():
         (SQUARES, "forward", "tf32", "nchw", "h200", "fp16 and bf16"),
         (SQUARES, "forward", "f16", "nhwc", "h200", "NCHW"),
         (SQUARES, "forward", "f16", "nchw", "b200", "sm_90a"),
+    )
+
+
+@needs_cuda_room
+def test_crimp_says_why_it_declines():
+    for change, words in (
+        ({"kernel": (8, 2)}, "one column"),
+        ({"stride": (4, 2)}, "one column"),
+        ({"kernel": (7, 1)}, "two strides"),
+        ({"kernel": (6, 1), "stride": (3, 1)}, "two strides of 2, 4 or 8"),
+        ({"dilation": (2, 1)}, "two strides"),
+        ({"padding": (5, 0)}, "a pad of 5"),
+        ({"output_padding": (3, 0)}, "are not those of 10 rows of x"),
+        ({"size": (10, 204)}, "204 pixels"),
+        ({"kernel": (4, 1), "stride": (2, 1), "out_channels": 161}, "rows of w, 644"),
+        ({"in_channels": 1800}, "no room"),
+    ):
+        reason = refusal(explain(dataclasses.replace(COLUMNS, **change), dtype="f16"), "crimp")
+        assert reason and words in reason, (change, reason)
+    check_refusals(
+        "crimp",
+        (COLUMNS, "grad_input", "f16", "nchw", "h200", "forward"),
+        (COLUMNS, "forward", "tf32", "nchw", "h200", "fp16 and bf16"),
+        (COLUMNS, "forward", "f16", "nhwc", "h200", "NCHW"),
+        (COLUMNS, "forward", "f16", "nchw", "b200", "sm_90a"),
     )
 
 

@@ -33,6 +33,7 @@
 #include "core/floor.h"
 #include "core/forms.h"
 #include "cuda/comb/comb_plan.h"
+#include "cuda/crimp/crimp_plan.h"
 #include "cuda/cuda_check.h"
 #include "cuda/cuda_families.h"
 #include "cuda/depthwise/depthwise_plan.h"
@@ -200,6 +201,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = cuda::strand::plans(problem, device, reason);
   } else if (name == "twill") {
     plans = cuda::twill::plans(problem, device, reason);
+  } else if (name == "crimp") {
+    plans = cuda::crimp::plans(problem, device, reason);
   } else if (name == "pleat") {
     plans = cuda::pleat::plans(problem, device, reason);
   } else if (name == "plain") {

@@ -147,6 +147,9 @@ struct WgmmaPartial;
 #define CONVT2D_NAMES_36 \
   CONVT2D_NAMES_32       \
   ", %32, %33, %34, %35"
+#define CONVT2D_NAMES_40 \
+  CONVT2D_NAMES_36       \
+  ", %36, %37, %38, %39"
 #define CONVT2D_NAMES_48                                         \
   CONVT2D_NAMES_32                                               \
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43" \
@@ -154,6 +157,9 @@ struct WgmmaPartial;
 #define CONVT2D_NAMES_52 \
   CONVT2D_NAMES_48       \
   ", %48, %49, %50, %51"
+#define CONVT2D_NAMES_56 \
+  CONVT2D_NAMES_52       \
+  ", %52, %53, %54, %55"
 #define CONVT2D_NAMES_60 \
   CONVT2D_NAMES_52       \
   ", %52, %53, %54, %55, %56, %57, %58, %59"
@@ -182,8 +188,10 @@ struct WgmmaPartial;
 #define CONVT2D_SUMS_24(i) CONVT2D_SUMS_16(i), CONVT2D_SUMS_8(i + 16)
 #define CONVT2D_SUMS_32(i) CONVT2D_SUMS_16(i), CONVT2D_SUMS_16(i + 16)
 #define CONVT2D_SUMS_36(i) CONVT2D_SUMS_32(i), CONVT2D_SUMS_4(i + 32)
+#define CONVT2D_SUMS_40(i) CONVT2D_SUMS_36(i), CONVT2D_SUMS_4(i + 36)
 #define CONVT2D_SUMS_48(i) CONVT2D_SUMS_32(i), CONVT2D_SUMS_16(i + 32)
 #define CONVT2D_SUMS_52(i) CONVT2D_SUMS_48(i), CONVT2D_SUMS_4(i + 48)
+#define CONVT2D_SUMS_56(i) CONVT2D_SUMS_52(i), CONVT2D_SUMS_4(i + 52)
 #define CONVT2D_SUMS_60(i) CONVT2D_SUMS_52(i), CONVT2D_SUMS_8(i + 52)
 #define CONVT2D_SUMS_64(i) CONVT2D_SUMS_32(i), CONVT2D_SUMS_32(i + 32)
 #define CONVT2D_SUMS_68(i) CONVT2D_SUMS_64(i), CONVT2D_SUMS_4(i + 64)
@@ -318,7 +326,9 @@ CONVT2D_WGMMA_ODD_WIDTHS(float, "k8", ".f32.tf32.tf32", "", false)
   CONVT2D_WGMMA_TURNED(TYPE, NAME, 32, 16, "16", "17", "18", "19", "20")   \
   CONVT2D_WGMMA_TURNED(TYPE, NAME, 48, 24, "24", "25", "26", "27", "28")   \
   CONVT2D_WGMMA_TURNED(TYPE, NAME, 64, 32, "32", "33", "34", "35", "36")   \
+  CONVT2D_WGMMA_TURNED(TYPE, NAME, 80, 40, "40", "41", "42", "43", "44")   \
   CONVT2D_WGMMA_TURNED(TYPE, NAME, 96, 48, "48", "49", "50", "51", "52")   \
+  CONVT2D_WGMMA_TURNED(TYPE, NAME, 112, 56, "56", "57", "58", "59", "60")  \
   CONVT2D_WGMMA_TURNED(TYPE, NAME, 120, 60, "60", "61", "62", "63", "64")  \
   CONVT2D_WGMMA_TURNED(TYPE, NAME, 128, 64, "64", "65", "66", "67", "68")  \
   CONVT2D_WGMMA_TURNED(TYPE, NAME, 192, 96, "96", "97", "98", "99", "100") \

@@ -1,0 +1,22 @@
+// Problem + Plan + Args → Params → the kernel.
+#include "cuda/crimp/crimp_launch.h"
+
+#include "cuda/crimp/crimp.h"
+#include "cuda/crimp/crimp_plan.h"
+
+namespace convt2d::cuda {
+namespace crimp {
+namespace {
+
+void launch(const Problem& problem, const Plan& plan, const Args& args) {
+  const Params params = params_of(problem, plan, args);
+  const auto run = problem.dtype == DType::f16 ? launch_f16 : launch_bf16;
+  run(plan.row, params, maps_of(problem, plan, params, args), args.stream);
+}
+
+}  // namespace
+}  // namespace crimp
+
+const Family crimp_family = {"crimp", crimp::plan, crimp::launch};
+
+}  // namespace convt2d::cuda

@@ -1,0 +1,11 @@
+// crimp's kernels, as the host calls them.
+#pragma once
+
+#include "cuda/crimp/crimp_config.h"
+
+namespace convt2d::cuda::crimp {
+
+using Launch = void(int row, const Params& params, const Maps& maps, void* stream);
+Launch launch_f16, launch_bf16;  // crimp_f16.cu, crimp_bf16.cu
+
+}  // namespace convt2d::cuda::crimp
