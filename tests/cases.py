@@ -209,6 +209,8 @@ CASES: tuple[Case, ...] = (
     _case("rows_k3", (16, 40), (5, 136), k=3, n=1),
     _case("rows_k4_op", (24, 20), (6, 72), k=4, s=2, p=1, op=1, n=1),
     _case("rows_k4_op_even_channels", (24, 40), (6, 72), k=4, s=2, p=1, op=1, n=1),
+    _case("rows_k4_strips", (20, 17), (5, 128), k=4, s=2, p=1, n=1),
+    _case("rows_k4_strips_groups", (32, 34), (6, 200), k=4, s=2, p=(0, 2), op=(0, 1), g=2, n=1),
     _case("rows_k3s2", (8, 36), (5, 136), k=3, s=2),
     _case("rows_k5_groups", (32, 20), (7, 40), k=(3, 5), p=(1, 0), g=2, n=1),
     _case("rows_k7", (12, 34), (9, 72), k=(3, 7), p=(1, 3), n=1),

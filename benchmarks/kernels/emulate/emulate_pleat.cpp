@@ -35,9 +35,9 @@ bool check(const Case& one, int most) {
   return trial.passes(trial.some(plans, most, reason), [&](const Plan& plan) {
     const pleat::Params params = pleat::params_of(trial.problem, plan, trial.args);
     const auto maps = pleat::maps_of(trial.problem, params, trial.args);
-    visit_row<pleat::kMostEights>(plan.row, [&](auto row) {
+    visit_row<pleat::kKernels>(plan.row, [&](auto row) {
       emulate::run_grid(plan.detail[3], pleat::kThreads, params.shared_bytes, [&] {
-        pleat::convt2d_pleat_kernel<T, decltype(row)::value + 1>(params, maps);
+        pleat::convt2d_pleat_kernel<T, decltype(row)::value>(params, maps);
       });
     });
   });

@@ -1,4 +1,4 @@
-// pleat: forward of 4 x 4 kernels with stride 2, 16-bit NCHW, rows of x of up to 64 pixels, eights of them.
+// pleat: forward of 4 x 4 kernels with stride 2, 16-bit NCHW, rows of x of whole eights of pixels.
 //
 // As fold does, it multiplies operands as they lie in memory:
 //
@@ -11,12 +11,20 @@
 // adds up every second output, after one shuffle for both.
 //
 //   w    [64 rows][channel in][128 B]     swizzled; a warpgroup's rows: four output channels
-//   x    [64 pixels][channel in][128 B]   likewise, twice: 128 pixels that follow each other
+//   x    [64 pixels][channel in][128 B]   likewise, twice: 128 pixels that follow each other, or two rows of a strip
 //   out  of a warp: rows of y of its output channel, which follow each other in memory, as they will lie there among 16 bytes
 //
 // A block walks down an image with 16 output channels, four of each warpgroup, by tiles of 128 pixels; the last row's upper
 // products wait in registers for the next tile. Rows of y count from before the padding: block b is those that rows b and b - 1 of x
 // reach, 2 b and 2 b + 1. An image may be cut into segments of blocks; such a one starts a row of x earlier.
+//
+// Rows of more than 64 pixels are cut into strips of 64, side by side; only the last one ends where they do, and stores what the one
+// before has not. A block goes down a segment strip by strip, from left to right, so nothing is multiplied twice between them: what
+// the last pixel of a row adds to the next strip waits in shared memory, for the very lane that left it. Weights are brought again
+// only where a stage had those of another chunk or item.
+//
+//   left  of a warp: [block][row of y][column], sums
+//   out   of a warp: a tile's rows of y in the strip, each as it will lie in memory among 16 bytes
 #pragma once
 
 #include <cuda.h>
@@ -29,8 +37,13 @@
 namespace convt2d::cuda::pleat {
 
 constexpr int kKernel = 4, kStride = 2, kTaps = kKernel * kKernel;
-// Eights of pixels of a row of x, by which kernels are told apart: a Plan's row is one less.
-constexpr int kMostEights = 8;
+// Eights of pixels of a row of x, by which kernels are told apart: a Plan's row is one less. Behind them, strips have a kernel.
+constexpr int kMostEights = 8, kKernels = kMostEights + 1;
+constexpr int kStrip = kMostEights * 8;
+CONVT2D_HOST_DEVICE constexpr bool has_strips(int row) { return row == kMostEights; }
+CONVT2D_HOST_DEVICE constexpr int eights_of(int row) {
+  return has_strips(row) ? kMostEights : row + 1;
+}
 
 // Four warpgroups, since adding up takes many instructions, and one warp that asks for what they multiply.
 constexpr int kGroups = 4, kConsumers = 128 * kGroups, kThreads = kConsumers + 32;
@@ -50,15 +63,17 @@ CONVT2D_HOST_DEVICE constexpr int tile_width(int eights) {
 // Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.
 struct Params {
   void* y;
-  const void* bias;                        // or null
-  int32_t batch, groups, reduce, columns;  // channels of a group
-  int32_t x_h, y_h, y_w, pad_h, pad_w;
+  const void* bias;                 // or null
+  int32_t groups, reduce, columns;  // channels of a group
+  int32_t x_h, x_w, y_h, y_w, pad_h, pad_w;
   int32_t row_tiles;               // of 16 output channels, of a group
   int32_t segments, segment_rows;  // of blocks of rows of y
+  int32_t strips;                  // of a row
   int32_t items, walkers;          // the latter: blocks
   int32_t slices, chunks;          // of a stage; stages of K
   int32_t stages, stage_bytes, x_bytes;
-  int32_t out_at, out_bytes;  // of a warp
+  int32_t fresh;  // stages of an item, before their weights lie there from the ring's last turn
+  int32_t out_at, out_bytes, left_at, left_bytes;  // of a warp
   int32_t shared_bytes;
   FastDivide by_row_tiles, by_groups, by_segments;
 };
@@ -67,7 +82,12 @@ struct Maps {
   CUtensorMap x, w;
 };
 
-// Shared memory: the stages' barriers, stages, outputs.
+// Bytes: what a block of rows leaves for the next strip; a strip's piece of a row of y, with 16 bytes among which it starts, and an
+// odd number of 64, since lanes put numbers into two of them at once.
+constexpr int kLeft = kStride * 2 * 4, kPiece = 320;
+static_assert(kPiece >= kStride * (kStrip + 1) * 2 + 16 && kPiece / 64 % 2 == 1);
+
+// Shared memory: the stages' barriers, stages, outputs, what strips leave.
 constexpr int kStagesAt = 1024;
 static_assert(kMostStages * 16 <= kStagesAt);
 

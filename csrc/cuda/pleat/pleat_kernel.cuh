@@ -5,8 +5,11 @@
 // Nothing is multiplied that does not exist but for pixels below an image, whose products are left out.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/barrier.cuh"
+#include "cuda/device/memory.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/numeric.cuh"
 #include "cuda/device/stage_ring.cuh"
@@ -41,30 +44,52 @@ __device__ __forceinline__ Item item_of(const Params& p, int index) {
   return item;
 }
 
+// Where a strip starts in x, and which columns of y are its own, from its first pixel's first one on.
+struct Strip {
+  int pixel, begin, end;
+};
+__device__ __forceinline__ Strip strip_of(const Params& p, int index) {
+  const int first = index * kStrip;
+  Strip strip;
+  strip.pixel = min(first, p.x_w - kStrip);
+  strip.begin = index == 0 ? p.pad_w : (first - strip.pixel) * kStride;
+  strip.end = index + 1 == p.strips ? p.y_w + p.pad_w - strip.pixel * kStride : kStrip * kStride;
+  return strip;
+}
+
 __device__ __forceinline__ StageRing ring_of(const Params& p, uint32_t shared) {
   return {shared, shared + kStagesAt, p.stages, p.stage_bytes};
 }
 
-template <int EIGHTS>
+template <int EIGHTS, bool STRIPS>
 __device__ __forceinline__ void bring(const Params& p, const Maps& maps, uint32_t shared) {
   StageRing ring = ring_of(p, shared);
   const int depth = p.slices * kSlice, line = depth * kLine;
   for (int i = blockIdx.x; i < p.items; i += p.walkers) {
     const Item item = item_of(p, i);
-    for (int row = item.first; row < item.end_row; row += tile_rows(EIGHTS))
-      for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
-        barrier_wait(ring.empty(), ring.parity ^ 1);
-        barrier_expect(ring.full(), p.stage_bytes);
-        uint32_t to = ring.stage();
+    int filled = 0;  // stages, by the item
+    for (int strip = 0; strip < (STRIPS ? p.strips : 1); ++strip)
+      for (int row = item.first; row < item.end_row; row += tile_rows(EIGHTS))
+        for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
+          const bool weights = !STRIPS || filled++ < p.fresh;
+          barrier_wait(ring.empty(), ring.parity ^ 1);
+          barrier_expect(ring.full(), weights ? p.stage_bytes : p.x_bytes);
+          uint32_t to = ring.stage();
 #pragma unroll
-        for (int box = 0; box < kPixels / kLineNumbers; ++box, to += line)
-          copy_box(to, &maps.x, ring.full(), row * EIGHTS * 8 + box * kLineNumbers, chunk * depth,
-                   item.group, item.image);
+          for (int box = 0; box < kPixels / kLineNumbers; ++box, to += line)
+            if constexpr (STRIPS) {
+              copy_box(to, &maps.x, ring.full(), strip_of(p, strip).pixel, row + box, chunk * depth,
+                       item.image * p.groups + item.group);
+            } else {
+              copy_box(to, &maps.x, ring.full(), row * EIGHTS * 8 + box * kLineNumbers,
+                       chunk * depth, item.group, item.image);
+            }
+          if (!weights) continue;
 #pragma unroll
-        for (int group = 0; group < kGroups; ++group, to += line)
-          copy_box(to, &maps.w, ring.full(), (item.channel + group * kGroupChannels) * kTaps,
-                   chunk * depth, item.group, 0);
-      }
+          for (int group = 0; group < kGroups; ++group, to += line)
+            copy_box(to, &maps.w, ring.full(), (item.channel + group * kGroupChannels) * kTaps,
+                     chunk * depth, item.group, 0);
+        }
   }
 }
 
@@ -112,17 +137,17 @@ __device__ __forceinline__ void multiply(const Params& p, int group, StageRing& 
 
 // What a lane adds up: outputs of one row of a block and one column of two, of every second pair of columns.
 struct Lane {
-  int row, column;  // of its outputs, in a block; the first one in a row of y
+  int row, column;  // of its outputs, in a block; the first one, but for `pad` before it
   int source;       // whose products it wants
   bool last;        // it has tap columns 2 and 3 of the last two pixels of eight;
   bool inside,
       ends;  // its first output of a row is one; so is one right of the row's last pixel, which is its own
-  __device__ __forceinline__ Lane(const Params& p, int width) {
+  __device__ __forceinline__ Lane(const Params& p, int width, int pad) {
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const bool upper = g & 2;
     row = g / 4;
     last = upper && t == 3;
-    column = 4 * t + (upper ? 2 : 0) + (g & 1) - p.pad_w;
+    column = 4 * t + (upper ? 2 : 0) + (g & 1) - pad;
     inside = column >= 0;
     ends = last && column + kStride * (width - 8) + 2 < p.y_w;
     // An output of the lower lanes has a product of the pixel before theirs; one of the upper lanes of that before their second.
@@ -130,23 +155,18 @@ struct Lane {
   }
 };
 
-// Where a warp's outputs of a tile go: rows `first` to `end` of y, which follow each other in memory.
-struct Run {
-  int first, end;
-  uint32_t to;  // shared address of the row `first`
-};
+template <class T>
+__device__ __forceinline__ void put(uint32_t place, float value) {
+  const T narrow = Numeric<T>::narrow(value);
+  store_shared_2(place, *reinterpret_cast<const unsigned short*>(&narrow));
+}
 
 // A block's outputs, from the products of a row of x and `above`, what the row above has for it, with the bias; then the row's own. HERE:
-// there is such a row. `y`, `to`: the lane's row of outputs, and where its first one goes.
-template <class T, int EIGHTS, bool HERE>
-__device__ __forceinline__ void add_block(const Lane& lane, const Run& run, int y, uint32_t to,
-                                          const float* sum, float (&above)[EIGHTS][2], float bias) {
-  const bool stored = y >= run.first && y < run.end;
-  const auto put = [&](uint32_t place, float value) {
-    const T narrow = Numeric<T>::narrow(value);
-    store_shared_2(place, *reinterpret_cast<const unsigned short*>(&narrow));
-  };
-  float before = 0;  // the last pixel's product, if it is not beside the row
+// there is such a row. `before`: a last lane's of the pixel before the row; returns that of the row's last one. give(e, output).
+template <int EIGHTS, bool HERE, class Give>
+__device__ __forceinline__ float add_block(const Lane& lane, const float* sum,
+                                           float (&above)[EIGHTS][2], float bias, float before,
+                                           Give&& give) {
 #pragma unroll
   for (int e = 0; e < EIGHTS; ++e) {
     float two[2];
@@ -155,9 +175,27 @@ __device__ __forceinline__ void add_block(const Lane& lane, const Run& run, int 
     if (HERE) above[e][0] = sum[4 * e + 2] + bias, above[e][1] = sum[4 * e + 3];
     const float other = __shfl_sync(~0u, lane.last ? before : two[1], lane.source);
     before = two[1];
-    if (stored && (e > 0 || lane.inside)) put(to + e * 32, two[0] + other);
+    give(e, two[0] + other);
   }
-  if (stored && lane.ends) put(to + (EIGHTS - 1) * 32 + 4, before + bias);
+  return before;
+}
+
+// Where a warp's outputs of a tile go: rows `first` to `end` of y, which follow each other in memory.
+struct Run {
+  int first, end;
+  uint32_t to;  // shared address of the row `first`
+};
+
+// A block's outputs to a run. `y`, `to`: the lane's row of outputs, and where its first one goes.
+template <class T, int EIGHTS, bool HERE>
+__device__ __forceinline__ void add_to_run(const Lane& lane, const Run& run, int y, uint32_t to,
+                                           const float* sum, float (&above)[EIGHTS][2],
+                                           float bias) {
+  const bool stored = y >= run.first && y < run.end;
+  const float last = add_block<EIGHTS, HERE>(lane, sum, above, bias, 0, [&](int e, float output) {
+    if (stored && (e > 0 || lane.inside)) put<T>(to + e * 32, output);
+  });
+  if (stored && lane.ends) put<T>(to + (EIGHTS - 1) * 32 + 4, last + bias);
 }
 
 // A run to memory, which starts `lead` numbers behind `from` and a multiple of 16 bytes: whole ones by the copy engine, what is before
@@ -177,12 +215,71 @@ __device__ __forceinline__ void store_run(T* y, uint32_t from, int lead, int cou
     reinterpret_cast<unsigned short*>(aligned)[at] = load_shared<unsigned short>(from + at * 2);
 }
 
-template <class T, int EIGHTS>
+// Rows of y in a strip: where the first column of its first pixel is in row 0, and which columns from there on are its own. All of a
+// tile's are put into shared memory, for it has room for them; of those that are its own each row is a run.
+template <class T>
+struct Pieces {
+  T* y;
+  int begin, end;
+  __device__ __forceinline__ Pieces(const Params& p, T* plane, const Strip& strip)
+      : y(plane + strip.pixel * kStride - p.pad_w), begin(strip.begin), end(strip.end) {}
+
+  // A row's first column, among 16 bytes.
+  static __device__ __forceinline__ int lead(const T* row) {
+    return int(reinterpret_cast<uintptr_t>(row) % 16 / sizeof(T));
+  }
+
+  // A block's outputs to its rows, of which `row` is the lane's. What its last pixel adds to the next strip takes the place, `left`, of
+  // what that before it has left, if there is one: it `follows`.
+  template <int EIGHTS, bool HERE>
+  __device__ __forceinline__ void add(const Lane& lane, const T* row, uint32_t out, uint32_t left,
+                                      bool follows, const float* sum, float (&above)[EIGHTS][2],
+                                      float bias) const {
+    const uint32_t to = out + lane.row * kPiece + (lead(row) + lane.column) * 2;
+    const float before = follows && lane.last ? load_shared<float>(left) : 0.f;
+    const float last = add_block<EIGHTS, HERE>(
+        lane, sum, above, bias, before, [&](int e, float output) { put<T>(to + e * 32, output); });
+    if (lane.last) {
+      put<T>(to + (EIGHTS - 1) * 32 + 4, last + bias);
+      store_shared_sum(left, last);
+    }
+  }
+
+  // Those rows from `at` on that are from `first` to `last` to memory, by 16 lanes each: whole 16 bytes, and what is before and behind
+  // them a number a lane. In bytes from the 16 on in which a row starts.
+  __device__ __forceinline__ void store(const Params& p, uint32_t out, int at, int first,
+                                        int last) const {
+    constexpr int kLanes = 16, kAtOnce = 32 / kLanes;
+    const int number = threadIdx.x % kLanes, mine = threadIdx.x % 32 / kLanes;
+    __syncwarp();
+#pragma unroll 1
+    for (out += mine * kPiece; at < last; at += kAtOnce, out += kAtOnce * kPiece) {
+      const int line = at + mine;
+      T* const row = y + line * p.y_w;
+      const uint32_t before = lead(row) * 2, start = before + begin * 2, stop = before + end * 2;
+      const uint32_t whole = (start + 15) / 16 * 16, behind = stop / 16 * 16;
+      const uint32_t unit = whole + number * 16,
+                     edge = (number < 8 ? whole : behind) + (number - 8) * 2;
+      uint32_t word[4];
+      load_shared_16(out + unit, word);
+      const auto one = load_shared<unsigned short>(out + edge);
+      const bool stored = line >= first && line < last;
+      unsigned char* const to = reinterpret_cast<unsigned char*>(row) - before;
+      if (stored && unit < behind) store_words(to + unit, word[0], word[1], word[2], word[3]);
+      if (stored && edge >= start && edge < stop)
+        *reinterpret_cast<unsigned short*>(to + edge) = one;
+    }
+  }
+};
+
+template <class T, int EIGHTS, bool STRIPS>
 __device__ __forceinline__ void consume(const Params& p, uint32_t shared) {
   constexpr int kTileRows = tile_rows(EIGHTS);
   const int group = warpgroup_of_block(), warp = warp_of_block(), lane_number = threadIdx.x % 32;
   const uint32_t out = shared + p.out_at + warp * p.out_bytes, step = kStride * p.y_w * 2;
-  const Lane lane(p, EIGHTS * 8);
+  const Lane lane(p, EIGHTS * 8, STRIPS ? 0 : p.pad_w);
+  const uint32_t left_at =
+      shared + p.left_at + warp * p.left_bytes + (lane.row * kStride + lane.column % kStride) * 4;
   StageRing ring = ring_of(p, shared);
   for (int i = blockIdx.x; i < p.items; i += p.walkers) {
     const Item item = item_of(p, i);
@@ -191,41 +288,59 @@ __device__ __forceinline__ void consume(const Params& p, uint32_t shared) {
     const float bias = p.bias && exists ? load(static_cast<const T*>(p.bias) + all) : 0.f;
     T* const plane =
         static_cast<T*>(p.y) + (int64_t{item.image} * p.groups * p.columns + all) * (p.y_h * p.y_w);
-    float above[EIGHTS][2];
+    for (int strip = 0; strip < (STRIPS ? p.strips : 1); ++strip) {
+      const Pieces<T> pieces(p, plane, strip_of(p, strip));
+      float above[EIGHTS][2];
 #pragma unroll
-    for (int e = 0; e < EIGHTS; ++e) above[e][0] = bias, above[e][1] = 0;
-    for (int row = item.first; row < item.end_row; row += kTileRows) {
-      float sum[1][tile_width(EIGHTS) / 2];
-      multiply<T>(p, group, ring, sum);
-      const int next = row + kTileRows;
-      if (next > p.x_h) {  // rows that do not exist
+      for (int e = 0; e < EIGHTS; ++e) above[e][0] = bias, above[e][1] = 0;
+      for (int row = item.first; row < item.end_row; row += kTileRows) {
+        float sum[1][tile_width(EIGHTS) / 2];
+        multiply<T>(p, group, ring, sum);
+        const int next = row + kTileRows;
+        if (next > p.x_h) {  // rows that do not exist
 #pragma unroll
-        for (int j = 0; j < kTileRows * EIGHTS * 4; ++j)
-          if (row + j / (4 * EIGHTS) >= p.x_h) sum[0][j] = 0;
+          for (int j = 0; j < kTileRows * EIGHTS * 4; ++j)
+            if (row + j / (4 * EIGHTS) >= p.x_h) sum[0][j] = 0;
+        }
+        // The block below the last row of x is the tile's too.
+        const int begin = max(row, item.begin), end = next >= item.end_row ? item.end : next;
+        Run run;
+        run.first = max(begin * kStride - p.pad_h, 0);
+        run.end = exists ? min(end * kStride - p.pad_h, p.y_h) : run.first;
+        const int top = row * kStride - p.pad_h;
+        if (!STRIPS && lane_number == 0) stored_boxes_read();
+        __syncwarp();  // those before have been read
+        if constexpr (STRIPS) {
+          const T* y = pieces.y + (top + lane.row) * p.y_w;
+          uint32_t to = out, left = left_at + (row - item.first) * kLeft;
+          const auto add = [&](auto here, const float* sums) {
+            pieces.template add<EIGHTS, decltype(here)::value>(lane, y, to, left, strip > 0, sums,
+                                                               above, bias);
+            y += kStride * p.y_w, to += kStride * kPiece, left += kLeft;
+          };
+#pragma unroll
+          for (int r = 0; r < kTileRows; ++r) add(std::true_type(), sum[0] + r * EIGHTS * 4);
+          if (next == p.x_h) add(std::false_type(), nullptr);
+          pieces.store(p, out, top, run.first, run.end);
+        } else {
+          T* const y = plane + run.first * p.y_w;
+          const int lead = int(reinterpret_cast<uintptr_t>(y) % 16 / sizeof(T));
+          run.to = out + lead * 2;
+          int at = top + lane.row;
+          uint32_t to = run.to + ((at - run.first) * p.y_w + lane.column) * 2;
+#pragma unroll
+          for (int r = 0; r < kTileRows; ++r, at += kStride, to += step)
+            add_to_run<T, EIGHTS, true>(lane, run, at, to, sum[0] + r * EIGHTS * 4, above, bias);
+          if (next == p.x_h) add_to_run<T, EIGHTS, false>(lane, run, at, to, nullptr, above, bias);
+          if (run.end > run.first) store_run(y, out, lead, (run.end - run.first) * p.y_w);
+        }
       }
-      // The block below the last row of x is the tile's too.
-      const int begin = max(row, item.begin), end = next >= item.end_row ? item.end : next;
-      Run run;
-      run.first = max(begin * kStride - p.pad_h, 0);
-      run.end = exists ? min(end * kStride - p.pad_h, p.y_h) : run.first;
-      T* const y = plane + run.first * p.y_w;
-      const int lead = int(reinterpret_cast<uintptr_t>(y) % 16 / sizeof(T));
-      run.to = out + lead * 2;
-      int at = row * kStride + lane.row - p.pad_h;
-      uint32_t to = run.to + ((at - run.first) * p.y_w + lane.column) * 2;
-      if (lane_number == 0) stored_boxes_read();
-      __syncwarp();  // the run before has been read
-#pragma unroll
-      for (int r = 0; r < kTileRows; ++r, at += kStride, to += step)
-        add_block<T, EIGHTS, true>(lane, run, at, to, sum[0] + r * EIGHTS * 4, above, bias);
-      if (next == p.x_h) add_block<T, EIGHTS, false>(lane, run, at, to, nullptr, above, bias);
-      if (run.end > run.first) store_run(y, out, lead, (run.end - run.first) * p.y_w);
     }
   }
-  if (lane_number == 0) stored_boxes_there();
+  if (!STRIPS && lane_number == 0) stored_boxes_there();
 }
 
-template <class T, int EIGHTS>
+template <class T, int ROW>
 __global__ void __launch_bounds__(kThreads, 1)
     convt2d_pleat_kernel(const __grid_constant__ Params p, const __grid_constant__ Maps maps) {
 #ifdef CONVT2D_HAS_WGMMA
@@ -242,9 +357,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
   if (warp_of_block() >= kConsumers / 32) {
-    if (threadIdx.x == kConsumers) bring<EIGHTS>(p, maps, shared);
+    if (threadIdx.x == kConsumers) bring<eights_of(ROW), has_strips(ROW)>(p, maps, shared);
   } else {
-    consume<T, EIGHTS>(p, shared);
+    consume<T, eights_of(ROW), has_strips(ROW)>(p, shared);
   }
 #endif
 }

@@ -11,8 +11,8 @@ namespace convt2d::cuda::pleat {
 
 template <class T>
 void launch_rows(int row, const Params& params, const Maps& maps, void* stream) {
-  visit_row<kMostEights>(row, [&](auto index) {
-    constexpr auto kernel = convt2d_pleat_kernel<T, decltype(index)::value + 1>;
+  visit_row<kKernels>(row, [&](auto index) {
+    constexpr auto kernel = convt2d_pleat_kernel<T, decltype(index)::value>;
     allow_shared_memory<kernel>(params.shared_bytes);
     kernel<<<static_cast<unsigned>(params.walkers), kThreads, params.shared_bytes,
              static_cast<cudaStream_t>(stream)>>>(params, maps);
