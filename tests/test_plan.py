@@ -150,6 +150,14 @@ PLEATED = tuple(  # whole eights of pixels of a row, outputs that taps of two ro
     and all(op <= p for op, p in zip(case.output_padding, case.padding, strict=True))
     and case.size[1] % 8 == 0
 )
+TWILLED = tuple(  # whole eights of pixels of a row, and of channels out; twice as many columns
+    case.name
+    for case in CASES
+    if (case.kernel, case.stride, case.padding, case.dilation) == ((3, 3), (2, 2), (1, 1), (1, 1))
+    and case.output_padding[1] == 1
+    and case.size[1] % 8 == 0
+    and case.out_channels // case.groups % 8 == 0
+)
 WOVEN = tuple(  # planes and kernels that are whole vectors of 16 bits
     name
     for name in FANNED
@@ -192,6 +200,7 @@ MUST_SERVE = (
     ("fold", SHIFTED, ("forward",), ("f16", "bf16"), ("nchw",), ("h200", "h100")),
     ("slide", SLID, ("forward",), ("f16", "bf16"), ("nchw",), ("h200", "h100")),
     ("pleat", PLEATED, ("forward",), ("f16", "bf16"), ("nchw",), ("h200", "h100")),
+    ("twill", TWILLED, ("forward",), ("f16", "bf16"), ("nchw",), ("h200", "h100")),
     ("narrow", FEW_COLUMNS, ("forward",), TENSOR_CORES, ("nchw",), ("h200", "h100")),
     ("narrow", FEW_VECTORS, ("forward",), TENSOR_CORES, ("nhwc",), ("h200", "h100")),
     ("fan", FANNED, ("forward",), ("tf32",), ("nchw",), ("h200", "h100")),
@@ -230,6 +239,7 @@ FEW = Case("two_channels", 4, 2, 2, (64, 80), (4, 4), (2, 2), (1, 1))
 SQUARES = Case("rows_of_32", 16, 192, 96, (24, 32), (4, 4), (2, 2), (1, 1))
 DEEP = Case("deep", 12, 768, 320, (20, 24), (4, 4), (2, 2), (1, 1))
 COLUMNS = Case("columns", 6, 320, 160, (10, 200), (8, 1), (4, 1), (2, 0))
+GENERATOR = Case("generator", 12, 320, 160, (56, 56), (3, 3), (2, 2), (1, 1), (1, 1))
 WIDE = Case("rows_of_128", 8, 320, 160, (60, 128), (4, 4), (2, 2), (1, 1))
 NARROW = Case("few_to_fold", 24, 64, 64, (100, 120), (3, 3), (2, 2), (1, 1))
 WINDOW = Case("window_of_7", 8, 32, 16, (240, 304), (7, 7), (1, 1), (3, 3))
@@ -261,6 +271,7 @@ REGIMES = (
     (WIDE, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "pleat"),  # two strips
     (DEEP, ("tf32",), ("forward",), ("nchw",), HOPPER, "loom"),
     (COLUMNS, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "crimp"),
+    (GENERATOR, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "twill"),
     (DEEP, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "hopper"),
     (DEEP, ("f32",), ("forward",), ("nchw",), HOPPER, "loom"),
     (DEEP, ("tf32",), ("forward",), ("nhwc",), HOPPER, "hopper"),
@@ -534,6 +545,28 @@ def test_crimp_says_why_it_declines():
         (COLUMNS, "forward", "tf32", "nchw", "h200", "fp16 and bf16"),
         (COLUMNS, "forward", "f16", "nhwc", "h200", "NCHW"),
         (COLUMNS, "forward", "f16", "nchw", "b200", "sm_90a"),
+    )
+
+
+@needs_cuda_room
+def test_twill_says_why_it_declines():
+    for change, words in (
+        ({"kernel": (3, 4)}, "3 x 3"),
+        ({"stride": (1, 2), "output_padding": (0, 1)}, "stride 2"),
+        ({"padding": (0, 0)}, "padding 1"),
+        ({"output_padding": (1, 0)}, "112 x 111"),
+        ({"size": (56, 52)}, "52 pixels"),
+        ({"size": (1, 56), "output_padding": (0, 1)}, "one row"),
+        ({"out_channels": 100}, "100 output channels"),
+    ):
+        reason = refusal(explain(dataclasses.replace(GENERATOR, **change), dtype="f16"), "twill")
+        assert reason and words in reason, (change, reason)
+    check_refusals(
+        "twill",
+        (GENERATOR, "grad_input", "f16", "nchw", "h200", "forward"),
+        (GENERATOR, "forward", "tf32", "nchw", "h200", "fp16 and bf16"),
+        (GENERATOR, "forward", "f16", "nhwc", "h200", "NCHW"),
+        (GENERATOR, "forward", "f16", "nchw", "b200", "sm_90a"),
     )
 
 
