@@ -56,9 +56,11 @@ CONVT2D_HOST_DEVICE constexpr int threads_of(int teams) { return teams * 128 + 3
 
 // Everything a block needs, passed by value.
 struct Params {
+  void* y;
   const void* bias;         // or null
   int32_t groups, columns;  // the latter: channels out of a group
   int32_t stride, pad, x_h;
+  int32_t y_h, width;       // the latter: of x and y
   int32_t teams;
   int32_t row_tiles;                          // of the channels out of all teams, of a group
   int32_t strips;                             // of a row

@@ -175,23 +175,29 @@ __device__ __forceinline__ void consume(const Params& p, const Maps& maps, uint3
 #pragma unroll
     for (int j = 0; j < EIGHTS * 4; ++j) sum[0][j] = bias;
     uint32_t made[EIGHTS];
+    const auto place = [&](int e) {
+      const int at = e % kLineEights * 16;
+      return e < kWhole ? whole ^ at : is_swizzled(kLast) ? last ^ at : last + at;
+    };
     // What row `row` of x completed, to memory.
     const auto store = [&](int row) {
       if (row < item.begin) return;
       if (lane == 0) stored_boxes_read();
       __syncwarp();  // the rows before have been read
 #pragma unroll
-      for (int e = 0; e < EIGHTS; ++e) {
-        const int at = e % kLineEights * 16;
-        store_shared_4(e < kWhole           ? whole ^ at
-                       : is_swizzled(kLast) ? last ^ at
-                                            : last + at,
-                       made[e]);
-      }
+      for (int e = 0; e < EIGHTS; ++e) store_shared_4(place(e), made[e]);
       fence_for_wgmma();  // and for the copy engine
       __syncwarp();
-      if (lane == 0) {
-        const int y = row * p.stride - p.pad;
+      const int y = row * p.stride - p.pad;
+      if (y < 0) {  // the copy engine stores no box that starts outside: lanes take theirs
+        const int h = y + line % p.stride, w = item.column + lane % 4 * 2;
+        if (h < 0 || h >= p.y_h || own >= p.columns) return;
+        const int64_t plane = (int64_t{item.image} * p.groups + item.group) * p.columns + own;
+        T* to = static_cast<T*>(p.y) + (plane * p.y_h + h) * p.width + w;
+#pragma unroll 1
+        for (int e = 0; e < EIGHTS && w + e * 8 < p.width; ++e, to += 8)
+          *reinterpret_cast<uint32_t*>(to) = load_shared_4(place(e));
+      } else if (lane == 0) {
         if (kWhole) store_box(&maps.y, out, item.column, y, channel, item.group, item.image);
         store_box(&maps.last, last_box, item.column + kWhole * 8, y, channel, item.group,
                   item.image);

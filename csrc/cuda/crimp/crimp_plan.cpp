@@ -34,6 +34,7 @@ Params shape(const Problem& problem, const Choice& choice) {
   const auto number = [](int64_t value) { return static_cast<int32_t>(value); };
   p.groups = number(problem.groups), p.columns = number(problem.group_out());
   p.stride = number(h.stride), p.pad = number(h.near_pad), p.x_h = number(h.in);
+  p.y_h = number(h.out), p.width = number(w.out);
   p.teams = choice.teams;
   p.row_tiles = number(ceil_div(p.columns * 2 * p.stride, p.teams * kRows));
   p.strips = number(ceil_div(w.in, choice.eights * 8));
@@ -175,6 +176,7 @@ Decision plan(const Problem& problem, const Device& device) {
 
 Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   Params p = shape(problem, choice_of(plan));
+  p.y = args.y.data;
   p.bias = problem.has_bias ? args.bias : nullptr;
   return p;
 }

@@ -18,7 +18,7 @@ constexpr double kTile =
     1350;  // cycles of a tile beside its products: four warpgroups hide no more
 // The same of a strip's tile whose weights stay. A guess: of 2450 cycles that a tile of 64 channels took, shared memory was busy for 1900;
 // no weights come, 250, and numbers that are put there meet in no bank, up to 500.
-constexpr double kStayingTile = 900;
+constexpr double kStayingTile = 2300;
 constexpr double kTensorTime = 1.08;  // over an instruction's least
 constexpr double kShallow = 160;  // cycles of a chunk of one instruction, of two a quarter of that
 constexpr double kArriving = 45;  // bytes a cycle that come to a multiprocessor
