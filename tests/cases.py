@@ -211,6 +211,8 @@ CASES: tuple[Case, ...] = (
     _case("rows_k4_op_even_channels", (24, 40), (6, 72), k=4, s=2, p=1, op=1, n=1),
     _case("k3s2p1_twice", (40, 72), (5, 64), k=3, s=2, p=1, op=1),
     _case("k3s2p1_twice_strips", (48, 32), (3, 136), k=3, s=2, p=1, op=(0, 1), g=2, n=1),
+    _case("k3s2_rows_of_64", (40, 72), (5, 64), k=3, s=2),
+    _case("k3s2p1_rows_of_16", (24, 48), (17, 16), k=3, s=2, p=(1, 0), op=(1, 0), g=2),
     _case("k3s2p1_twice_rows_of_8", (20, 136), (19, 8), k=3, s=2, p=1, op=1, n=3),
     _case("rows_k4_strips", (20, 17), (5, 128), k=4, s=2, p=1, n=1),
     _case("rows_k4_strips_groups", (32, 34), (6, 200), k=4, s=2, p=(0, 2), op=(0, 1), g=2, n=1),

@@ -12,7 +12,8 @@
 namespace convt2d::cuda::crimp {
 namespace {
 
-// pleat's, but for what a tile takes beside its products, which is counted instructions and not measured yet.
+// pleat's, but for what a tile takes beside its products, which is counted instructions: eight layers, 18 to 53 us (H200, 2026-11-29), within
+// 15 %, but for one of 24 %.
 constexpr double kClock = 1700;       // cycles a microsecond
 constexpr double kLaunch = 6;         // us: launch, first boxes, last stores
 constexpr double kTile = 200;         // cycles of a tile beside its products,

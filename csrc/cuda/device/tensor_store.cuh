@@ -7,7 +7,8 @@
 
 namespace convt2d::cuda {
 
-// A box from shared memory to global, but for what lies outside the tensor. What other threads wrote it sees after their
+// A box from shared memory to global, but for what lies behind the tensor's end; one that starts before it is an illegal
+// instruction (H200, 2026-11-29). What other threads wrote it sees after their
 // fence (device/wgmma.cuh). Boxes of this thread: what they were read from may be written again, or they are there.
 __device__ __forceinline__ void store_box(const CUtensorMap* map, uint32_t shared, int a, int b,
                                           int c, int d, int e) {

@@ -8,36 +8,13 @@
 
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/barrier.cuh"
-#include "cuda/device/memory.cuh"
-#include "cuda/device/mma.cuh"
-#include "cuda/device/numeric.cuh"
 #include "cuda/device/stage_ring.cuh"
 #include "cuda/device/tensor_copy.cuh"
-#include "cuda/device/tensor_store.cuh"
 #include "cuda/device/uniform.cuh"
 #include "cuda/device/wgmma.cuh"
-#include "cuda/twill/twill_config.h"
+#include "cuda/twill/twill_store.cuh"
 
 namespace convt2d::cuda::twill {
-
-// 64 output channels, and rows of an image or a part of one.
-struct Item {
-  int image, group, channel;  // the first channel, of the group's
-  int row, start;             // of x: the first row, and pixel of a row
-};
-// Items side by side have the same pixels.
-__device__ __forceinline__ Item item_of(const Params& p, int index) {
-  unsigned rest = index, next = p.by_row_tiles.quotient(rest);
-  Item item;
-  item.channel = int(rest - next * p.by_row_tiles.divisor) * kChannels;
-  rest = next, next = p.by_strips.quotient(rest);
-  item.start = int(rest - next * p.by_strips.divisor) * p.own;
-  rest = next, next = p.by_blocks.quotient(rest);
-  item.row = int(rest - next * p.by_blocks.divisor) * p.rows;
-  item.image = int(p.by_groups.quotient(next));
-  item.group = int(next - item.image * p.by_groups.divisor);
-  return item;
-}
 
 __device__ __forceinline__ StageRing ring_of(const Params& p, uint32_t shared) {
   return {shared, shared + kStagesAt, p.stages, kStageBytes};
@@ -89,7 +66,7 @@ struct Words {
   }
 };
 
-// A kernel row of a slice, as the tensor core wants it.
+// A kernel row of a slice, as the tensor core wants it: words of its first two tap columns, and of the last.
 using Word = uint32_t[4];
 template <int KERNEL_ROW>
 __device__ __forceinline__ void fetch(Word (&to)[kKernel - 1], Word& last, const Words& words,
@@ -120,9 +97,7 @@ __device__ __forceinline__ void fetch(Word (&to)[kKernel - 1], Word& last, const
   for (int tap = 0; tap < kKernel; ++tap) computed(tap == kKernel - 1 ? last : to[tap]);
 }
 
-template <int PIXELS>
-using Sums = float[kKernel][PIXELS / 2];
-
+// In two batches: once the first one is done, words of the last column may come again.
 template <class T, int PIXELS>
 __device__ __forceinline__ void multiply_row(Sums<PIXELS>& sum, const Word (&w)[kKernel - 1],
                                              const Word& last, uint64_t x) {
@@ -177,7 +152,7 @@ template <class T, int PIXELS, bool TWO>
 __device__ __forceinline__ void multiply(const Params& p, const Rows<TWO>& rows, StageRing& ring,
                                          Sums<PIXELS>& sum) {
   const uint64_t layout = turned_layout(kLine, kBox);
-  // These take turns: of one the words come while those of the other are multiplied.
+  // These take turns: of one the words come while those of the other are multiplied. For the last column's there is no room twice.
   Word turn[2][kKernel - 1], last;
   barrier_wait(ring.full(), ring.parity);
   rows.template fetch_batch<0>(turn[0], last, ring.stage());
@@ -213,84 +188,10 @@ __device__ __forceinline__ void multiply(const Params& p, const Rows<TWO>& rows,
   for (int tap = 0; tap < kKernel; ++tap) finished(sum[tap]);
 }
 
-// A bit for each eight of a tile's pixels: a row of x ends with it.
-__device__ __forceinline__ uint32_t row_ends(const Params& p, const Item& item) {
-  const int left = p.x_w - item.start;
-  return left <= kMostPixels ? p.row_ends << (left / kEight - 1) : 0;
-}
-
-// A warp's rows of y to `staging`; whether there may be a NaN among them.
-template <class T, int PIXELS, bool TWO>
-__device__ __forceinline__ bool add_up(const Params& p, const Sums<PIXELS>& sum, uint32_t ends,
-                                       uint32_t staging) {
-  const int lane = threadIdx.x % 32, t = lane % 4, pair = lane / 4,
-            neighbour = pair * 4 + (t + 1) % 4;
-  // Where a lane's two channels are, and what their 16 bytes are swizzled by.
-  const int line = p.box * kEightBytes;
-  uint32_t to[2], swizzle[2], probe = 0;
-#pragma unroll
-  for (int channel = 0; channel < 2; ++channel) {
-    const int at = (pair * 2 + channel) * line;
-    to[channel] = staging + at / 128 * 128;
-    swizzle[channel] = (at % 128 + t * 8) ^ (at / 128 & (p.box * 2 - 1)) * 16;
-  }
-  if (t != 3) ends = 0;
-#pragma unroll
-  for (int e = 0; e < PIXELS / kEight; ++e)
-#pragma unroll
-    for (int channel = 0; channel < 2; ++channel) {
-      const int i = 4 * e + 2 * channel;
-      // Of the pixel behind two: the next lane's first, which the last of four finds in the next eight.
-      const float own = sum[0][i], later = e + 1 < PIXELS / kEight ? sum[0][i + 4] : 0.f;
-      float right = __shfl_sync(~0u, t == 0 ? later : own, neighbour);
-      if (ends >> e & 1) right = 0;
-      const uint32_t word[2] = {pack<T>(sum[1][i], sum[2][i] + sum[0][i + 1]),
-                                pack<T>(sum[1][i + 1], sum[2][i + 1] + right)};
-      store_shared(to[channel] + (p.place[e] ^ swizzle[channel]), word);
-      if (TWO) probe = add_zero_times_pair<T>(word[0], add_zero_times_pair<T>(word[1], probe));
-    }
-  const float all = add_pair<T>(probe);
-  return all != all;
-}
-
-// Row 2 * x_h - 1 of y has a tap row below the image, whose zeros make NaN of a weight that is not finite. What came out NaN of it is
-// summed again without that. All of a warp's outputs are there.
-template <class T>
-__device__ __noinline__ void repair(const Params& p) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, h = p.x_h - 1,
-            plane = p.x_h * p.x_w;
-  for (int i = blockIdx.x; i < p.items; i += p.walkers) {
-    const Item item = item_of(p, i);
-    if (item.row + p.rows < p.x_h || h * kStride + 1 >= p.y_h) continue;
-    const int columns = min(p.own, p.x_w - item.start) * kStride;
-    for (int k = lane; k < kOutChannels * columns; k += 32) {
-      const int column = item.start * kStride + k % columns,
-                channel = item.channel + warp * kOutChannels + k / columns,
-                all = item.group * p.columns + channel, j = column / kStride;
-      if (channel >= p.columns) continue;
-      T* const y = static_cast<T*>(p.y) +
-                   (int64_t{item.image} * p.groups * p.columns + all) * p.y_h * p.x_w * kStride +
-                   (h * kStride + 1) * p.x_w * kStride + column;
-      const float value = Numeric<T>::widen(*y);
-      if (value == value) continue;
-      const T* x = static_cast<const T*>(p.x) +
-                   (int64_t{item.image} * p.groups + item.group) * p.reduce * plane + h * p.x_w + j;
-      const T* w = static_cast<const T*>(p.w) +
-                   (int64_t{item.group} * p.reduce * p.columns + channel) * kTaps + 2 * kKernel;
-      float sum = 0;
-      for (int in = 0; in < p.reduce; ++in, x += plane, w += p.columns * kTaps) {
-        sum += load(x) * load(w + (column % 2 ? 2 : 1));
-        if (column % 2 && j + 1 < p.x_w) sum += load(x + 1) * load(w);
-      }
-      *y = Numeric<T>::narrow(sum + (p.bias ? load(static_cast<const T*>(p.bias) + all) : 0.f));
-    }
-  }
-}
-
-template <class T, int PIXELS, bool TWO>
+template <class T, int PIXELS, bool TWO, bool RUNS>
 __device__ __forceinline__ void consume(const Params& p, const CUtensorMap* y, uint32_t shared) {
   const int lane = threadIdx.x % 32, warp = warp_of_block();
-  const uint32_t staging = shared + kStagesAt + p.stages * kStageBytes + warp * kOutBytes;
+  const uint32_t staging = shared + kStagesAt + p.stages * kStageBytes + warp * p.out_bytes;
   const Rows<TWO> rows;
   StageRing ring = ring_of(p, shared);
   bool nan = false;
@@ -301,21 +202,12 @@ __device__ __forceinline__ void consume(const Params& p, const CUtensorMap* y, u
     uint32_t index = i;
     keep_in_register(index);  // what follows from it is worked out again: sums want the registers
     const Item item = item_of(p, int(index));
-    if (lane == 0) stored_boxes_read();
-    __syncwarp();  // the outputs before have been read
-    nan |= add_up<T, PIXELS, TWO>(p, sum, row_ends(p, item), staging);
-    fence_for_wgmma();  // and for the copy engine
-    __syncwarp();
-    if (lane == 0) {
-      const int columns = p.box * kEight, bytes = p.rows * kOutChannels * p.box * kEightBytes;
-      const int channel = item.channel + warp % 4 * kOutChannels,
-                end = min(item.start + p.own, p.x_w);
-      uint32_t from = staging;
-      for (int column = item.start; column < end; column += columns, from += bytes)
-        store_box(y, from, column * kStride, channel, item.row, item.group, item.image);
-    }
+    if constexpr (RUNS)
+      nan |= store_runs<T, PIXELS, TWO>(p, sum, item, staging);
+    else
+      nan |= store_boxes<T, PIXELS, TWO>(p, sum, item, y, staging);
   }
-  if (lane == 0) stored_boxes_there();
+  if (RUNS || lane == 0) stored_boxes_there();
   __syncwarp();
   if (TWO && __any_sync(~0u, nan)) repair<T>(p);
 }
@@ -341,10 +233,11 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (threadIdx.x == kConsumers) bring(p, maps, shared);
   } else {
     more_registers<kConsumerRegisters>();
+    constexpr Tile tile = kTiles[TILE];
     if (warpgroup_of_block() == 0)
-      consume<T, kPixels[TILE], true>(p, &maps.y[0], shared);
+      consume<T, tile.pixels, true, tile.runs>(p, &maps.y[0], shared);
     else
-      consume<T, kPixels[TILE], false>(p, &maps.y[1], shared);
+      consume<T, tile.pixels, false, tile.runs>(p, &maps.y[1], shared);
   }
 #endif
 }

@@ -12,13 +12,14 @@ namespace convt2d::cuda::twill {
 namespace {
 
 // Cycles by a tile's pixels, as measured (H200, 2026-11-29, 15 layers, within 10 %): of a stage's products, and of a tile beside them,
-// which is adding up and what waits for that; boxes of 32 bytes take longer.
+// which is adding up and what waits for that; boxes of 32 bytes take longer, and runs by rows of x.
 constexpr double kClock = 1700;  // cycles a microsecond
-constexpr double kStage[kTileCount] = {1580, 1090, 1360}, kTile[kTileCount] = {3700, 3200, 1600};
-constexpr double kNarrow = 1000;
+constexpr double kStage[kTileCount] = {1580, 1090, 1360, 1580},
+                 kTile[kTileCount] = {3700, 3200, 1600, 7000};
+constexpr double kNarrow = 1000, kRunRow = 2400;
 constexpr double kLaunch = 6;         // us: launch, first boxes, last stores
 constexpr double kMemoryRate = 0.85;  // of the copy rate
-constexpr double kBeside = 0.1;       // of the lesser of work and bytes
+constexpr double kBeside = 0.03;      // of the lesser of work and bytes
 constexpr int kLeastStages = 2;
 
 struct Choice {
@@ -32,8 +33,11 @@ Params shape(const Problem& problem, const Choice& choice) {
   p.groups = number(problem.groups);
   p.reduce = number(problem.group_in()), p.columns = number(problem.group_out());
   p.x_h = number(problem.h.in), p.x_w = number(problem.w.in), p.y_h = number(problem.h.out);
-  const int pixels = kPixels[choice.row];
-  p.rows = std::max(1, std::min(pixels / p.x_w, p.x_h));
+  p.y_w = number(problem.w.out);
+  p.pad_h = number(problem.h.near_pad), p.pad_w = number(problem.w.near_pad);
+  p.first_row = p.pad_h - 1;
+  const int pixels = kTiles[choice.row].pixels;
+  p.rows = std::max(1, std::min(pixels / p.x_w, p.x_h - p.first_row));
   // All of a row, or strips that have room for one more pixel each: as few as there can be, and of these the largest boxes.
   if (p.x_w <= pixels) {
     p.own = p.x_w;
@@ -44,22 +48,31 @@ Params shape(const Problem& problem, const Choice& choice) {
       if (box == 1 || ceil_div(p.x_w, own) <= ceil_div(p.x_w, p.own)) p.own = own, p.box = box;
     }
   }
-  for (int e = 0; e < kEights; e += p.x_w / kEight) p.row_ends |= 1u << e;
+  for (int e = 0; e < kEights; e += p.x_w / kEight) p.row_starts |= 1u << e;
   const int eights = p.own / kEight;
+  p.eights = p.rows * eights;
+  // Rows of a channel's runs are as far apart as in memory, but for whole 16 bytes.
+  constexpr int kVector = kUnit * 2;
+  const int run = (p.own * kStride + 1) * 2, apart = p.y_w * kStride * 2;
+  p.run_step = run + ((apart - run) % kVector + kVector) % kVector;
+  p.run_pitch = number(round_up(kVector + p.rows * p.run_step, kVector));
+  const bool runs = kTiles[choice.row].runs;
+  p.out_bytes = runs ? kOutChannels * p.run_pitch : kOutBytes;
   for (int e = 0; e < kEights; ++e) {
     const int row = e / eights, column = e % eights;
     // What is no tile's is behind what is.
     const int box = row < p.rows ? column / p.box * p.rows + row : e / p.box;
-    p.place[e] = (box * kOutChannels * p.box + e % p.box) * kEightBytes;
+    p.place[e] = kTiles[choice.row].runs ? row * p.run_step + column * kEightBytes
+                                         : (box * kOutChannels * p.box + e % p.box) * kEightBytes;
   }
   const int64_t row_tiles = ceil_div(p.columns, kChannels), strips = ceil_div(p.x_w, p.own),
-                blocks = ceil_div(p.x_h, p.rows);
+                blocks = ceil_div(p.x_h - p.first_row, p.rows);
   p.items =
       number(std::min<int64_t>(problem.batch * p.groups * blocks * strips * row_tiles, INT32_MAX));
   p.walkers = choice.walkers;
   p.chunks = number(ceil_div(p.reduce, kDepth));
   p.stages = choice.stages;
-  p.shared_bytes = kStagesAt + p.stages * kStageBytes + kConsumers / 32 * kOutBytes;
+  p.shared_bytes = kStagesAt + p.stages * kStageBytes + kConsumers / 32 * p.out_bytes;
   p.by_row_tiles = FastDivide(row_tiles);
   p.by_strips = FastDivide(strips);
   p.by_blocks = FastDivide(blocks);
@@ -67,8 +80,17 @@ Params shape(const Problem& problem, const Choice& choice) {
   return p;
 }
 
+// Boxes of y: rows of whole 16 bytes, of which every second one from the first on has one tap row.
+bool is_doubled(const Problem& problem) {
+  return problem.h.near_pad == 1 && problem.w.near_pad == 1 && problem.h.out >= kStride &&
+         problem.w.out == problem.w.in * kStride;
+}
+
 double predict(const Problem& problem, const Device& device, const Params& p, int row) {
-  const double tile = p.chunks * kStage[row] + kTile[row] + (p.box == 1 ? kNarrow : 0);
+  const double tile = p.chunks * kStage[row] + kTile[row] +
+                      (kTiles[row].runs ? kRunRow * p.rows
+                       : p.box == 1     ? kNarrow
+                                        : 0);
   const double busy_us = std::ceil(double(p.items) / p.walkers) * tile / kClock;
   const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
   return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
@@ -78,6 +100,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                                           std::string& reason) {
   std::vector<Candidate<Choice>> found;
   for (int row = 0; row < kTileCount; ++row) {
+    if (!kTiles[row].runs && !is_doubled(problem)) continue;
     Choice choice{row, 1, 0};
     Params p = shape(problem, choice);
     choice.stages = std::min((device.smem_optin - p.shared_bytes) / kStageBytes, kMostStages);
@@ -115,14 +138,14 @@ std::string refusal(const Problem& problem, const Device& device) {
     return "twill is for NCHW";
   for (const Axis& axis : {problem.h, problem.w})
     if (axis.kernel != kKernel || axis.stride != kStride || axis.dilation != 1 ||
-        axis.near_pad != 1)
-      return "twill is for kernels of 3 x 3 with stride 2 and padding 1";
+        axis.near_pad < 0 || axis.near_pad > 1)
+      return "twill is for kernels of 3 x 3 with stride 2 and padding 0 or 1";
+    // Outputs that taps reach.
+    else if (axis.out > axis.in * kStride + 1 - axis.near_pad)
+      return "outputs, " + number(axis.out) + " of a pad of " + number(axis.near_pad) +
+             ", are not those of " + number(axis.in) + " pixels";
   if (problem.w.in % 8 != 0)
     return "rows of x have " + number(problem.w.in) + " pixels, which are no eights";
-  if (problem.w.out != problem.w.in * kStride || problem.h.out > problem.h.in * kStride)
-    return "y, " + number(problem.h.out) + " x " + number(problem.w.out) + ", is not twice x, " +
-           number(problem.h.in) + " x " + number(problem.w.in);
-  if (problem.h.out < kStride) return "y has one row";
   if (problem.group_out() % 8 != 0)
     return "a group has " + number(problem.group_out()) + " output channels, which are no eights";
   if (problem.wide_index) return "a tensor has more than 2^31 elements";
@@ -169,9 +192,10 @@ Maps maps_of(const Problem& problem, const Params& p, const Args& args) {
          {p.box * kEight * kStride, kOutChannels, p.rows, 1, 1},
          {1, 1, 1, 1, 1}});
   };
+  const bool doubled = is_doubled(problem);
   return {map_of(args.x.data, problem.h.in * problem.w.in * 2, problem.batch),
           map_of(args.w.data, int64_t{p.columns} * kTaps * 2, 1),
-          {map_of_y(1), map_of_y(0)}};
+          {doubled ? map_of_y(1) : CUtensorMap{}, doubled ? map_of_y(0) : CUtensorMap{}}};
 }
 
 }  // namespace convt2d::cuda::twill

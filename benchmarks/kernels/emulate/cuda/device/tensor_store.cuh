@@ -1,6 +1,7 @@
 // cuda/device/tensor_store.cuh on a CPU.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <vector>
 
@@ -19,6 +20,7 @@ inline void store_box(const CUtensorMap* map, uint32_t shared, int a, int b, int
   if (a * tensor_boxes.at(index).element_bytes % 16 != 0)
     emulate::fail("a box that starts between 16 bytes");
   if (shared % 128 != 0) emulate::fail("misaligned");
+  if (std::min({a, b, c, d, e}) < 0) emulate::fail("a box that starts before its tensor");
   stored_boxes().push_back([=] {
     const TensorBox& box = tensor_boxes.at(index);
     const int first[] = {a, b, c, d, e};
