@@ -29,9 +29,9 @@
 // Rows of no whole eights, "flat": a tile's pixels still follow each other, rows start anywhere among them, and a lane has the pair of
 // pixels 4 e + t of every eight e. A row is a number of pairs, so a pair is never of two rows, and the one above it is so many
 // pairs before: some whole eights, which are registers, and up to three lanes, another shuffle for each value. Outputs of the block
-// below the last row of x are those of the pairs behind it, which have no products of their own. The last pairs' upper products wait for
-// the next tile as if they lay before it: all tiles but an image's last have whole eights, from which the copy engine starts. Of small images a tile has two, each 64
-// columns of the instruction, which is enough for the block below it too.
+// below the last row of x are those of the pairs behind it, which have no products of their own. The last pairs' upper products wait
+// for the next tile as if they lay before it. For that, and for the copy engine, all tiles but an image's last are whole eights. Of
+// small images a tile has two, each in 64 columns of the instruction, which have room for the block below it too.
 //
 //   out   of a warp: of each image
 #pragma once
@@ -55,7 +55,6 @@ CONVT2D_HOST_DEVICE constexpr bool has_strips(int row) { return row == kMostEigh
 CONVT2D_HOST_DEVICE constexpr int eights_of(int row) {
   return has_strips(row) ? kMostEights : row + 1;
 }
-
 CONVT2D_HOST_DEVICE constexpr bool is_flat(int row) { return row >= kFlat; }
 constexpr int kPair = 2, kPairs = 8 / kPair;  // pixels; of an eight
 
@@ -86,9 +85,7 @@ CONVT2D_HOST_DEVICE constexpr FlatTile flat_tile(int row) {
 // How many images a tile may have.
 CONVT2D_HOST_DEVICE constexpr int flat_images(int row) { return row == kFlat ? 2 : 1; }
 // The least rows of `pairs` that are whole eights together; such ones in a tile, none if there is no room.
-CONVT2D_HOST_DEVICE constexpr int whole_rows(int pairs) {
-  return pairs % 2 ? kPairs : kPairs / 2;
-}
+CONVT2D_HOST_DEVICE constexpr int whole_rows(int pairs) { return pairs % 2 ? kPairs : kPairs / 2; }
 CONVT2D_HOST_DEVICE constexpr int flat_rows(int pairs, int width) {
   return width / kPair / pairs / whole_rows(pairs) * whole_rows(pairs);
 }

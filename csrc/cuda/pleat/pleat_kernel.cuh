@@ -323,7 +323,7 @@ __device__ __forceinline__ void consume(const Params& p, uint32_t shared) {
           uint32_t to = out, left = left_at + (row - item.first) * kLeft;
           const auto add = [&](auto here, const float* sums) {
             pieces.template add<kEights, decltype(here)::value>(lane, y, to, left, strip > 0, sums,
-                                                               above, bias);
+                                                                above, bias);
             y += kStride * p.y_w, to += kStride * kPiece, left += kLeft;
           };
 #pragma unroll
@@ -449,7 +449,8 @@ __device__ __forceinline__ void consume_flat(const Params& p, uint32_t shared) {
       FlatRun<T> run = run_of(0);
       Spot spot(p, lane, run, top);
       const auto store = [&] {
-        if (run.end > run.first) store_run(run.y, run.from, run.lead, (run.end - run.first) * p.y_w);
+        if (run.end > run.first)
+          store_run(run.y, run.from, run.lead, (run.end - run.first) * p.y_w);
       };
       const auto upper = [&](int e, int i) {
         return e < 0 ? above[kAbove + e][i] : e < kEights ? sum[0][4 * e + 2 + i] : 0.f;

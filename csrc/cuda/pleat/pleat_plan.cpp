@@ -107,19 +107,19 @@ Params shape(const Problem& problem, const Choice& choice) {
 
 double predict(const Problem& problem, const Device& device, const Params& p,
                const Choice& choice) {
-  const double tiles =
-      p.strips *
-      std::ceil((p.segment_rows + (p.segments > 1) * p.early_rows) / double(p.tile_rows));
+  const double tiles = p.strips * std::ceil((p.segment_rows + (p.segments > 1) * p.early_rows) /
+                                            double(p.tile_rows));
   const double shallow = p.slices == 1   ? kShallow
                          : p.slices == 2 ? kShallow / 4
                                          : 0,
-               multiply = p.chunks * (shallow + p.slices * kGroups * width_of(choice.row) / 2.0 * kTensorTime),
-               beside = is_flat(choice.row)    ? kFlatTile
+               multiply = p.chunks *
+                          (shallow + p.slices * kGroups * width_of(choice.row) / 2.0 * kTensorTime),
+               beside = is_flat(choice.row)   ? kFlatTile
                         : p.fresh == p.stages ? kStayingTile
                                               : kTile,
                missing = p.images > 1 ? 1 - p.images * p.x_h * p.x_w / double(kPixels) : 0,
-               arriving = p.chunks * ((p.fresh == p.stages ? p.x_bytes : p.stage_bytes) -
-                                      missing * p.x_bytes),
+               arriving = p.chunks *
+                          ((p.fresh == p.stages ? p.x_bytes : p.stage_bytes) - missing * p.x_bytes),
                each = std::max(multiply + beside, arriving / kArriving);
   const double rounds = std::ceil(double(p.items) / std::min(choice.walkers, device.sm_count));
   const double busy_us = rounds * tiles * each / kClock;
@@ -167,10 +167,10 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   plan.detail[2] = p.stages;
   plan.detail[3] = c.walkers;
   plan.note = "16 channels x " + std::to_string(p.images * p.tile_rows) + " rows of " +
-              std::to_string(std::min(p.x_w, kStrip)) + " pixels, K " + std::to_string(c.slices * kSlice) +
-              " x " + std::to_string(p.stages) + " stages, " + std::to_string(p.strips) +
-              " strips, " + std::to_string(p.segments) + " segments, " + std::to_string(c.walkers) +
-              " blocks";
+              std::to_string(std::min(p.x_w, kStrip)) + " pixels, K " +
+              std::to_string(c.slices * kSlice) + " x " + std::to_string(p.stages) + " stages, " +
+              std::to_string(p.strips) + " strips, " + std::to_string(p.segments) + " segments, " +
+              std::to_string(c.walkers) + " blocks";
   return plan;
 }
 
