@@ -348,21 +348,23 @@ __device__ __forceinline__ void consume(const Params& p, uint32_t shared) {
   if (!kStrips && lane_number == 0) stored_boxes_there();
 }
 
-// A lane of flat rows: the same outputs, of the pairs 4 e + t.
+// A lane of flat rows: the same outputs, of the pairs 4 e + t. Of a row's: the first whose output is one; the one whose second
+// product is no other pair's, and the same where it is an output itself, or -1 of other lanes.
 struct FlatLane : Lane {
   int t, pairs, shift;  // pairs of a row, what they are beside whole eights
-  bool upper, carried;  // who wants the lane's upper products is further on in a row by an eight
-  int above;            // whose upper products it wants
+  int first_pair, last_pair, end_pair;
+  bool carried;  // who wants the lane's upper products is further on in a row by an eight
+  int above;     // whose upper products it wants
   __device__ __forceinline__ explicit FlatLane(const Params& p)
       : Lane(p, p.x_w, p.pad_w),
         t(threadIdx.x % kPairs),
         pairs(p.x_w / kPair),
         shift(pairs % kPairs) {
     const int lane = threadIdx.x % 32;
-    upper = lane & 8;
     column -= kPair * kStride * t;  // of a row's first pair
-    inside = column >= 0;
-    ends = upper && column + kStride * p.x_w - 2 < p.y_w;
+    first_pair = column < 0;
+    last_pair = lane & 8 ? pairs - 1 : -1;
+    end_pair = column + kStride * p.x_w - 2 < p.y_w ? last_pair : -1;
     carried = t + shift >= kPairs;
     above = lane - t + (t + kPairs - shift) % kPairs;
   }
@@ -372,34 +374,36 @@ struct FlatLane : Lane {
 template <class T>
 struct FlatRun : Run {
   T* y;
-  uint32_t from;
-  int lead;
+  int lead, count;  // numbers
+  uint32_t from, behind;
   __device__ __forceinline__ FlatRun(const Params& p, const Run& rows, T* plane, uint32_t out)
       : Run(rows),
         y(plane + first * p.y_w),
-        from(out),
-        lead(int(reinterpret_cast<uintptr_t>(y) % 16 / sizeof(T))) {
-    to = from + lead * 2;
+        lead(int(reinterpret_cast<uintptr_t>(y) % 16 / sizeof(T))),
+        count((end - first) * p.y_w),
+        from(out) {
+    to = from + lead * 2, behind = to + count * 2;
   }
 };
 
-// Where a lane's output of a pair goes, from eight to eight.
+// Where a lane's output of a pair goes, from eight to eight of rows of so many.
+template <int EIGHTS>
 struct Spot {
-  int pair, y;  // of a row; the row of y
+  int pair;  // of a row
   uint32_t to;
   // `top`: the first row of the tile's first block.
   __device__ __forceinline__ Spot(const Params& p, const FlatLane& lane, const Run& run, int top) {
     const int row = lane.t / lane.pairs;
     pair = lane.t - row * lane.pairs;
-    y = top + lane.row + row * kStride;
-    to = run.to + ((y - run.first) * p.y_w + pair * kPair * kStride + lane.column) * 2;
+    to = run.to + ((top + lane.row + row * kStride - run.first) * p.y_w + pair * kPair * kStride +
+                   lane.column) *
+                      2;
   }
   __device__ __forceinline__ void advance(const Params& p, const FlatLane& lane) {
-    int rows = kPairs / lane.pairs;
-    pair += kPairs - rows * lane.pairs;
-    if (pair >= lane.pairs) pair -= lane.pairs, ++rows;
-    y += rows * kStride;
-    to += (8 * kStride + rows * (kStride * p.y_w - kStride * p.x_w)) * 2;
+    const int rows = EIGHTS > 0 ? 0 : kPairs / lane.pairs,
+              next_row = kStride * (p.y_w - p.x_w) * 2;  // beside its pairs
+    pair += kPairs - rows * lane.pairs, to += 8 * kStride * 2 + rows * next_row;
+    if (pair >= lane.pairs) pair -= lane.pairs, to += next_row;
   }
 };
 
@@ -447,10 +451,9 @@ __device__ __forceinline__ void consume_flat(const Params& p, uint32_t shared) {
       if (threadIdx.x % 32 == 0) stored_boxes_read();
       __syncwarp();  // those before have been read
       FlatRun<T> run = run_of(0);
-      Spot spot(p, lane, run, top);
+      Spot<kTile.eights> spot(p, lane, run, top);
       const auto store = [&] {
-        if (run.end > run.first)
-          store_run(run.y, run.from, run.lead, (run.end - run.first) * p.y_w);
+        if (run.count > 0) store_run(run.y, run.from, run.lead, run.count);
       };
       const auto upper = [&](int e, int i) {
         return e < 0 ? above[kAbove + e][i] : e < kEights ? sum[0][4 * e + 2 + i] : 0.f;
@@ -461,7 +464,7 @@ __device__ __forceinline__ void consume_flat(const Params& p, uint32_t shared) {
         if (e == kEights && next < p.x_h) break;  // the block below the last row
         if (several && e == kPlace) {
           store();
-          run = run_of(1), spot = Spot(p, lane, run, top);
+          run = run_of(1), spot = Spot<kTile.eights>(p, lane, run, top);
         }
         float two[2];
 #pragma unroll
@@ -469,13 +472,12 @@ __device__ __forceinline__ void consume_flat(const Params& p, uint32_t shared) {
           const float mine = lane.carried ? upper(e - kAbove, i) : upper(e - kAbove + 1, i);
           two[i] = (e < kEights ? sum[0][4 * e + i] : 0.f) + __shfl_sync(~0u, mine, lane.above);
         }
-        const bool ends = lane.upper && spot.pair == lane.pairs - 1,
-                   stored = spot.y >= run.first && spot.y < run.end;
-        const float right = ends ? 0.f : two[1];  // which is another row's
+        const float right = spot.pair == lane.last_pair ? 0.f : two[1];
         const float other = __shfl_sync(~0u, lane.last ? before : right, lane.source);
         before = right;
-        if (stored && (spot.pair > 0 || lane.inside)) put<T>(spot.to, two[0] + other + bias);
-        if (stored && ends && lane.ends) put<T>(spot.to + 4, two[1] + bias);
+        const bool stored = spot.to >= run.to && spot.to < run.behind;
+        if (stored && spot.pair >= lane.first_pair) put<T>(spot.to, two[0] + other + bias);
+        if (stored && spot.pair == lane.end_pair) put<T>(spot.to + 4, two[1] + bias);
         spot.advance(p, lane);
       }
       store();
