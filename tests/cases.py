@@ -216,6 +216,9 @@ CASES: tuple[Case, ...] = (
     _case("k3s2p1_twice_rows_of_8", (20, 136), (19, 8), k=3, s=2, p=1, op=1, n=3),
     _case("rows_k4_strips", (20, 17), (5, 128), k=4, s=2, p=1, n=1),
     _case("rows_k4_strips_groups", (32, 34), (6, 200), k=4, s=2, p=(0, 2), op=(0, 1), g=2, n=1),
+    # Even rows of no whole eights, in planes of such: two images in a tile, several tiles of one.
+    _case("k4s2p1_rows_of_6", (40, 17), (8, 6), k=4, s=2, p=1, n=3),
+    _case("k4s2_rows_of_28", (32, 20), (10, 28), k=4, s=2, p=(1, 2), op=(1, 0), g=2, n=1),
     _case("rows_k3s2", (8, 36), (5, 136), k=3, s=2),
     _case("rows_k5_groups", (32, 20), (7, 40), k=(3, 5), p=(1, 0), g=2, n=1),
     _case("rows_k7", (12, 34), (9, 72), k=(3, 7), p=(1, 3), n=1),

@@ -142,13 +142,15 @@ FANNED = tuple(  # columns that fill a tile, rows that are whole vectors
     and case.out_channels > 32
     and case.size[1] % 4 == 0
 )
-PLEATED = tuple(  # whole eights of pixels of a row, outputs that taps of two rows reach
+FLAT_ROWS = (2, 4, 6, 10, 12, 14, 18, 20, 22, 26, 28, 36, 60)  # that pleat has tiles for
+PLEATED = tuple(  # whole eights of pixels of a row or plane, outputs that taps of two rows reach
     case.name
     for case in CASES
     if (case.kernel, case.stride, case.dilation) == ((4, 4), (2, 2), (1, 1))
     and max(case.padding) <= 2
     and all(op <= p for op, p in zip(case.output_padding, case.padding, strict=True))
-    and case.size[1] % 8 == 0
+    and (case.size[1] % 8 == 0 or case.size[1] in FLAT_ROWS)
+    and case.size[0] * case.size[1] % 8 == 0
 )
 TWILLED = tuple(  # whole eights of pixels of a row, and of channels out; outputs that taps reach
     case.name
@@ -235,12 +237,14 @@ KEYPOINTS = Case("keypoints", 400, 384, 17, (14, 20), (4, 4), (2, 2), (1, 1))
 SHUFFLE = Case("k_is_s", 8, 96, 48, (100, 120), (2, 2), (2, 2))
 PATCHES = Case("patches_of_4", 8, 192, 192, (30, 37), (4, 4), (4, 4))
 VOCODER = Case("vocoder", 12, 384, 192, (1, 40), (1, 16), (1, 8), (0, 4))
+FEWER = dataclasses.replace(KEYPOINTS, name="planes_of_no_eights", size=(14, 18))
 BILINEAR = Case("depthwise", 8, 96, 96, (40, 48), (4, 4), (2, 2), (1, 1), groups=96)
 FEW = Case("two_channels", 4, 2, 2, (64, 80), (4, 4), (2, 2), (1, 1))
 SQUARES = Case("rows_of_32", 16, 192, 96, (24, 32), (4, 4), (2, 2), (1, 1))
 DEEP = Case("deep", 12, 768, 320, (20, 24), (4, 4), (2, 2), (1, 1))
 COLUMNS = Case("columns", 6, 320, 160, (10, 200), (8, 1), (4, 1), (2, 0))
 GENERATOR = Case("generator", 12, 320, 160, (56, 56), (3, 3), (2, 2), (1, 1), (1, 1))
+POSE = Case("rows_of_6", 48, 1536, 192, (8, 6), (4, 4), (2, 2), (1, 1))
 WIDE = Case("rows_of_128", 8, 320, 160, (60, 128), (4, 4), (2, 2), (1, 1))
 NARROW = Case("few_to_fold", 24, 64, 64, (100, 120), (3, 3), (2, 2), (1, 1))
 WINDOW = Case("window_of_7", 8, 32, 16, (240, 304), (7, 7), (1, 1), (3, 3))
@@ -270,6 +274,7 @@ REGIMES = (
     (SQUARES, ("tf32",), ("forward",), ("nchw",), HOPPER, "loom"),
     (DEEP, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "pleat"),
     (WIDE, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "pleat"),  # two strips
+    (POSE, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "pleat"),  # two images in a tile
     (DEEP, ("tf32",), ("forward",), ("nchw",), HOPPER, "loom"),
     (COLUMNS, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "crimp"),
     (GENERATOR, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "twill"),
@@ -307,7 +312,8 @@ REGIMES = (
     (PATCHES, TENSOR_CORES, ("forward",), ("nhwc",), HOPPER, "hopper"),
     (PATCHES, TENSOR_CORES, ("forward",), ("nchw",), HOPPER, "reed"),  # pixels are held
     (HEADS, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
-    (KEYPOINTS, ("f16", "bf16"), ("forward",), ("nchw",), ("h200",), "spread"),
+    (KEYPOINTS, ("f16", "bf16"), ("forward",), ("nchw",), ("h200",), "pleat"),  # rows of 20
+    (FEWER, ("f16", "bf16"), ("forward",), ("nchw",), ("h200",), "spread"),
     (PATCHES, TENSOR_CORES, ("grad_input",), DENSE, HOPPER, "hopper"),
     (KEYPOINTS, ("f16", "bf16"), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),  # packed columns
     (SAME, ("f32",), ("forward",), ("nchw",), ("a100",), "igemm"),  # three tf32 products
@@ -511,7 +517,10 @@ def test_pleat_says_why_it_declines():
         ({"dilation": (1, 2), "output_padding": (0, 1)}, "stride 2"),
         ({"padding": (1, 3)}, "a pad of 3"),
         ({"output_padding": (1, 0), "padding": (0, 1)}, "are not those of 24 pixels"),
-        ({"size": (24, 36)}, "36 pixels"),
+        ({"size": (24, 35)}, "35 pixels, which are no eights"),
+        ({"size": (25, 36)}, "25 rows of 36 pixels"),
+        ({"size": (24, 68)}, "68 pixels, which are no eights"),
+        ({"size": (24, 44)}, "no tile has rows of 44 pixels"),
     ):
         reason = refusal(explain(dataclasses.replace(SQUARES, **change), dtype="f16"), "pleat")
         assert reason and words in reason, (change, reason)

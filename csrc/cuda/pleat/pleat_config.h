@@ -1,4 +1,4 @@
-// pleat: forward of 4 x 4 kernels with stride 2, 16-bit NCHW, rows of x of whole eights of pixels.
+// pleat: forward of 4 x 4 kernels with stride 2, 16-bit NCHW, rows of x of whole eights of pixels or of whole pairs.
 //
 // As fold does, it multiplies operands as they lie in memory:
 //
@@ -25,6 +25,15 @@
 //
 //   left  of a warp: [block][row of y][column], sums
 //   out   of a warp: a tile's rows of y in the strip, each as it will lie in memory among 16 bytes
+//
+// Rows of no whole eights, "flat": a tile's pixels still follow each other, rows start anywhere among them, and a lane has the pair of
+// pixels 4 e + t of every eight e. A row is a number of pairs, so a pair is never of two rows, and the one above it is so many
+// pairs before: some whole eights, which are registers, and up to three lanes, another shuffle for each value. Outputs of the block
+// below the last row of x are those of the pairs behind it, which have no products of their own. The last pairs' upper products wait
+// for the next tile as if they lay before it. For that, and for the copy engine, all tiles but an image's last are whole eights. Of
+// small images a tile has two, each in 64 columns of the instruction, which have room for the block below it too.
+//
+//   out   of a warp: of each image
 #pragma once
 
 #include <cuda.h>
@@ -37,13 +46,17 @@
 namespace convt2d::cuda::pleat {
 
 constexpr int kKernel = 4, kStride = 2, kTaps = kKernel * kKernel;
-// Eights of pixels of a row of x, by which kernels are told apart: a Plan's row is one less. Behind them, strips have a kernel.
-constexpr int kMostEights = 8, kKernels = kMostEights + 1;
+// Eights of pixels of a row of x, by which kernels are told apart: a Plan's row is one less. Behind them, strips have a kernel;
+// then flat ones have.
+constexpr int kMostEights = 8, kFlat = kMostEights + 1, kFlatKernels = 8;
+constexpr int kKernels = kFlat + kFlatKernels;
 constexpr int kStrip = kMostEights * 8;
 CONVT2D_HOST_DEVICE constexpr bool has_strips(int row) { return row == kMostEights; }
 CONVT2D_HOST_DEVICE constexpr int eights_of(int row) {
   return has_strips(row) ? kMostEights : row + 1;
 }
+CONVT2D_HOST_DEVICE constexpr bool is_flat(int row) { return row >= kFlat; }
+constexpr int kPair = 2, kPairs = 8 / kPair;  // pixels; of an eight
 
 // Four warpgroups, since adding up takes many instructions, and one warp that asks for what they multiply.
 constexpr int kGroups = 4, kConsumers = 128 * kGroups, kThreads = kConsumers + 32;
@@ -58,6 +71,23 @@ CONVT2D_HOST_DEVICE constexpr int tile_rows(int eights) { return kPixels / 8 / e
 CONVT2D_HOST_DEVICE constexpr int tile_width(int eights) {
   const int pixels = tile_rows(eights) * eights * 8;
   return pixels <= 96 ? 96 : pixels <= 120 ? 120 : kPixels;
+}
+// Of flat rows: whole eights of one; columns of an instruction, 112 for two images of 64 and 48. The others are what is filled by rows of
+// 12 (of 8 or 16 together), 10 and 12, 18, 20, 28, 36 and 60.
+struct FlatTile {
+  int eights, width;
+};
+CONVT2D_HOST_DEVICE constexpr FlatTile flat_tile(int row) {
+  constexpr FlatTile kTiles[kFlatKernels] = {{0, 112}, {1, 96},  {1, 120}, {2, 72},
+                                             {2, 120}, {3, 112}, {4, 72},  {7, 120}};
+  return kTiles[row - kFlat];
+}
+// How many images a tile may have.
+CONVT2D_HOST_DEVICE constexpr int flat_images(int row) { return row == kFlat ? 2 : 1; }
+// The least rows of `pairs` that are whole eights together; such ones in a tile, none if there is no room.
+CONVT2D_HOST_DEVICE constexpr int whole_rows(int pairs) { return pairs % 2 ? kPairs : kPairs / 2; }
+CONVT2D_HOST_DEVICE constexpr int flat_rows(int pairs, int width) {
+  return width / kPair / pairs / whole_rows(pairs) * whole_rows(pairs);
 }
 
 // Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.
@@ -76,6 +106,7 @@ struct Params {
   int32_t out_at, out_bytes, left_at, left_bytes;  // of a warp
   int32_t shared_bytes;
   FastDivide by_row_tiles, by_groups, by_segments;
+  int32_t batch, images, tile_rows, early_rows;  // flat: of a tile; before a segment
 };
 
 struct Maps {

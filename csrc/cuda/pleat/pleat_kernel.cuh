@@ -28,6 +28,7 @@ struct Item {
   int first, end_row;         // rows of x
 };
 // Items side by side have the same pixels.
+template <int ROW>
 __device__ __forceinline__ Item item_of(const Params& p, int index) {
   unsigned rest = index, next = p.by_row_tiles.quotient(rest);
   Item item;
@@ -40,7 +41,7 @@ __device__ __forceinline__ Item item_of(const Params& p, int index) {
   item.begin = segment * p.segment_rows;
   item.end_row = min(item.begin + p.segment_rows, p.x_h);
   item.end = item.end_row == p.x_h ? p.x_h + 1 : item.end_row;
-  item.first = max(item.begin - 1, 0);
+  item.first = max(item.begin - (is_flat(ROW) ? p.early_rows : 1), 0);
   return item;
 }
 
@@ -61,27 +62,33 @@ __device__ __forceinline__ StageRing ring_of(const Params& p, uint32_t shared) {
   return {shared, shared + kStagesAt, p.stages, p.stage_bytes};
 }
 
-template <int EIGHTS, bool STRIPS>
+template <int ROW>
 __device__ __forceinline__ void bring(const Params& p, const Maps& maps, uint32_t shared) {
+  constexpr bool kStrips = has_strips(ROW);
   StageRing ring = ring_of(p, shared);
   const int depth = p.slices * kSlice, line = depth * kLine;
+  const int tile = is_flat(ROW) ? p.tile_rows : tile_rows(eights_of(ROW));
   for (int i = blockIdx.x; i < p.items; i += p.walkers) {
-    const Item item = item_of(p, i);
+    const Item item = item_of<ROW>(p, i);
     int filled = 0;  // stages, by the item
-    for (int strip = 0; strip < (STRIPS ? p.strips : 1); ++strip)
-      for (int row = item.first; row < item.end_row; row += tile_rows(EIGHTS))
+    for (int strip = 0; strip < (kStrips ? p.strips : 1); ++strip)
+      for (int row = item.first; row < item.end_row; row += tile)
         for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
-          const bool weights = !STRIPS || filled++ < p.fresh;
+          const bool weights = !kStrips || filled++ < p.fresh;
           barrier_wait(ring.empty(), ring.parity ^ 1);
           barrier_expect(ring.full(), weights ? p.stage_bytes : p.x_bytes);
           uint32_t to = ring.stage();
 #pragma unroll
           for (int box = 0; box < kPixels / kLineNumbers; ++box, to += line)
-            if constexpr (STRIPS) {
+            if constexpr (kStrips) {
               copy_box(to, &maps.x, ring.full(), strip_of(p, strip).pixel, row + box, chunk * depth,
                        item.image * p.groups + item.group);
+            } else if constexpr (is_flat(ROW)) {
+              const bool second = box > 0 && p.images > 1;
+              copy_box(to, &maps.x, ring.full(), row * p.x_w + (second ? 0 : box * kLineNumbers),
+                       chunk * depth, item.group, item.image * p.images + second);
             } else {
-              copy_box(to, &maps.x, ring.full(), row * EIGHTS * 8 + box * kLineNumbers,
+              copy_box(to, &maps.x, ring.full(), row * eights_of(ROW) * 8 + box * kLineNumbers,
                        chunk * depth, item.group, item.image);
             }
           if (!weights) continue;
@@ -272,35 +279,36 @@ struct Pieces {
   }
 };
 
-template <class T, int EIGHTS, bool STRIPS>
+template <class T, int ROW>
 __device__ __forceinline__ void consume(const Params& p, uint32_t shared) {
-  constexpr int kTileRows = tile_rows(EIGHTS);
+  constexpr int kEights = eights_of(ROW), kTileRows = tile_rows(kEights);
+  constexpr bool kStrips = has_strips(ROW);
   const int group = warpgroup_of_block(), warp = warp_of_block(), lane_number = threadIdx.x % 32;
   const uint32_t out = shared + p.out_at + warp * p.out_bytes, step = kStride * p.y_w * 2;
-  const Lane lane(p, EIGHTS * 8, STRIPS ? 0 : p.pad_w);
+  const Lane lane(p, kEights * 8, kStrips ? 0 : p.pad_w);
   const uint32_t left_at =
       shared + p.left_at + warp * p.left_bytes + (lane.row * kStride + lane.column % kStride) * 4;
   StageRing ring = ring_of(p, shared);
   for (int i = blockIdx.x; i < p.items; i += p.walkers) {
-    const Item item = item_of(p, i);
+    const Item item = item_of<ROW>(p, i);
     const int channel = item.channel + warp, all = item.group * p.columns + channel;
     const bool exists = channel < p.columns;
     const float bias = p.bias && exists ? load(static_cast<const T*>(p.bias) + all) : 0.f;
     T* const plane =
         static_cast<T*>(p.y) + (int64_t{item.image} * p.groups * p.columns + all) * (p.y_h * p.y_w);
-    for (int strip = 0; strip < (STRIPS ? p.strips : 1); ++strip) {
+    for (int strip = 0; strip < (kStrips ? p.strips : 1); ++strip) {
       const Pieces<T> pieces(p, plane, strip_of(p, strip));
-      float above[EIGHTS][2];
+      float above[kEights][2];
 #pragma unroll
-      for (int e = 0; e < EIGHTS; ++e) above[e][0] = bias, above[e][1] = 0;
+      for (int e = 0; e < kEights; ++e) above[e][0] = bias, above[e][1] = 0;
       for (int row = item.first; row < item.end_row; row += kTileRows) {
-        float sum[1][tile_width(EIGHTS) / 2];
+        float sum[1][tile_width(kEights) / 2];
         multiply<T>(p, group, ring, sum);
         const int next = row + kTileRows;
         if (next > p.x_h) {  // rows that do not exist
 #pragma unroll
-          for (int j = 0; j < kTileRows * EIGHTS * 4; ++j)
-            if (row + j / (4 * EIGHTS) >= p.x_h) sum[0][j] = 0;
+          for (int j = 0; j < kTileRows * kEights * 4; ++j)
+            if (row + j / (4 * kEights) >= p.x_h) sum[0][j] = 0;
         }
         // The block below the last row of x is the tile's too.
         const int begin = max(row, item.begin), end = next >= item.end_row ? item.end : next;
@@ -308,18 +316,18 @@ __device__ __forceinline__ void consume(const Params& p, uint32_t shared) {
         run.first = max(begin * kStride - p.pad_h, 0);
         run.end = exists ? min(end * kStride - p.pad_h, p.y_h) : run.first;
         const int top = row * kStride - p.pad_h;
-        if (!STRIPS && lane_number == 0) stored_boxes_read();
+        if (!kStrips && lane_number == 0) stored_boxes_read();
         __syncwarp();  // those before have been read
-        if constexpr (STRIPS) {
+        if constexpr (kStrips) {
           const T* y = pieces.y + (top + lane.row) * p.y_w;
           uint32_t to = out, left = left_at + (row - item.first) * kLeft;
           const auto add = [&](auto here, const float* sums) {
-            pieces.template add<EIGHTS, decltype(here)::value>(lane, y, to, left, strip > 0, sums,
-                                                               above, bias);
+            pieces.template add<kEights, decltype(here)::value>(lane, y, to, left, strip > 0, sums,
+                                                                above, bias);
             y += kStride * p.y_w, to += kStride * kPiece, left += kLeft;
           };
 #pragma unroll
-          for (int r = 0; r < kTileRows; ++r) add(std::true_type(), sum[0] + r * EIGHTS * 4);
+          for (int r = 0; r < kTileRows; ++r) add(std::true_type(), sum[0] + r * kEights * 4);
           if (next == p.x_h) add(std::false_type(), nullptr);
           pieces.store(p, out, top, run.first, run.end);
         } else {
@@ -330,14 +338,162 @@ __device__ __forceinline__ void consume(const Params& p, uint32_t shared) {
           uint32_t to = run.to + ((at - run.first) * p.y_w + lane.column) * 2;
 #pragma unroll
           for (int r = 0; r < kTileRows; ++r, at += kStride, to += step)
-            add_to_run<T, EIGHTS, true>(lane, run, at, to, sum[0] + r * EIGHTS * 4, above, bias);
-          if (next == p.x_h) add_to_run<T, EIGHTS, false>(lane, run, at, to, nullptr, above, bias);
+            add_to_run<T, kEights, true>(lane, run, at, to, sum[0] + r * kEights * 4, above, bias);
+          if (next == p.x_h) add_to_run<T, kEights, false>(lane, run, at, to, nullptr, above, bias);
           if (run.end > run.first) store_run(y, out, lead, (run.end - run.first) * p.y_w);
         }
       }
     }
   }
-  if (!STRIPS && lane_number == 0) stored_boxes_there();
+  if (!kStrips && lane_number == 0) stored_boxes_there();
+}
+
+// A lane of flat rows: the same outputs, of the pairs 4 e + t. Of a row's: the first whose output is one; the one whose second
+// product is no other pair's, and the same where it is an output itself, or -1 of other lanes.
+struct FlatLane : Lane {
+  int t, pairs, shift;  // pairs of a row, what they are beside whole eights
+  int first_pair, last_pair, end_pair;
+  bool carried;  // who wants the lane's upper products is further on in a row by an eight
+  int above;     // whose upper products it wants
+  __device__ __forceinline__ explicit FlatLane(const Params& p)
+      : Lane(p, p.x_w, p.pad_w),
+        t(threadIdx.x % kPairs),
+        pairs(p.x_w / kPair),
+        shift(pairs % kPairs) {
+    const int lane = threadIdx.x % 32;
+    column -= kPair * kStride * t;  // of a row's first pair
+    first_pair = column < 0;
+    last_pair = lane & 8 ? pairs - 1 : -1;
+    end_pair = column + kStride * p.x_w - 2 < p.y_w ? last_pair : -1;
+    carried = t + shift >= kPairs;
+    above = lane - t + (t + kPairs - shift) % kPairs;
+  }
+};
+
+// Of an image in a flat tile.
+template <class T>
+struct FlatRun : Run {
+  T* y;
+  int lead, count;  // numbers
+  uint32_t from, behind;
+  __device__ __forceinline__ FlatRun(const Params& p, const Run& rows, T* plane, uint32_t out)
+      : Run(rows),
+        y(plane + first * p.y_w),
+        lead(int(reinterpret_cast<uintptr_t>(y) % 16 / sizeof(T))),
+        count((end - first) * p.y_w),
+        from(out) {
+    to = from + lead * 2, behind = to + count * 2;
+  }
+};
+
+// Where a lane's output of a pair goes, from eight to eight of rows of so many.
+template <int EIGHTS>
+struct Spot {
+  int pair;  // of a row
+  uint32_t to;
+  // `top`: the first row of the tile's first block.
+  __device__ __forceinline__ Spot(const Params& p, const FlatLane& lane, const Run& run, int top) {
+    const int row = lane.t / lane.pairs;
+    pair = lane.t - row * lane.pairs;
+    to = run.to + ((top + lane.row + row * kStride - run.first) * p.y_w + pair * kPair * kStride +
+                   lane.column) *
+                      2;
+  }
+  __device__ __forceinline__ void advance(const Params& p, const FlatLane& lane) {
+    const int rows = EIGHTS > 0 ? 0 : kPairs / lane.pairs,
+              next_row = kStride * (p.y_w - p.x_w) * 2;  // beside its pairs
+    pair += kPairs - rows * lane.pairs, to += 8 * kStride * 2 + rows * next_row;
+    if (pair >= lane.pairs) pair -= lane.pairs, to += next_row;
+  }
+};
+
+template <class T, int ROW>
+__device__ __forceinline__ void consume_flat(const Params& p, uint32_t shared) {
+  // Images of a tile; eights of one, of an image's place; what a pair above is before, at most.
+  constexpr FlatTile kTile = flat_tile(ROW);
+  constexpr int kImages = flat_images(ROW), kEights = kTile.width / 8, kPlace = kLineNumbers / 8,
+                kAbove = kTile.eights + 1;
+  const int group = warpgroup_of_block(), warp = warp_of_block();
+  const uint32_t out = shared + p.out_at + warp * p.out_bytes;
+  const bool several = kImages > 1 && p.images > 1;
+  const FlatLane lane(p);
+  StageRing ring = ring_of(p, shared);
+  for (int i = blockIdx.x; i < p.items; i += p.walkers) {
+    const Item item = item_of<ROW>(p, i);
+    const int channel = item.channel + warp, image = item.image * p.images;
+    const bool exists = channel < p.columns;
+    const int all = item.group * p.columns + channel;
+    const float bias = p.bias && exists ? load(static_cast<const T*>(p.bias) + all) : 0.f;
+    const int size = p.y_h * p.y_w, next_image = p.groups * p.columns * size;
+    T* const plane = static_cast<T*>(p.y) + (int64_t{image} * p.groups * p.columns + all) * size;
+    float above[kAbove][2] = {};  // upper products of the last eights before the tile
+    for (int row = item.first; row < item.end_row; row += p.tile_rows) {
+      float sum[1][kEights * 4];
+      multiply<T>(p, group, ring, sum);
+      const int next = row + p.tile_rows;
+      if (next >= p.x_h) {  // pixels that do not exist
+        const int exist = ((p.x_h - row) * lane.pairs - lane.t + kPairs - 1) / kPairs;
+#pragma unroll
+        for (int j = 0; j < kEights * 4; ++j)
+          if (j / 4 >= (several && j / 4 >= kPlace ? kPlace : 0) + exist) sum[0][j] = 0;
+      }
+      const int begin = max(row, item.begin), end = next >= item.end_row ? item.end : next;
+      const int top = row * kStride - p.pad_h;
+      const auto run_of = [&](int number) {
+        Run run;
+        run.first = max(begin * kStride - p.pad_h, 0);
+        run.end = exists && number < p.images && image + number < p.batch
+                      ? min(end * kStride - p.pad_h, p.y_h)
+                      : run.first;
+        return FlatRun<T>(p, run, plane + number * next_image,
+                          out + number * (p.out_bytes / kImages));
+      };
+      if (threadIdx.x % 32 == 0) stored_boxes_read();
+      __syncwarp();  // those before have been read
+      FlatRun<T> run = run_of(0);
+      Spot<kTile.eights> spot(p, lane, run, top);
+      const auto store = [&] {
+        if (run.count > 0) store_run(run.y, run.from, run.lead, run.count);
+      };
+      const auto upper = [&](int e, int i) {
+        return e < 0 ? above[kAbove + e][i] : e < kEights ? sum[0][4 * e + 2 + i] : 0.f;
+      };
+      float before = 0;
+#pragma unroll
+      for (int e = 0; e < kEights + kAbove; ++e) {
+        if (e == kEights && next < p.x_h) break;  // the block below the last row
+        if (several && e == kPlace) {
+          store();
+          run = run_of(1), spot = Spot<kTile.eights>(p, lane, run, top);
+        }
+        float two[2];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const float mine = lane.carried ? upper(e - kAbove, i) : upper(e - kAbove + 1, i);
+          two[i] = (e < kEights ? sum[0][4 * e + i] : 0.f) + __shfl_sync(~0u, mine, lane.above);
+        }
+        const float right = spot.pair == lane.last_pair ? 0.f : two[1];
+        const float other = __shfl_sync(~0u, lane.last ? before : right, lane.source);
+        before = right;
+        const bool stored = spot.to >= run.to && spot.to < run.behind;
+        if (stored && spot.pair >= lane.first_pair) put<T>(spot.to, two[0] + other + bias);
+        if (stored && spot.pair == lane.end_pair) put<T>(spot.to + 4, two[1] + bias);
+        spot.advance(p, lane);
+      }
+      store();
+#pragma unroll
+      for (int shift = 1; shift < kPairs; ++shift) {
+        const int pairs = kTile.eights * kPairs + shift,
+                  eights = flat_rows(pairs, kTile.width) * pairs / kPairs;
+        if (lane.shift != shift || eights < kAbove) continue;
+#pragma unroll
+        for (int e = 0; e < kAbove; ++e)
+#pragma unroll
+          for (int i = 0; i < 2; ++i) above[e][i] = sum[0][4 * (eights - kAbove + e) + 2 + i];
+      }
+    }
+  }
+  if (threadIdx.x % 32 == 0) stored_boxes_there();
 }
 
 template <class T, int ROW>
@@ -357,9 +513,11 @@ __global__ void __launch_bounds__(kThreads, 1)
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
   if (warp_of_block() >= kConsumers / 32) {
-    if (threadIdx.x == kConsumers) bring<eights_of(ROW), has_strips(ROW)>(p, maps, shared);
+    if (threadIdx.x == kConsumers) bring<ROW>(p, maps, shared);
+  } else if constexpr (is_flat(ROW)) {
+    consume_flat<T, ROW>(p, shared);
   } else {
-    consume<T, eights_of(ROW), has_strips(ROW)>(p, shared);
+    consume<T, ROW>(p, shared);
   }
 #endif
 }

@@ -18,6 +18,8 @@ constexpr double kTile =
     1350;  // cycles of a tile beside its products: four warpgroups hide no more
 // The same of a strip's tile, whose rows of y lanes store: five layers', 144 to 249 us, within 3 %.
 constexpr double kStayingTile = 2300;
+// The same of a flat tile. A guess: twice the instructions for an output, three shuffles instead of one.
+constexpr double kFlatTile = 2200;
 constexpr double kTensorTime = 1.08;  // over an instruction's least
 constexpr double kShallow = 160;  // cycles of a chunk of one instruction, of two a quarter of that
 constexpr double kArriving = 45;  // bytes a cycle that come to a multiprocessor
@@ -27,6 +29,36 @@ constexpr double kBeside = 0.1;       // of the lesser of work and bytes
 struct Choice {
   int row, slices, segments, stages, walkers;
 };
+
+int width_of(int row) { return is_flat(row) ? flat_tile(row).width : tile_width(eights_of(row)); }
+
+// Rows of x in a tile; of flat ones an image's, if there is room, or none if there is none.
+int rows_of(const Problem& problem, int row) {
+  if (!is_flat(row)) return tile_rows(eights_of(row));
+  const int64_t height = problem.h.in, width = problem.w.in, most = width_of(row);
+  return static_cast<int>(height * width <= most ? height
+                                                 : flat_rows(int(width / kPair), int(most)));
+}
+
+// Images in a tile: several, where each one's place has the block below it too.
+int images_of(const Problem& problem, int row) {
+  if (!is_flat(row) || problem.batch == 1) return 1;
+  const int64_t height = problem.h.in, width = problem.w.in, most = flat_images(row);
+  const bool fit = (height + 1) * width <= kLineNumbers &&
+                   (most - 1) * kLineNumbers + height * width <= width_of(row);
+  return static_cast<int>(fit ? most : 1);
+}
+
+// Kernels for rows as long as x has.
+std::vector<int> kernels_of(const Problem& problem) {
+  const int64_t eights = problem.w.in / 8;
+  if (problem.w.in % 8 == 0)
+    return {static_cast<int>(std::min<int64_t>(eights, kMostEights + 1)) - 1};
+  std::vector<int> found;
+  for (int row = kFlat; row < kKernels; ++row)
+    if (flat_tile(row).eights == eights && rows_of(problem, row) > 0) found.push_back(row);
+  return found;
+}
 
 // All but pointers.
 Params shape(const Problem& problem, const Choice& choice) {
@@ -38,10 +70,15 @@ Params shape(const Problem& problem, const Choice& choice) {
   p.x_h = number(h.in), p.x_w = number(w.in), p.y_h = number(h.out), p.y_w = number(w.out);
   p.pad_h = number(h.near_pad), p.pad_w = number(w.near_pad);
   p.row_tiles = number(ceil_div(p.columns, kBlockChannels));
+  p.early_rows = is_flat(choice.row) ? whole_rows(p.x_w / kPair) : 1;
   p.segment_rows = number(ceil_div(h.in, choice.segments));
+  if (is_flat(choice.row)) p.segment_rows = number(round_up(p.segment_rows, p.early_rows));
   p.segments = number(ceil_div(h.in, p.segment_rows));
   p.strips = has_strips(choice.row) ? number(ceil_div(w.in, kStrip)) : 1;
-  const int64_t items = problem.batch * p.segments * p.groups * p.row_tiles;
+  p.batch = number(problem.batch);
+  p.images = images_of(problem, choice.row);
+  p.tile_rows = rows_of(problem, choice.row);
+  const int64_t items = ceil_div(problem.batch, p.images) * p.segments * p.groups * p.row_tiles;
   p.items = number(std::min<int64_t>(items, INT32_MAX));
   p.walkers = choice.walkers;
   p.slices = choice.slices;
@@ -51,12 +88,12 @@ Params shape(const Problem& problem, const Choice& choice) {
   p.stages = choice.stages;
   p.fresh = p.strips > 1 && p.stages % p.chunks == 0 ? p.stages : INT32_MAX;
   // Rows of a tile, and the block below; and 16 bytes, among which they start.
-  const int rows = tile_rows(eights_of(choice.row));
+  const int rows = p.tile_rows;
   if (p.strips > 1) {
     p.out_bytes = (rows + 1) * kStride * kPiece;
     p.left_bytes = (number(round_up(p.segment_rows + 1, rows)) + 1) * kLeft;
   } else {
-    p.out_bytes = number(round_up((rows + 1) * kStride * w.out * 2 + 32, 16));
+    p.out_bytes = p.images * number(round_up((rows + 1) * kStride * w.out * 2 + 32, 16));
   }
   p.out_at = kStagesAt + p.stages * p.stage_bytes;
   p.left_at = p.out_at + kConsumers / 32 * p.out_bytes;
@@ -69,14 +106,19 @@ Params shape(const Problem& problem, const Choice& choice) {
 
 double predict(const Problem& problem, const Device& device, const Params& p,
                const Choice& choice) {
-  const int rows = tile_rows(eights_of(choice.row)), width = tile_width(eights_of(choice.row));
-  const double tiles = p.strips * std::ceil((p.segment_rows + (p.segments > 1)) / double(rows));
+  const double tiles = p.strips * std::ceil((p.segment_rows + (p.segments > 1) * p.early_rows) /
+                                            double(p.tile_rows));
   const double shallow = p.slices == 1   ? kShallow
                          : p.slices == 2 ? kShallow / 4
                                          : 0,
-               multiply = p.chunks * (shallow + p.slices * kGroups * width / 2.0 * kTensorTime),
-               beside = p.fresh == p.stages ? kStayingTile : kTile,
-               arriving = p.chunks * (p.fresh == p.stages ? p.x_bytes : p.stage_bytes),
+               multiply = p.chunks *
+                          (shallow + p.slices * kGroups * width_of(choice.row) / 2.0 * kTensorTime),
+               beside = is_flat(choice.row)   ? kFlatTile
+                        : p.fresh == p.stages ? kStayingTile
+                                              : kTile,
+               missing = p.images > 1 ? 1 - p.images * p.x_h * p.x_w / double(kPixels) : 0,
+               arriving = p.chunks *
+                          ((p.fresh == p.stages ? p.x_bytes : p.stage_bytes) - missing * p.x_bytes),
                each = std::max(multiply + beside, arriving / kArriving);
   const double rounds = std::ceil(double(p.items) / std::min(choice.walkers, device.sm_count));
   const double busy_us = rounds * tiles * each / kClock;
@@ -88,25 +130,28 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                                           std::string& reason) {
   constexpr int kLeastStages = 3;
   std::vector<Candidate<Choice>> found;
-  const int row = static_cast<int>(std::min<int64_t>(problem.w.in / 8, kKernels)) - 1;
-  int before = 0;
-  for (int segments = 1; segments <= std::min<int64_t>(16, problem.h.in); ++segments)
-    for (const int slices : {4, 2, 1}) {
-      Choice choice{row, slices, segments, 0, 1};
-      const Params p = shape(problem, choice);
-      if (slices == 4 && p.segments == before) break;  // as many as before
-      before = p.segments;
-      choice.stages = std::min((device.smem_optin - p.shared_bytes) / p.stage_bytes, kMostStages);
-      if (choice.stages < kLeastStages) {
-        reason = "no room for " + std::to_string(kLeastStages) + " stages";
-        continue;
+  for (const int row : kernels_of(problem)) {
+    const int64_t tiles = ceil_div(problem.h.in, rows_of(problem, row)),
+                  most = is_flat(row) ? tiles : problem.h.in;
+    int before = 0;
+    for (int segments = 1; segments <= std::min<int64_t>(16, most); ++segments)
+      for (const int slices : {4, 2, 1}) {
+        Choice choice{row, slices, segments, 0, 1};
+        const Params p = shape(problem, choice);
+        if (slices == 4 && p.segments == before) break;  // as many as before
+        before = p.segments;
+        choice.stages = std::min((device.smem_optin - p.shared_bytes) / p.stage_bytes, kMostStages);
+        if (choice.stages < kLeastStages) {
+          reason = "no room for " + std::to_string(kLeastStages) + " stages";
+          continue;
+        }
+        // Whole turns of a tile's chunks, so that weights stay.
+        const int turns = choice.stages / p.chunks * p.chunks;
+        if (p.strips > 1 && turns >= kLeastStages) choice.stages = turns;
+        choice.walkers = std::min(p.items, device.sm_count);
+        found.push_back({choice, predict(problem, device, shape(problem, choice), choice)});
       }
-      // Whole turns of a tile's chunks, so that weights stay.
-      const int turns = choice.stages / p.chunks * p.chunks;
-      if (p.strips > 1 && turns >= kLeastStages) choice.stages = turns;
-      choice.walkers = std::min(p.items, device.sm_count);
-      found.push_back({choice, predict(problem, device, shape(problem, choice), choice)});
-    }
+  }
   return found;
 }
 
@@ -120,12 +165,11 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   plan.detail[1] = c.segments;
   plan.detail[2] = p.stages;
   plan.detail[3] = c.walkers;
-  const int eights = eights_of(c.row);
-  plan.note = "16 channels x " + std::to_string(tile_rows(eights)) + " rows of " +
-              std::to_string(eights * 8) + " pixels, K " + std::to_string(c.slices * kSlice) +
-              " x " + std::to_string(p.stages) + " stages, " + std::to_string(p.strips) +
-              " strips, " + std::to_string(p.segments) + " segments, " + std::to_string(c.walkers) +
-              " blocks";
+  plan.note = "16 channels x " + std::to_string(p.images * p.tile_rows) + " rows of " +
+              std::to_string(std::min(p.x_w, kStrip)) + " pixels, K " +
+              std::to_string(c.slices * kSlice) + " x " + std::to_string(p.stages) + " stages, " +
+              std::to_string(p.strips) + " strips, " + std::to_string(p.segments) + " segments, " +
+              std::to_string(c.walkers) + " blocks";
   return plan;
 }
 
@@ -146,8 +190,13 @@ std::string refusal(const Problem& problem, const Device& device) {
       return "outputs, " + number(axis.out) + " of a pad of " + number(axis.near_pad) +
              ", are not those of " + number(axis.in) + " pixels";
   }
-  if (problem.w.in % 8 != 0)
-    return "rows of x have " + number(problem.w.in) + " pixels, which are no eights";
+  if (const int64_t width = problem.w.in; width % 8 != 0) {
+    if (width % kPair != 0 || width > kStrip || problem.h.in * width % 8 != 0)
+      return "x has " + number(problem.h.in) + " rows of " + number(width) +
+             " pixels, which are no eights";
+    if (kernels_of(problem).empty())
+      return "no tile has rows of " + number(width) + " pixels that are whole eights together";
+  }
   if (problem.wide_index) return "a tensor has more than 2^31 elements";
   return {};
 }
