@@ -60,7 +60,7 @@ struct Params {
   const void* bias;         // or null
   int32_t groups, columns;  // the latter: channels out of a group
   int32_t stride, pad, x_h;
-  int32_t y_h, width;       // the latter: of x and y
+  int32_t y_h, width;  // the latter: of x and y
   int32_t teams;
   int32_t row_tiles;                          // of the channels out of all teams, of a group
   int32_t strips;                             // of a row

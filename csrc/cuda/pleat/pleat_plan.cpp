@@ -18,9 +18,10 @@ constexpr double kTile =
     1350;  // cycles of a tile beside its products: four warpgroups hide no more
 // The same of a strip's tile, whose rows of y lanes store: five layers', 144 to 249 us, within 3 %.
 constexpr double kStayingTile = 2300;
-// The same of a flat tile. A guess: twice the instructions for an output, three shuffles instead of one.
+// The same of a flat tile, whose outputs take twice the instructions, and three shuffles instead of one.
 constexpr double kFlatTile = 2200;
-constexpr double kTensorTime = 1.08;  // over an instruction's least
+// Over an instruction's least; of flat tiles as seven layers took, 15 to 109 us, within 13 %.
+constexpr double kTensorTime = 1.08, kFlatTensorTime = 1.25;
 constexpr double kShallow = 160;  // cycles of a chunk of one instruction, of two a quarter of that
 constexpr double kArriving = 45;  // bytes a cycle that come to a multiprocessor
 constexpr double kMemoryRate = 0.85;  // of the copy rate
@@ -111,8 +112,9 @@ double predict(const Problem& problem, const Device& device, const Params& p,
   const double shallow = p.slices == 1   ? kShallow
                          : p.slices == 2 ? kShallow / 4
                                          : 0,
-               multiply = p.chunks *
-                          (shallow + p.slices * kGroups * width_of(choice.row) / 2.0 * kTensorTime),
+               multiply =
+                   p.chunks * (shallow + p.slices * kGroups * width_of(choice.row) / 2.0 *
+                                             (is_flat(choice.row) ? kFlatTensorTime : kTensorTime)),
                beside = is_flat(choice.row)   ? kFlatTile
                         : p.fresh == p.stages ? kStayingTile
                                               : kTile,
