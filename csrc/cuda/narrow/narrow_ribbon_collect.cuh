@@ -5,6 +5,7 @@
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/barrier.cuh"
 #include "cuda/device/mma.cuh"
+#include "cuda/device/shared_number.cuh"
 #include "cuda/narrow/narrow_plain.cuh"
 #include "cuda/narrow/narrow_ribbon.h"
 #include "cuda/narrow/narrow_scope.cuh"
@@ -54,15 +55,6 @@ template <class T>
 struct alignas(2 * sizeof(T)) Pair {
   T a, b;
 };
-
-template <class T>
-__device__ __forceinline__ void store_number(uint32_t shared, T value) {
-  if constexpr (sizeof(T) == 4) {
-    store_shared_4(shared, __float_as_uint(value));
-  } else {
-    store_shared_2(shared, *reinterpret_cast<const unsigned short*>(&value));
-  }
-}
 
 // What a thread writes of a row.
 template <class T>
@@ -130,8 +122,8 @@ __device__ __forceinline__ void collect_twos(const RibbonParams& p, const Ribbon
       }
       if (turned) {
         const uint32_t to = turned + (ph * 64 * p.columns + ch) * sizeof(T);
-        store_number(to, pair.a);
-        store_number(to + p.columns * sizeof(T), pair.b);
+        store_shared_number(to, pair.a);
+        store_shared_number(to + p.columns * sizeof(T), pair.b);
         continue;
       }
       T* const to = unit.place(p, ph, ch);

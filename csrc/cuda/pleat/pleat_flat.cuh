@@ -135,8 +135,9 @@ __device__ __forceinline__ void consume_flat(const Params& p, uint32_t shared) {
         const float other = __shfl_sync(~0u, lane.last ? before : right, lane.source);
         before = right;
         const bool stored = spot.to >= run.to && spot.to < run.behind;
-        if (stored && spot.pair >= lane.first_pair) put<T>(spot.to, two[0] + other + bias);
-        if (stored && spot.pair == lane.end_pair) put<T>(spot.to + 4, two[1] + bias);
+        if (stored && spot.pair >= lane.first_pair)
+          narrow_to_shared<T>(spot.to, two[0] + other + bias);
+        if (stored && spot.pair == lane.end_pair) narrow_to_shared<T>(spot.to + 4, two[1] + bias);
         spot.advance(p, lane);
       }
       store();

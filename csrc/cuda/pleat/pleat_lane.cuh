@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cuda/device/async_copy.cuh"
-#include "cuda/device/numeric.cuh"
+#include "cuda/device/shared_number.cuh"
 #include "cuda/device/tensor_store.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/pleat/pleat_config.h"
@@ -28,12 +28,6 @@ struct Lane {
     source = (g ^ 2) * 4 + (upper ? t : (t + 3) % 4);
   }
 };
-
-template <class T>
-__device__ __forceinline__ void put(uint32_t place, float value) {
-  const T narrow = Numeric<T>::narrow(value);
-  store_shared_2(place, *reinterpret_cast<const unsigned short*>(&narrow));
-}
 
 // A block's outputs, from the products of a row of x and `above`, what the row above has for it, with the bias; then the row's own. HERE:
 // there is such a row. `before`: a last lane's of the pixel before the row; returns that of the row's last one. give(e, output).

@@ -15,9 +15,9 @@ __device__ __forceinline__ void add_to_run(const Lane& lane, const Run& run, int
                                            float bias) {
   const bool stored = y >= run.first && y < run.end;
   const float last = add_block<EIGHTS, HERE>(lane, sum, above, bias, 0, [&](int e, float output) {
-    if (stored && (e > 0 || lane.inside)) put<T>(to + e * 32, output);
+    if (stored && (e > 0 || lane.inside)) narrow_to_shared<T>(to + e * 32, output);
   });
-  if (stored && lane.ends) put<T>(to + (EIGHTS - 1) * 32 + 4, last + bias);
+  if (stored && lane.ends) narrow_to_shared<T>(to + (EIGHTS - 1) * 32 + 4, last + bias);
 }
 
 template <class T, int ROW>

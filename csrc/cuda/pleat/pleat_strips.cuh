@@ -30,9 +30,10 @@ struct Pieces {
     const uint32_t to = out + lane.row * kPiece + (lead(row) + lane.column) * 2;
     const float before = follows && lane.last ? load_shared<float>(left) : 0.f;
     const float last = add_block<EIGHTS, HERE>(
-        lane, sum, above, bias, before, [&](int e, float output) { put<T>(to + e * 32, output); });
+        lane, sum, above, bias, before,
+        [&](int e, float output) { narrow_to_shared<T>(to + e * 32, output); });
     if (lane.last) {
-      put<T>(to + (EIGHTS - 1) * 32 + 4, last + bias);
+      narrow_to_shared<T>(to + (EIGHTS - 1) * 32 + 4, last + bias);
       store_shared_sum(left, last);
     }
   }

@@ -6,6 +6,7 @@
 #include "cuda/device/memory.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/numeric.cuh"
+#include "cuda/device/shared_number.cuh"
 #include "cuda/device/strict_product.cuh"
 #include "cuda/rows/rows_config.h"
 
@@ -161,11 +162,7 @@ __device__ __forceinline__ void repair_output(const Params& p, uint32_t place, i
   }
   if (value == value) return;
   const T again = Numeric<T>::narrow(plain_output<T>(p, n, group, column, row, output));
-  if constexpr (sizeof(T) == 2) {
-    store_shared_2(place, *reinterpret_cast<const unsigned short*>(&again));
-  } else {
-    store_shared_4(place, __float_as_uint(again));
-  }
+  store_shared_number(place, again);
 }
 
 }  // namespace convt2d::cuda::rows

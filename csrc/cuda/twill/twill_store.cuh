@@ -7,6 +7,7 @@
 #include "cuda/device/memory.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/numeric.cuh"
+#include "cuda/device/shared_number.cuh"
 #include "cuda/device/tensor_store.cuh"
 #include "cuda/device/uniform.cuh"
 #include "cuda/device/wgmma.cuh"
@@ -143,10 +144,6 @@ __device__ __forceinline__ bool store_runs(const Params& p, const Sums<PIXELS>& 
     return staging + channel * p.run_pitch +
            int(reinterpret_cast<uintptr_t>(runs + channel * plane) % (kUnit * 2));
   };
-  const auto put = [&](uint32_t place, float value) {
-    const T narrow = Numeric<T>::narrow(value);
-    store_shared_2(place, *reinterpret_cast<const unsigned short*>(&narrow));
-  };
   uint32_t probe = 0;
   stored_boxes_read();
   __syncwarp();  // the outputs before have been read
@@ -163,9 +160,9 @@ __device__ __forceinline__ bool store_runs(const Params& p, const Sums<PIXELS>& 
         const float out[4] = {sum[1][i], sum[2][i] + sum[0][i + 1], sum[1][i + 1],
                               sum[2][i + 1] + right};
         if constexpr (decltype(odd)::value) {
-          put(place, out[0]);
+          narrow_to_shared<T>(place, out[0]);
           store_shared_4(place + 2, pack<T>(out[1], out[2]));
-          put(place + 6, out[3]);
+          narrow_to_shared<T>(place + 6, out[3]);
         } else {
           store_shared_4(place, pack<T>(out[0], out[1]));
           store_shared_4(place + 4, pack<T>(out[2], out[3]));
@@ -187,7 +184,7 @@ __device__ __forceinline__ bool store_runs(const Params& p, const Sums<PIXELS>& 
       for (int e = 0; e < PIXELS / kEight; ++e)
         if (e < p.eights && p.row_starts >> e & 1) {
           const float value = sum[0][4 * e + 2 * channel] + bias;
-          put(run + p.place[e], value);
+          narrow_to_shared<T>(run + p.place[e], value);
           if (TWO) probe = add_zero_times_pair<T>(pack<T>(value, 0), probe);
         }
     }
