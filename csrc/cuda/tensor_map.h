@@ -32,4 +32,29 @@ struct TensorBox {
 // Throws if the driver refuses.
 CUtensorMap encode(const TensorBox& box);
 
+// Of operands of 16 bits that are multiplied as they lie, in boxes of `numbers` of each of `depth` channels. Channels of `row` bytes:
+// number, channel, group, image.
+inline CUtensorMap encode_channels(const void* base, int64_t row, int64_t channels, int64_t groups,
+                                   int64_t images, int32_t numbers, int32_t depth) {
+  return encode({base,
+                 2,
+                 4,
+                 {row / 2, channels, groups, images},
+                 {2, row, row * channels, row * channels * groups},
+                 {numbers, depth, 1, 1},
+                 {1, 1, 1, 1}});
+}
+// Channels of rows of so many pixels: pixel, row, channel, plane of these.
+inline CUtensorMap encode_rows(const void* base, int64_t pixels, int64_t rows, int64_t channels,
+                               int64_t planes, int32_t numbers, int32_t depth) {
+  const int64_t row = pixels * 2, channel = row * rows;
+  return encode({base,
+                 2,
+                 4,
+                 {pixels, rows, channels, planes},
+                 {2, row, channel, channel * channels},
+                 {numbers, 1, depth, 1},
+                 {1, 1, 1, 1}});
+}
+
 }  // namespace convt2d::cuda

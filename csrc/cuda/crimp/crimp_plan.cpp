@@ -182,12 +182,9 @@ Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   return p;
 }
 
-// In order of what the kernel asks for: x column, row, channel in, group of an image; w number, channel in, group; y column,
-// row, channel out, group, image.
+// y in order of column, row, channel out, group, image.
 Maps maps_of(const Problem& problem, const Plan& plan, const Params& p, const Args& args) {
-  const int64_t width = problem.w.in, x_plane = problem.h.in * width,
-                y_plane = problem.h.out * width, reduce = problem.group_in(),
-                numbers = p.columns * problem.h.kernel;
+  const int64_t width = problem.w.in, y_plane = problem.h.out * width, reduce = problem.group_in();
   const int depth = p.slices * kSlice;
   const auto y_map = [&](int eights) {
     return encode(
@@ -200,21 +197,11 @@ Maps maps_of(const Problem& problem, const Plan& plan, const Params& p, const Ar
          {1, 1, 1, 1, 1},
          is_swizzled(eights)});
   };
-  return {encode({args.x.data,
-                  2,
-                  4,
-                  {width, p.x_h, reduce, problem.batch * p.groups},
-                  {2, width * 2, x_plane * 2, x_plane * 2 * reduce},
-                  {kLineNumbers, 1, depth, 1},
-                  {1, 1, 1, 1}}),
-          encode({args.w.data,
-                  2,
-                  4,
-                  {numbers, reduce, p.groups, 1},
-                  {2, numbers * 2, numbers * 2 * reduce, numbers * 2 * problem.in_channels},
-                  {kLineNumbers, depth, 1, 1},
-                  {1, 1, 1, 1}}),
-          y_map(kLineEights), y_map(last_eights(eights_of(plan.row)))};
+  return {
+      encode_rows(args.x.data, width, p.x_h, reduce, problem.batch * p.groups, kLineNumbers, depth),
+      encode_channels(args.w.data, p.columns * problem.h.kernel * 2, reduce, p.groups, 1,
+                      kLineNumbers, depth),
+      y_map(kLineEights), y_map(last_eights(eights_of(plan.row)))};
 }
 
 }  // namespace convt2d::cuda::crimp

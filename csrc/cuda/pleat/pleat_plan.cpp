@@ -221,28 +221,14 @@ Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   return p;
 }
 
-// In order of what the kernel asks for: number, channel in, group, image; of strips: pixel, row, channel in, group of an image.
 Maps maps_of(const Problem& problem, const Params& p, const Args& args) {
-  // `row`: bytes of a channel in.
-  const auto map_of = [&](const void* data, int64_t row, int64_t images) {
-    return encode({data,
-                   2,
-                   4,
-                   {row / 2, p.reduce, p.groups, images},
-                   {2, row, row * p.reduce, row * problem.in_channels},
-                   {kLineNumbers, p.slices * kSlice, 1, 1},
-                   {1, 1, 1, 1}});
-  };
-  const int64_t line = problem.w.in * 2, plane = problem.h.in * line;
-  const auto x = p.strips == 1 ? map_of(args.x.data, plane, problem.batch)
-                               : encode({args.x.data,
-                                         2,
-                                         4,
-                                         {p.x_w, p.x_h, p.reduce, problem.batch * p.groups},
-                                         {2, line, plane, plane * p.reduce},
-                                         {kStrip, 1, p.slices * kSlice, 1},
-                                         {1, 1, 1, 1}});
-  return {x, map_of(args.w.data, int64_t{p.columns} * kTaps * 2, 1)};
+  const int depth = p.slices * kSlice;
+  return {p.strips == 1 ? encode_channels(args.x.data, problem.h.in * problem.w.in * 2, p.reduce,
+                                          p.groups, problem.batch, kLineNumbers, depth)
+                        : encode_rows(args.x.data, p.x_w, p.x_h, p.reduce, problem.batch * p.groups,
+                                      kLineNumbers, depth),
+          encode_channels(args.w.data, int64_t{p.columns} * kTaps * 2, p.reduce, p.groups, 1,
+                          kLineNumbers, depth)};
 }
 
 }  // namespace convt2d::cuda::pleat

@@ -169,17 +169,7 @@ Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   return p;
 }
 
-// In order of what the kernel asks for: number, channel in, group, image. `row`: bytes of a channel in.
 Maps maps_of(const Problem& problem, const Params& p, const Args& args) {
-  const auto map_of = [&](const void* data, int64_t row, int64_t images) {
-    return encode({data,
-                   2,
-                   4,
-                   {row / 2, p.reduce, p.groups, images},
-                   {2, row, row * p.reduce, row * problem.in_channels},
-                   {kLineNumbers, kDepth, 1, 1},
-                   {1, 1, 1, 1}});
-  };
   // Every second row of y, from the second one on or from the first: column, channel, row, group, image.
   const auto map_of_y = [&](int first) {
     const int64_t row = problem.w.out * 2, plane = row * p.y_h;
@@ -193,8 +183,10 @@ Maps maps_of(const Problem& problem, const Params& p, const Args& args) {
          {1, 1, 1, 1, 1}});
   };
   const bool doubled = is_doubled(problem);
-  return {map_of(args.x.data, problem.h.in * problem.w.in * 2, problem.batch),
-          map_of(args.w.data, int64_t{p.columns} * kTaps * 2, 1),
+  return {encode_channels(args.x.data, problem.h.in * problem.w.in * 2, p.reduce, p.groups,
+                          problem.batch, kLineNumbers, kDepth),
+          encode_channels(args.w.data, int64_t{p.columns} * kTaps * 2, p.reduce, p.groups, 1,
+                          kLineNumbers, kDepth),
           {doubled ? map_of_y(1) : CUtensorMap{}, doubled ? map_of_y(0) : CUtensorMap{}}};
 }
 
