@@ -3,7 +3,6 @@
 //   emulate_crimp CASES TYPE SEED PLANS [NAME]     TYPE: fp16, bf16
 //
 // As emulate.cpp does for hopper: PLANS plans of each case at random, on integers.
-#include <cstdlib>
 #include <string>
 
 namespace convt2d::cuda::crimp {
@@ -47,12 +46,8 @@ bool check(const Case& one, int most) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count < 5) return std::printf("see the head of %s\n", __FILE__), 2;
   emulate::smem = crimp::smem;
-  emulate::random.seed(std::atoi(arguments[3]));
-  const std::string type = arguments[2];
-  const int plans = std::atoi(arguments[4]);
-  return check_cases(arguments[1], Layout::nchw, count > 5 ? arguments[5] : "", [&](Case one) {
-    return type == "fp16" ? check<__half>(one, plans) : check<__nv_bfloat16>(one, plans);
+  return check_halves(count, arguments, __FILE__, [](auto number, const Case& one, int plans) {
+    return check<decltype(number)>(one, plans);
   });
 }

@@ -109,11 +109,7 @@ bool check(const Case& one, int most) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count < 5) return std::printf("see the head of %s\n", __FILE__), 2;
-  emulate::random.seed(std::atoi(arguments[3]));
-  const std::string type = arguments[2];
-  const int plans = std::atoi(arguments[4]);
-  return check_cases(arguments[1], Layout::nchw, count > 5 ? arguments[5] : "", [&](Case one) {
-    return type == "bf16" ? check<__nv_bfloat16>(one, plans) : check<__half>(one, plans);
+  return check_halves(count, arguments, __FILE__, [](auto number, const Case& one, int plans) {
+    return check<decltype(number)>(one, plans);
   });
 }

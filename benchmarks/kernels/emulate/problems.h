@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <set>
 #include <string>
@@ -32,6 +33,18 @@ int check_cases(const char* file, Layout layout, const std::string& part, Check&
   for (const Layer& layer : read_layers(file, {part}))
     good &= check(Case{layer.name, problem_of(layer, mode, "fwd")});
   return good ? 0 : 1;
+}
+
+// main() of an emulator of 16-bit NCHW whose arguments are CASES TYPE SEED PLANS [NAME]: check(a number of TYPE, case, PLANS).
+template <class Check>
+int check_halves(int count, char** arguments, const char* file, Check&& check) {
+  if (count < 5) return std::printf("see the head of %s\n", file), 2;
+  emulate::random.seed(std::atoi(arguments[3]));
+  const std::string type = arguments[2];
+  const int plans = std::atoi(arguments[4]);
+  return check_cases(arguments[1], Layout::nchw, count > 5 ? arguments[5] : "", [&](Case one) {
+    return type == "fp16" ? check(__half(), one, plans) : check(__nv_bfloat16(), one, plans);
+  });
 }
 
 TensorRef tensor(void* data, int64_t channels, int64_t h, int64_t w, Layout layout) {
