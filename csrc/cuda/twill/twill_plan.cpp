@@ -62,8 +62,8 @@ Params shape(const Problem& problem, const Choice& choice) {
     const int row = e / eights, column = e % eights;
     // What is no tile's is behind what is.
     const int box = row < p.rows ? column / p.box * p.rows + row : e / p.box;
-    p.place[e] = kTiles[choice.row].runs ? row * p.run_step + column * kEightBytes
-                                         : (box * kOutChannels * p.box + e % p.box) * kEightBytes;
+    p.place[e] = runs ? row * p.run_step + column * kEightBytes
+                      : (box * kOutChannels * p.box + e % p.box) * kEightBytes;
   }
   const int64_t row_tiles = ceil_div(p.columns, kChannels), strips = ceil_div(p.x_w, p.own),
                 blocks = ceil_div(p.x_h - p.first_row, p.rows);
