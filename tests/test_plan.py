@@ -283,7 +283,7 @@ REGIMES = (
     (WIDE, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "pleat"),  # two strips
     (POSE, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "pleat"),  # two images in a tile
     (DEEP, ("tf32",), ("forward",), ("nchw",), HOPPER, "loom"),
-    (COLUMNS, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "crimp"),
+    (COLUMNS, TENSOR_CORES, ("forward",), ("nchw",), HOPPER, "crimp"),
     (GENERATOR, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "twill"),
     (DEEP, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "hopper"),
     (DEEP, ("f32",), ("forward",), ("nchw",), HOPPER, "loom"),
@@ -559,7 +559,9 @@ def test_crimp_says_why_it_declines():
     check_refusals(
         "crimp",
         (COLUMNS, "grad_input", "f16", "nchw", "h200", "forward"),
-        (COLUMNS, "forward", "tf32", "nchw", "h200", "fp16 and bf16"),
+        (COLUMNS, "forward", "f32", "nchw", "h200", "fp16, bf16 and TF32"),
+        (dataclasses.replace(COLUMNS, size=(10, 202)), "forward", "tf32", "nchw", "h200", "fours"),
+        (dataclasses.replace(COLUMNS, in_channels=1700), "forward", "tf32", "nchw", "h200", "room"),
         (COLUMNS, "forward", "f16", "nhwc", "h200", "NCHW"),
         (COLUMNS, "forward", "f16", "nchw", "b200", "sm_90a"),
     )

@@ -46,7 +46,7 @@ OTHER_TARGET_MIB = 4.2
 KERNELS = {
     "direct": 64,
     "hopper": 176,  # 32 without the copy engine; grad_weight, strict fp32, twins, brought words
-    "crimp": 16,  # eight widths of strips, two types
+    "crimp": 21,  # eight widths of strips, two types; five of columns of words
     "pleat": 34,  # eight widths of rows, strips, eight tiles of flat rows, two types
     "twill": 8,  # four tiles, two types
     "fold": 24,  # six of 16 bits, five of words, six of planes of no whole vectors, six flat ones

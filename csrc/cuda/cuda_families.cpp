@@ -46,7 +46,7 @@ FamilyList families() {
       fold_family,  // sm_90a: 16-bit NCHW forward, operands as they lie, taps added up afterwards
       twill_family,  // sm_90a: 16-bit NCHW forward of 3 x 3 kernels with stride 2; tap columns added up in registers
       pleat_family,  // sm_90a: 16-bit NCHW forward of 4 x 4 kernels with stride 2; likewise, added up in registers
-      crimp_family,  // sm_90a: likewise, of kernels of one column and two strides' rows, added up by the tensor core
+      crimp_family,  // sm_90a: likewise, and TF32, of kernels of one column and two strides' rows, added up by the tensor core
       slide_family,  // sm_90a: 16-bit NCHW with short kernel rows, whose columns are added up afterwards
       narrow_family,  // sm_90a: forward to at most four output channels; kernel columns likewise; their grad_weight
       spread_family,  // sm_90a: forward, all taps of a pixel side by side, whatever the channels; NHWC grad_input

@@ -44,15 +44,15 @@ inline CUtensorMap encode_channels(const void* base, int64_t row, int64_t channe
                  {numbers, depth, 1, 1},
                  {1, 1, 1, 1}});
 }
-// Channels of rows of so many pixels: pixel, row, channel, plane of these.
+// Channels of rows of so many pixels: pixel, row, channel, plane of these. The same of words, of `size` 4.
 inline CUtensorMap encode_rows(const void* base, int64_t pixels, int64_t rows, int64_t channels,
-                               int64_t planes, int32_t numbers, int32_t depth) {
-  const int64_t row = pixels * 2, channel = row * rows;
+                               int64_t planes, int32_t numbers, int32_t depth, int32_t size = 2) {
+  const int64_t row = pixels * size, channel = row * rows;
   return encode({base,
-                 2,
+                 size,
                  4,
                  {pixels, rows, channels, planes},
-                 {2, row, channel, channel * channels},
+                 {size, row, channel, channel * channels},
                  {numbers, 1, depth, 1},
                  {1, 1, 1, 1}});
 }

@@ -1,16 +1,17 @@
-// The crimp kernel on a CPU, to the bit, in random schedules.
+// The crimp kernels on a CPU, to the bit, in random schedules.
 //
-//   emulate_crimp CASES TYPE SEED PLANS [NAME]     TYPE: fp16, bf16
+//   emulate_crimp CASES TYPE SEED PLANS [NAME]     TYPE: fp16, bf16, tf32
 //
 // As emulate.cpp does for hopper: PLANS plans of each case at random, on integers.
 #include <string>
 
 namespace convt2d::cuda::crimp {
-alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
+alignas(1024) unsigned char smem[232 * 1024];  // the kernels declare it extern
 }
 
 #include "cuda/crimp/crimp_kernel.cuh"
 #include "cuda/crimp/crimp_plan.h"
+#include "cuda/crimp/crimp_words.cuh"
 #include "cuda/cuda_families.h"
 #include "cuda/visit_row.h"
 #include "fibers.h"
@@ -23,7 +24,7 @@ using namespace convt2d::cuda;
 
 template <class T>
 bool check(const Case& one, int most) {
-  GatherTrial<T> trial(one, Direction::fwd, Precision::ieee);
+  GatherTrial<T> trial(one, Direction::fwd, Precision::tf32);
   std::string reason;
   std::vector<Plan> plans = crimp::plans(trial.problem, invented_device("h200"), reason);
   for (Plan& plan : plans) {
@@ -35,9 +36,14 @@ bool check(const Case& one, int most) {
   return trial.passes(trial.some(plans, most, reason), [&](const Plan& plan) {
     const crimp::Params params = crimp::params_of(trial.problem, plan, trial.args);
     const auto maps = crimp::maps_of(trial.problem, plan, params, trial.args);
-    visit_row<crimp::kWidths>(plan.row, [&](auto row) {
+    constexpr bool kWords = sizeof(T) == 4;
+    visit_row<kWords ? crimp::kColumnWidths : crimp::kWidths>(plan.row, [&](auto row) {
       emulate::run_grid(params.walkers, crimp::threads_of(params.teams), params.shared_bytes, [&] {
-        crimp::convt2d_crimp_kernel<T, crimp::eights_of(decltype(row)::value)>(params, maps);
+        if constexpr (kWords) {
+          crimp::convt2d_crimp_words_kernel<crimp::columns_of(decltype(row)::value)>(params, maps);
+        } else {
+          crimp::convt2d_crimp_kernel<T, crimp::eights_of(decltype(row)::value)>(params, maps);
+        }
       });
     });
   });
@@ -46,8 +52,15 @@ bool check(const Case& one, int most) {
 }  // namespace
 
 int main(int count, char** arguments) {
+  if (count < 5) return std::printf("see the head of %s\n", __FILE__), 2;
   emulate::smem = crimp::smem;
-  return check_halves(count, arguments, __FILE__, [](auto number, const Case& one, int plans) {
-    return check<decltype(number)>(one, plans);
-  });
+  emulate::random.seed(std::atoi(arguments[3]));
+  const std::string type = arguments[2];
+  const int plans = std::atoi(arguments[4]);
+  return check_cases(arguments[1], Layout::nchw, count > 5 ? arguments[5] : "",
+                     [&](const Case& one) {
+                       return type == "fp16"   ? check<__half>(one, plans)
+                              : type == "bf16" ? check<__nv_bfloat16>(one, plans)
+                                               : check<float>(one, plans);
+                     });
 }

@@ -1,76 +1,35 @@
 // The crimp kernel; crimp_config.h draws the GEMM.
 //
-// One thread asks the copy engine for the chunks of a block's tiles, in a ring of stages: `full` ends a phase when a stage has
-// arrived, `empty` when all warpgroups have multiplied it. These add up and store on their own; the ring lets one be ahead of others.
+// Warpgroups add up and store on their own; the ring lets one be ahead of others.
 // Nothing is multiplied that does not exist but for columns right of a row and channels behind the last, of which nothing is stored.
 #pragma once
 
-#include "cuda/crimp/crimp_config.h"
+#include "cuda/crimp/crimp_scope.cuh"
 #include "cuda/device/async_copy.cuh"
-#include "cuda/device/barrier.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/numeric.cuh"
-#include "cuda/device/stage_ring.cuh"
-#include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/tensor_store.cuh"
 #include "cuda/device/uniform.cuh"
-#include "cuda/device/wgmma.cuh"
 
 namespace convt2d::cuda::crimp {
 
-// Output channels of a block, and a strip of an image.
-struct Item {
-  int image, group, channel;  // the first channel, of the group's
-  int column;                 // the first of the strip
-  int begin, end;             // rows of x whose outputs are the item's
-  int first;                  // row of x
-};
-// Items side by side have the same pixels; those so many apart as there are of these, the same channels.
-__device__ __forceinline__ Item item_of(const Params& p, int index, int width) {
-  unsigned rest = index;
-  const auto digit = [&rest](const FastDivide& by) {
-    const unsigned whole = rest;
-    rest = by.quotient(whole);
-    return int(whole - rest * by.divisor);
-  };
-  Item item;
-  item.channel = digit(p.by_row_tiles) * p.teams * (kRows / 2 / p.stride);
-  item.group = digit(p.by_groups);
-  item.column = digit(p.by_strips) * width;
-  item.begin = digit(p.by_segments) * p.segment_rows;
-  item.image = int(rest);
-  item.end = min(item.begin + p.segment_rows, p.x_h);
-  item.first = max(item.begin - 1, 0);
-  return item;
-}
-
-__device__ __forceinline__ StageRing ring_of(const Params& p, uint32_t shared) {
-  return {shared, shared + p.stages_at, p.stages, p.stage_bytes};
-}
-
+// One thread asks for all. `fresh`: weights come, and stay.
 template <int EIGHTS>
 __device__ __forceinline__ void bring(const Params& p, const Maps& maps, uint32_t shared) {
-  StageRing ring = ring_of(p, shared);
   const int depth = p.slices * kSlice, line = depth * kLine;
-  for (int i = blockIdx.x; i < p.items; i += p.walkers) {
-    const Item item = item_of(p, i, EIGHTS * 8);
-    for (int row = item.first; row < item.end; ++row) {
-      const bool fresh = i == blockIdx.x && row == item.first;  // weights come, and stay
-      for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
-        barrier_wait(ring.empty(), ring.parity ^ 1);
-        barrier_expect(ring.full(), p.stage_bytes + (fresh ? p.weight_bytes : 0));
+  for_chunks(p, shared, EIGHTS * 8,
+             [&](const StageRing& ring, const Item& item, int row, int chunk, bool fresh) {
+               barrier_expect(ring.full(), p.stage_bytes + (fresh ? p.weight_bytes : 0));
 #pragma unroll
-        for (int box = 0; box < boxes_of(EIGHTS); ++box)
-          copy_box(ring.stage() + box * line, &maps.x, ring.full(),
-                   item.column + box * kLineNumbers, row, chunk * depth,
-                   item.image * p.groups + item.group);
-        for (int team = 0; fresh && team < p.teams; ++team)
-          copy_box(shared + p.weights_at + chunk * p.weight_bytes + team * line, &maps.w,
-                   ring.full(), item.channel * 2 * p.stride + team * kRows, chunk * depth,
-                   item.group, 0);
-      }
-    }
-  }
+               for (int box = 0; box < boxes_of(EIGHTS); ++box)
+                 copy_box(ring.stage() + box * line, &maps.x, ring.full(),
+                          item.column + box * kLineNumbers, row, chunk * depth,
+                          item.image * p.groups + item.group);
+               for (int team = 0; fresh && team < p.teams; ++team)
+                 copy_box(shared + p.weights_at + chunk * p.weight_bytes + team * line, &maps.w,
+                          ring.full(), item.channel * 2 * p.stride + team * kRows, chunk * depth,
+                          item.group, 0);
+             });
 }
 
 // A chunk's weights of a warpgroup, in place: of a warp's 16 numbers of a line, which are 2 s taps of each channel, the first s
@@ -223,19 +182,10 @@ __global__ void __launch_bounds__(threads_of(most_teams(EIGHTS)), 1)
 #ifdef CONVT2D_HAS_WGMMA
   extern __shared__ __align__(1024) unsigned char smem[];
   const uint32_t shared = shared_address(smem);
-  const int consumers = p.teams * 128;
-  if (threadIdx.x < p.stages) {
-    barrier_init(shared + threadIdx.x * 16, 1);
-    barrier_init(shared + threadIdx.x * 16 + 8, p.teams * 4);
-  }
-  if (threadIdx.x == consumers) {
-    prefetch_map(&maps.x);
-    prefetch_map(&maps.w);
-  }
-  fence_for_wgmma();  // and for the copy engine
-  __syncthreads();
+  if (threadIdx.x == p.teams * 128) prefetch_map(&maps.w);
+  begin(p, maps, shared);
   if (warp_of_block() >= p.teams * 4) {
-    if (threadIdx.x == consumers) bring<EIGHTS>(p, maps, shared);
+    if (threadIdx.x == p.teams * 128) bring<EIGHTS>(p, maps, shared);
   } else {
     consume<T, EIGHTS>(p, maps, shared);
   }

@@ -10,7 +10,9 @@ namespace {
 
 void launch(const Problem& problem, const Plan& plan, const Args& args) {
   const Params params = params_of(problem, plan, args);
-  const auto run = problem.dtype == DType::f16 ? launch_f16 : launch_bf16;
+  const auto run = problem.dtype == DType::f16    ? launch_f16
+                   : problem.dtype == DType::bf16 ? launch_bf16
+                                                  : launch_tf32;
   run(plan.row, params, maps_of(problem, plan, params, args), args.stream);
 }
 

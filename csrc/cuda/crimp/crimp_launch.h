@@ -6,6 +6,6 @@
 namespace convt2d::cuda::crimp {
 
 using Launch = void(int row, const Params& params, const Maps& maps, void* stream);
-Launch launch_f16, launch_bf16;  // crimp_f16.cu, crimp_bf16.cu
+Launch launch_f16, launch_bf16, launch_tf32;  // crimp_f16.cu, crimp_bf16.cu, crimp_tf32.cu
 
 }  // namespace convt2d::cuda::crimp

@@ -24,45 +24,104 @@ constexpr double kArriving = 45;      // bytes a cycle that come to a multiproce
 constexpr double kMemoryRate = 0.85;  // of the copy rate
 constexpr double kBeside = 0.1;       // of the lesser of work and bytes
 
+// Words: nothing is measured yet; all is counted.
+constexpr double kWordArriving = 40;  // bytes a cycle
+constexpr double kWordsLaid = 25;     // bytes a cycle of weights that are written for a block,
+constexpr double kLaying = 1500;      // and cycles until the first are there
+constexpr double kTileColumn = 3;     // cycles of a tile, of a column of a warpgroup
+constexpr double kAlone = 30;         // of an instruction that no other warpgroup's hide
+constexpr double kSharedBytes = 128;  // a cycle
+constexpr double kBetween = 1.5;  // times as long, where every second row starts between 32 bytes
+
+// `row` of the kernels: how wide a strip is, or of words how many columns there are.
 struct Choice {
-  int eights, teams, slices, segments, stages, walkers;
+  int row, teams, slices, segments, stages, walkers;
 };
+
+bool is_words(const Problem& problem) { return problem.dtype == DType::f32; }
+
+// Where things are in shared memory. A stage has so many lines of all channels of a chunk.
+void set_places(int line, int stage_lines, int weight_bytes, int whole_bytes, int last_bytes,
+                Params& p) {
+  p.stage_bytes = stage_lines * line;
+  p.weight_bytes = weight_bytes;
+  constexpr int kAlignment = 1024;  // of what is swizzled
+  SharedPlaces places{kOutAt};
+  places.take(whole_bytes, kAlignment);
+  p.last_at = places.take(last_bytes, kAlignment);
+  p.weights_at = places.take(int64_t{p.chunks} * p.weight_bytes, kAlignment);
+  p.stages_at = places.take(p.stages * p.stage_bytes, kAlignment);
+  p.shared_bytes = static_cast<int32_t>(places.end);
+}
 
 // All but pointers.
 Params shape(const Problem& problem, const Choice& choice) {
   const Axis &h = problem.h, &w = problem.w;
+  const bool words = is_words(problem);
   Params p{};
   const auto number = [](int64_t value) { return static_cast<int32_t>(value); };
   p.groups = number(problem.groups), p.columns = number(problem.group_out());
+  p.batch = number(problem.batch), p.reduce = number(problem.group_in());
   p.stride = number(h.stride), p.pad = number(h.near_pad), p.x_h = number(h.in);
   p.y_h = number(h.out), p.width = number(w.out);
   p.teams = choice.teams;
-  p.row_tiles = number(ceil_div(p.columns * 2 * p.stride, p.teams * kRows));
-  p.strips = number(ceil_div(w.in, choice.eights * 8));
+  p.channels = (words ? columns_of(choice.row) : p.teams * kRows) / (2 * p.stride);
+  p.row_tiles = number(ceil_div(p.columns, p.channels));
+  const int64_t row_strips = ceil_div(w.in, words ? kStripWords : eights_of(choice.row) * 8);
+  p.strips =
+      number(words ? ceil_div(problem.batch * row_strips, p.teams * kTeamStrips) : row_strips);
   p.segment_rows = number(ceil_div(h.in, choice.segments));
   p.segments = number(ceil_div(h.in, p.segment_rows));
-  const int64_t items = problem.batch * p.segments * p.strips * p.groups * p.row_tiles;
+  const int64_t items =
+      (words ? 1 : problem.batch) * p.segments * p.strips * p.groups * p.row_tiles;
   p.items = number(std::min<int64_t>(items, INT32_MAX));
   p.walkers = choice.walkers;
   p.slices = choice.slices;
-  p.chunks = number(ceil_div(problem.group_in(), p.slices * kSlice));
-  const int line = p.slices * kSlice * kLine, warps = p.teams * 4,
-            last = box_bytes(last_eights(choice.eights));
+  const int depth = p.slices * (words ? kWordSlice : kSlice), line = depth * kLine;
+  p.chunks = number(ceil_div(problem.group_in(), depth));
   p.stages = choice.stages;
-  p.stage_bytes = boxes_of(choice.eights) * line;
-  p.weight_bytes = p.teams * line;
-  constexpr int kAlignment = 1024;  // of what is swizzled
-  SharedPlaces places{kOutAt};
-  places.take(warps * (box_bytes(choice.eights) - last), kAlignment);
-  p.last_at = places.take(warps * last, kAlignment);
-  p.weights_at = places.take(int64_t{p.chunks} * p.weight_bytes, kAlignment);
-  p.stages_at = places.take(p.stages * p.stage_bytes, kAlignment);
-  p.shared_bytes = number(places.end);
+  if (words) {
+    const int strips = p.teams * kTeamStrips, columns = columns_of(choice.row);
+    set_places(line, strips, depth * columns * 4, strips * strip_bytes(columns), 0, p);
+  } else {
+    const int eights = eights_of(choice.row), warps = p.teams * 4,
+              last = box_bytes(last_eights(eights));
+    set_places(line, boxes_of(eights), p.teams * line, warps * (box_bytes(eights) - last),
+               warps * last, p);
+  }
   p.by_row_tiles = FastDivide(p.row_tiles);
   p.by_groups = FastDivide(p.groups);
   p.by_strips = FastDivide(p.strips);
   p.by_segments = FastDivide(p.segments);
+  p.by_row_strips = FastDivide(row_strips);
   return p;
+}
+
+// What blocks take, in cycles.
+struct Cycles {
+  double tile, x;  // of what is multiplied, and of what comes for it
+  double weights;  // before the first one
+};
+Cycles cycles_of(const Params& p, const Choice& choice) {
+  const int eights = eights_of(choice.row);
+  const double instruction = std::max(eights * 4 * kTensorTime, 16. + eights * 2),
+               product = p.slices * p.teams * instruction,
+               multiply = p.chunks * (product + (p.slices == kMostSlices ? 0 : kShallow)),
+               tile = multiply + kTile + kTileEight * eights * p.teams,
+               x = p.chunks * p.stage_bytes / kArriving,
+               weights = p.chunks * p.weight_bytes / kArriving;
+  return {tile, x, std::max(0., weights + x - tile)};
+}
+// Of words the tensor core reads its columns from shared memory for each instruction, where lanes fetch pixels that have come there.
+Cycles cycles_of_words(const Params& p, const Choice& choice) {
+  const int columns = columns_of(choice.row);
+  const double shared = 32 * (columns + 2 * kRows) / kSharedBytes,
+               instruction =
+                   std::max(columns / 2 * kTensorTime, shared) + (p.teams == 1 ? kAlone : 0),
+               tile = p.chunks * p.slices * p.teams * instruction + kTile +
+                      kTileColumn * columns * p.teams;
+  return {tile, p.chunks * p.stage_bytes / kWordArriving * (p.width % 8 ? kBetween : 1),
+          p.chunks * p.weight_bytes / kWordsLaid + kLaying};
 }
 
 double predict(const Problem& problem, const Device& device, const Params& p,
@@ -70,15 +129,9 @@ double predict(const Problem& problem, const Device& device, const Params& p,
   const double tiles = p.segment_rows + (p.segments > 1),
                blocks = std::min(p.walkers, device.sm_count), rounds = std::ceil(p.items / blocks),
                loads = std::ceil(p.walkers / blocks);
-  const double instruction = std::max(choice.eights * 4 * kTensorTime, 16. + choice.eights * 2),
-               product = p.slices * p.teams * instruction,
-               multiply = p.chunks * (product + (p.slices == kMostSlices ? 0 : kShallow)),
-               tile = multiply + kTile + kTileEight * choice.eights * p.teams,
-               x = p.chunks * p.stage_bytes / kArriving,
-               weights = p.chunks * p.weight_bytes / kArriving,
-               busy_us =
-                   (rounds * tiles * std::max(tile, x) + loads * std::max(0., weights + x - tile)) /
-                   kClock;
+  const Cycles cycles = is_words(problem) ? cycles_of_words(p, choice) : cycles_of(p, choice);
+  const double busy_us =
+      (rounds * tiles * std::max(cycles.tile, cycles.x) + loads * cycles.weights) / kClock;
   const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
   return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
 }
@@ -107,14 +160,17 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
       choice.stages = 0;
     }
   };
-  int64_t strips = INT64_MAX;
-  for (int row = 0; row < kWidths; ++row) {
-    const int eights = eights_of(row);
-    const int64_t before = std::exchange(strips, ceil_div(problem.w.in, eights * 8));
-    if (strips == before) continue;  // wider ones than those before, as many
-    for (int teams = 1; teams <= most_teams(eights); ++teams)
+  const bool words = is_words(problem);
+  int64_t pieces = INT64_MAX;
+  for (int row = 0; row < (words ? kColumnWidths : kWidths); ++row) {
+    const int64_t before = std::exchange(
+        pieces, words ? ceil_div(problem.group_out() * problem.h.kernel, columns_of(row))
+                      : ceil_div(problem.w.in, eights_of(row) * 8));
+    if (pieces == before) continue;  // wider ones than those before, as many
+    const int most = words ? most_teams_of_words(columns_of(row)) : most_teams(eights_of(row));
+    for (int teams = 1; teams <= most; ++teams)
       for (const int slices : {kMostSlices, kMostSlices / 2})
-        consider({eights, teams, slices, 1, 0, 1});
+        consider({row, teams, slices, 1, 0, 1});
   }
   if (found.empty()) reason = "no room for " + std::to_string(kLeastStages) + " stages";
   return found;
@@ -125,19 +181,22 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   const Params p = shape(problem, c);
   const auto number = [](int value) { return std::to_string(value); };
   Plan plan;
-  plan.row = c.eights / 2 - 1;
+  plan.row = c.row;
   plan.predicted_us = candidate.predicted_us;
   const int detail[] = {c.teams, c.slices, c.segments, c.stages, c.walkers};
   std::copy(std::begin(detail), std::end(detail), plan.detail);
-  plan.note = number(c.teams * kRows) + " rows x " + number(c.eights * 8) + " pixels, K " +
-              number(c.slices * kSlice) + " x " + number(c.stages) + " stages, " +
-              number(p.segments) + " segments, " + number(c.walkers) + " blocks";
+  const bool words = is_words(problem);
+  plan.note = number(c.teams * kRows) +
+              (words ? " pixels x " + number(columns_of(c.row)) + " columns"
+                     : " rows x " + number(eights_of(c.row) * 8) + " pixels") +
+              ", K " + number(c.slices * (words ? kWordSlice : kSlice)) + " x " + number(c.stages) +
+              " stages, " + number(p.segments) + " segments, " + number(c.walkers) + " blocks";
   return plan;
 }
 
 Choice choice_of(const Plan& plan) {
   const int32_t* const d = plan.detail;
-  return {eights_of(plan.row), d[0], d[1], d[2], d[3], d[4]};
+  return {plan.row, d[0], d[1], d[2], d[3], d[4]};
 }
 
 std::string refusal(const Problem& problem, const Device& device) {
@@ -145,7 +204,9 @@ std::string refusal(const Problem& problem, const Device& device) {
   const Axis &h = problem.h, &w = problem.w;
   if (!device.has_wgmma) return "crimp is for sm_90a";
   if (problem.direction != Direction::fwd) return "crimp is for forward";
-  if (element_size(problem.dtype) != 2) return "crimp is for fp16 and bf16";
+  const bool words = is_words(problem);
+  if (element_size(problem.dtype) != 2 && !(words && problem.precision == Precision::tf32))
+    return "crimp is for fp16, bf16 and TF32";
   if (problem.x_layout != Layout::nchw || problem.y_layout != Layout::nchw ||
       problem.w_layout != Layout::nchw)
     return "crimp is for NCHW";
@@ -158,8 +219,9 @@ std::string refusal(const Problem& problem, const Device& device) {
   if (h.near_pad < 0 || h.near_pad > h.stride || h.out + h.near_pad > (h.in + 1) * h.stride)
     return "rows of y, " + number(h.out) + " of a pad of " + number(h.near_pad) +
            ", are not those of " + number(h.in) + " rows of x";
-  if (w.in % 8 != 0) return "rows of " + number(w.in) + " pixels are no whole eights";
-  if (problem.group_out() * h.kernel % 8 != 0)
+  if (w.in % (words ? 4 : 8) != 0)
+    return "rows of " + number(w.in) + " pixels are no whole " + (words ? "fours" : "eights");
+  if (!words && problem.group_out() * h.kernel % 8 != 0)
     return "rows of w, " + number(problem.group_out() * h.kernel) + ", are no whole eights";
   if (problem.wide_index) return "a tensor has more than 2^31 elements";
   return {};
@@ -178,30 +240,37 @@ Decision plan(const Problem& problem, const Device& device) {
 Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   Params p = shape(problem, choice_of(plan));
   p.y = args.y.data;
+  p.w = args.w.data;
   p.bias = problem.has_bias ? args.bias : nullptr;
   return p;
 }
 
 // y in order of column, row, channel out, group, image.
 Maps maps_of(const Problem& problem, const Plan& plan, const Params& p, const Args& args) {
+  const bool words = is_words(problem);
   const int64_t width = problem.w.in, y_plane = problem.h.out * width, reduce = problem.group_in();
-  const int depth = p.slices * kSlice;
-  const auto y_map = [&](int eights) {
-    return encode(
-        {args.y.data,
-         2,
-         5,
-         {width, problem.h.out, p.columns, p.groups, problem.batch},
-         {2, width * 2, y_plane * 2, y_plane * 2 * p.columns, y_plane * 2 * problem.out_channels},
-         {eights * 8, p.stride, kWarpLines / p.stride, 1, 1},
-         {1, 1, 1, 1, 1},
-         is_swizzled(eights)});
+  const int32_t size = static_cast<int32_t>(element_size(problem.dtype)),
+                depth = p.slices * (words ? kWordSlice : kSlice);
+  const auto y_map = [&](int pixels, int channels, bool swizzled) {
+    return encode({args.y.data,
+                   size,
+                   5,
+                   {width, problem.h.out, p.columns, p.groups, problem.batch},
+                   {size, width * size, y_plane * size, y_plane * size * p.columns,
+                    y_plane * size * problem.out_channels},
+                   {pixels, p.stride, channels, 1, 1},
+                   {1, 1, 1, 1, 1},
+                   swizzled,
+                   false});
   };
-  return {
-      encode_rows(args.x.data, width, p.x_h, reduce, problem.batch * p.groups, kLineNumbers, depth),
-      encode_channels(args.w.data, p.columns * problem.h.kernel * 2, reduce, p.groups, 1,
-                      kLineNumbers, depth),
-      y_map(kLineEights), y_map(last_eights(eights_of(plan.row)))};
+  const CUtensorMap x = encode_rows(args.x.data, width, p.x_h, reduce, problem.batch * p.groups,
+                                    kLine / size, depth, size);
+  if (words) return {x, {}, y_map(kStripWords, p.channels, true), {}};
+  const int last = last_eights(eights_of(plan.row)), channels = kWarpLines / p.stride;
+  return {x,
+          encode_channels(args.w.data, p.columns * problem.h.kernel * 2, reduce, p.groups, 1,
+                          kLineNumbers, depth),
+          y_map(kLineNumbers, channels, true), y_map(last * 8, channels, is_swizzled(last))};
 }
 
 }  // namespace convt2d::cuda::crimp

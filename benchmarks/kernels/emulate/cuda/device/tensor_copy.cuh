@@ -1,6 +1,8 @@
 // cuda/device/tensor_copy.cuh on a CPU: a box arrives at once. A map is a TensorBox of its own kind (emulate.cpp).
 #pragma once
 
+#include <vector>
+
 #include "cuda/tensor_map.h"
 
 namespace convt2d::cuda {
