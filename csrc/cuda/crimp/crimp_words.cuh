@@ -121,7 +121,8 @@ __device__ __forceinline__ void multiply_words(float (&sum)[COLUMNS / 2], const 
   }
 }
 
-// Adds a tile's products to `sum`, and calls meanwhile() once the first are under way: within a chunk it would keep the tensor core waiting.
+// Adds a tile's products to `sum`, and calls meanwhile() once the first are under way: between chunks, since within one ptxas
+// would make the multiplications wait for each other (C7513).
 template <int COLUMNS, class Meanwhile>
 __device__ __forceinline__ void multiply_tile(const Params& p, const Lane& lane, uint32_t strip,
                                               uint32_t weights, StageRing& ring,
