@@ -245,6 +245,7 @@ SHUFFLE = Case("k_is_s", 8, 96, 48, (100, 120), (2, 2), (2, 2))
 PATCHES = Case("patches_of_4", 8, 192, 192, (30, 37), (4, 4), (4, 4))
 VOCODER = Case("vocoder", 12, 384, 192, (1, 40), (1, 16), (1, 8), (0, 4))
 FEWER = dataclasses.replace(KEYPOINTS, name="planes_of_no_eights", size=(14, 18))
+SMALLER = dataclasses.replace(KEYPOINTS, name="small_planes", batch=800, size=(14, 14))
 BILINEAR = Case("depthwise", 8, 96, 96, (40, 48), (4, 4), (2, 2), (1, 1), groups=96)
 FEW = Case("two_channels", 4, 2, 2, (64, 80), (4, 4), (2, 2), (1, 1))
 SQUARES = Case("rows_of_32", 16, 192, 96, (24, 32), (4, 4), (2, 2), (1, 1))
@@ -321,6 +322,7 @@ REGIMES = (
     (HEADS, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
     (KEYPOINTS, ("f16", "bf16"), ("forward",), ("nchw",), ("h200",), "pleat"),  # rows of 20
     (FEWER, ("f16", "bf16"), ("forward",), ("nchw",), ("h200",), "spread"),
+    (SMALLER, ("f16", "bf16", "tf32"), ("forward",), ("nchw",), ("h200",), "spread"),  # whole
     (PATCHES, TENSOR_CORES, ("grad_input",), DENSE, HOPPER, "hopper"),
     (KEYPOINTS, ("f16", "bf16"), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),  # packed columns
     (SAME, ("f32",), ("forward",), ("nchw",), ("a100",), "igemm"),  # three tf32 products

@@ -53,7 +53,7 @@ KERNELS = {
     "slide": 24,  # seven tiles, three of turned rows, two of strided ones, of two types
     "scroll": 43,  # eight tiles of pixels and six of planes, of three types; another of words
     "narrow": 32,  # four of four types; three ribbons of three, two of strict fp32; grad_weight
-    "spread": 21,  # five of three types, two of three for grad_input
+    "spread": 24,  # six of three types, two of three for grad_input
     "plait": 2,  # two types; kernel rows are branches of one
     "fan": 10,
     "loom": 30,  # eight of three types, five of strict fp32

@@ -19,7 +19,8 @@
 //
 // A mesh (spread_mesh.cuh; planes under kernels of two taps a phase on both axes, two phases of rows) has no products: where
 // pixels are fetched, steps to the side are addresses too. Its columns are whole outputs, (co, phase, phase of rows), and
-// weights come in parts, one for each pair of shifts.
+// weights come in parts, one for each pair of shifts. Where planes are small, they come whole (spread_whole.cuh), by half
+// chunks: [image that a tile touches][channel][plane as it lies].
 //
 // Rows of all images are one sequence, with rows of zeros between images, so that a tile of small images is as full as any.
 // A block of columns has some of the output channels.
@@ -35,13 +36,15 @@
 namespace convt2d::cuda::spread {
 
 // Columns, a quarter of a multiple of 32 banks more than that: neighbours of a warp's store lie in different ones.
-// How x comes and is read: by the tensor core; fetched by those who multiply, as planes (NCHW) or by sets of pixels.
-enum Source : int32_t { kAsOperand, kPlanes, kSets, kMesh };
+// How x comes and is read: by the tensor core; fetched by those who multiply, as planes (NCHW), by sets of pixels, or as a mesh
+// of planes, which come row by row or whole.
+enum Source : int32_t { kAsOperand, kPlanes, kSets, kMesh, kWholeMesh };
 struct Tile {
   int width;
   Source source = kAsOperand;
 };
-constexpr Tile kTiles[] = {{72}, {136}, {136, kPlanes}, {128, kSets}, {72, kMesh}};
+constexpr Tile kTiles[] = {{72},         {136},       {136, kPlanes},
+                           {128, kSets}, {72, kMesh}, {72, kWholeMesh}};
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 // Floats of a pixel's products. Of planes, neighbours are pixels when outputs are collected: 16 of them and two columns meet
 // no bank twice. Of sets a warp stores every second or fourth pixel's.
@@ -49,8 +52,12 @@ CONVT2D_HOST_DEVICE constexpr int pitch(Tile tile) {
   return tile.width + (tile.source == kAsOperand ? 0 : 2);
 }
 CONVT2D_HOST_DEVICE constexpr bool fetched(Tile tile) { return tile.source != kAsOperand; }
-CONVT2D_HOST_DEVICE constexpr bool by_planes(Tile tile) {
-  return tile.source == kPlanes || tile.source == kMesh;
+CONVT2D_HOST_DEVICE constexpr bool meshes(Source source) {
+  return source == kMesh || source == kWholeMesh;
+}
+// Rows of planes come apart, by copies that threads ask for.
+CONVT2D_HOST_DEVICE constexpr bool by_pieces(Source source) {
+  return source == kPlanes || source == kMesh;
 }
 
 // Two warpgroups multiply, each blocks(tile) x 64 pixels; eight warps bring, of which one thread asks the copy engine.
@@ -59,11 +66,11 @@ constexpr int kBringers = 8, kThreads = kConsumers + 32 * kBringers;
 constexpr int kConsumerRegisters = 176, kProducerRegisters = 80;
 constexpr int kMeshed = 2;  // blocks of a mesh on each axis, and shifts
 CONVT2D_HOST_DEVICE constexpr int blocks(Tile tile) {
-  return tile.source == kMesh ? kMeshed * kMeshed : kBlocks;
+  return meshes(tile.source) ? kMeshed * kMeshed : kBlocks;
 }
 // Those who fetch pixels need more.
 CONVT2D_HOST_DEVICE constexpr int more_for_consumers(Tile tile) {
-  return tile.source == kMesh ? 32 : fetched(tile) ? 16 : 0;
+  return meshes(tile.source) ? 32 : fetched(tile) ? 16 : 0;
 }
 CONVT2D_HOST_DEVICE constexpr int consumer_registers(Tile tile) {
   return kConsumerRegisters + more_for_consumers(tile);
@@ -73,21 +80,31 @@ CONVT2D_HOST_DEVICE constexpr int producer_registers(Tile tile) {
 }
 
 constexpr int kRows = 64;             // pixels of an instruction
-constexpr int kLine = 128;            // bytes of a chunk's channels
+constexpr int kLine = 128;            // bytes of a chunk's channels; of whole planes half of them
 constexpr int kSetLine = kLine + 16;  // with those before and behind, between 16 bytes
-constexpr int kSlices = 4;            // instructions of it
+constexpr int kSlices = 4;            // instructions of a line
 constexpr int kMostStages = 4, kMostShifts = 4, kMostTaps = 16, kMostPhases = 8, kMostMargin = 16;
 // Times 16 bytes of weights that a thread has under way.
 CONVT2D_HOST_DEVICE constexpr int batch(Tile tile) {
   return tile.source == kMesh ? 3 : fetched(tile) ? 5 : 9;
 }
 // The same, number by number.
-CONVT2D_HOST_DEVICE constexpr int number_batch(Tile tile) { return tile.source == kMesh ? 2 : 3; }
+CONVT2D_HOST_DEVICE constexpr int number_batch(Tile tile) {
+  return tile.source == kWholeMesh ? 1 : tile.source == kMesh ? 2 : 3;
+}
 constexpr int kPixelBatch = 3;     // times eight pixels that it has
 constexpr int kOffsetBits = 24;    // of a weight, in the table of columns; its channel is above
 constexpr int kMostChannels = 64;  // of a block of columns
 
 CONVT2D_HOST_DEVICE constexpr int line_numbers(int bytes) { return kLine / bytes; }
+// Instructions of a chunk, its channels, and the warps that share its weights' columns out among them.
+CONVT2D_HOST_DEVICE constexpr int slices_of(Tile tile) {
+  return tile.source == kWholeMesh ? kSlices / 2 : kSlices;
+}
+CONVT2D_HOST_DEVICE constexpr int chunk_numbers(Tile tile, int bytes) {
+  return line_numbers(bytes) / kSlices * slices_of(tile);
+}
+CONVT2D_HOST_DEVICE constexpr int sharers(Tile tile) { return kSlices / slices_of(tile); }
 
 // Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.
 struct Params {
@@ -109,6 +126,7 @@ struct Params {
       row_shift;           // planes: bytes at once; of a channel, 32 times; 2^row_shift in a row
   int32_t plane_bytes;     // of a channel, in a stage
   int32_t plane_lead;      // of zeros before it, bytes
+  int32_t image_bytes;     // whole planes: of an image's channels of a chunk
   int32_t place_shift;     // sets: of 2^place_shift pixels
   int32_t place_bytes;     // of a place, in a stage
   int32_t announced;       // planes: L2 is told of the next chunk's

@@ -7,6 +7,7 @@
 #include "cuda/spread/spread_collect.cuh"
 #include "cuda/spread/spread_mesh.cuh"
 #include "cuda/spread/spread_stage.cuh"
+#include "cuda/spread/spread_whole.cuh"
 
 namespace convt2d::cuda::spread {
 
@@ -106,7 +107,8 @@ __device__ __forceinline__ void consume_mesh(const Params& p, StageRing& ring) {
   const int group = warpgroup_of_block();
   for_items(p, [&](const Item& item) {
     MeshSums<ROW> sum;
-    multiply_mesh<T, ROW>(p, group, ring, sum);
+    using Pixels = std::conditional_t<kTiles[ROW].source == kMesh, PiecePixels<T>, WholePixels<T>>;
+    multiply_mesh<T, ROW>(p, Pixels(p, item, group), ring, sum);
     const int first = item.row + group * (p.tile_rows / kGroups);
     if (!store_mesh<T, ROW>(p, item, first, sum)) mend_mesh<T, ROW>(p, item, first);
   });
@@ -121,9 +123,13 @@ __global__ void __launch_bounds__(kThreads, 1)
   const uint32_t shared = shared_address(smem);
   StageRing ring{shared, shared + p.stages_at, p.stages, p.stage_bytes};
   if (threadIdx.x < p.stages) {
-    // A warp's own stores, and what it or its threads have asked for.
-    const int asked = by_planes(kTiles[ROW]) ? 32 : kTiles[ROW].source == kSets || p.copied ? 1 : 0;
-    barrier_init(ring.barriers + threadIdx.x * 16, kBringers * (1 + asked));
+    // Warps' own stores, and what their threads, one of each or one of all have asked for.
+    constexpr Source kSource = kTiles[ROW].source;
+    const int asking = by_pieces(kSource)             ? 32 * kBringers
+                       : kSource == kWholeMesh        ? 1
+                       : kSource == kSets || p.copied ? kBringers
+                                                      : 0;
+    barrier_init(ring.barriers + threadIdx.x * 16, kBringers + asking);
     barrier_init(ring.barriers + threadIdx.x * 16 + 8, kConsumers / 32);
   }
   find_columns<ROW>(p, shared);
@@ -138,7 +144,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     bring<T, ROW>(p, map, shared, ring);
   } else {
     more_registers<consumer_registers(kTiles[ROW])>();
-    if constexpr (kTiles[ROW].source == kMesh) {
+    if constexpr (meshes(kTiles[ROW].source)) {
       consume_mesh<T, ROW>(p, ring);
     } else {
       consume<T, ROW>(p, shared, ring);

@@ -27,40 +27,55 @@ __device__ __forceinline__ MeshPlace mesh_place(const Params& p, int half) {
 
 using Operand = uint32_t[4];
 
-// The operands of both columns of three rows: of a pixel and its neighbour. `eight`: bytes from a lane's pixel to its second.
+// Of a lane's pixels, fetched from rows side by side with zeros around them.
 template <class T>
-__device__ __forceinline__ void fetch_pairs(uint32_t from, uint32_t plane, uint32_t eight,
-                                            Operand& even, Operand& odd) {
+struct PiecePixels {
+  uint32_t mine, row, plane, eight;  // eight: bytes from a lane's pixel to its second
+  uint32_t from;
+
+  __device__ __forceinline__ PiecePixels(const Params& p, const Item&, int group)
+      : row(p.run * sizeof(T)), plane(p.plane_bytes), eight((p.run >= 32 ? 16 : 32) * sizeof(T)) {
+    const MeshPlace place = mesh_place(p, 0);
+    mine = p.plane_lead + threadIdx.x % 4 * (4 / sizeof(T)) * plane +
+           (group * (p.tile_rows / kGroups) + place.row) * row + place.column * sizeof(T);
+  }
+
+  __device__ __forceinline__ void start(uint32_t stage) { from = stage + mine; }
+  __device__ __forceinline__ void next_slice() { from += 32 / sizeof(T) * plane; }
+  __device__ __forceinline__ uint32_t at(int r, int i) const {
+    return from + r * row + i / 2 * (16 / sizeof(T)) * plane + i % 2 * eight;
+  }
+
+  // The operands of both columns of a row: of a pixel and its neighbour.
+  __device__ __forceinline__ void pairs(int r, Operand& even, Operand& odd) const {
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const uint32_t at = from + i / 2 * (16 / sizeof(T)) * plane + i % 2 * eight;
-    uint32_t word[2];
-    if constexpr (is_word<T>) {
-      load_shared_8(at, word);
-      even[i] = MmaTF32::round(word[0]);
-      odd[i] = MmaTF32::round(word[1]);
-    } else {
-      word[0] = load_shared_4(at);
-      word[1] = load_shared_4(at + plane);
-      even[i] = __byte_perm(word[0], word[1], 0x5410);
-      odd[i] = __byte_perm(word[0], word[1], 0x7632);
+    for (int i = 0; i < 4; ++i) {
+      uint32_t word[2];
+      if constexpr (is_word<T>) {
+        load_shared_8(at(r, i), word);
+        even[i] = MmaTF32::round(word[0]);
+        odd[i] = MmaTF32::round(word[1]);
+      } else {
+        word[0] = load_shared_4(at(r, i));
+        word[1] = load_shared_4(at(r, i) + plane);
+        even[i] = __byte_perm(word[0], word[1], 0x5410);
+        odd[i] = __byte_perm(word[0], word[1], 0x7632);
+      }
     }
   }
-}
-// That of the pixel before.
-template <class T>
-__device__ __forceinline__ void fetch_before(uint32_t from, uint32_t plane, uint32_t eight,
-                                             Operand& before) {
+  // That of the pixel before.
+  __device__ __forceinline__ void before(int r, const Operand&, Operand& before) const {
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const uint32_t at = from - 4 + i / 2 * (16 / sizeof(T)) * plane + i % 2 * eight;
-    if constexpr (is_word<T>) {
-      before[i] = MmaTF32::round(load_shared_4(at));
-    } else {
-      before[i] = __byte_perm(load_shared_4(at), load_shared_4(at + plane), 0x7632);
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t from = at(r, i) - 4;
+      if constexpr (is_word<T>) {
+        before[i] = MmaTF32::round(load_shared_4(from));
+      } else {
+        before[i] = __byte_perm(load_shared_4(from), load_shared_4(from + plane), 0x7632);
+      }
     }
   }
-}
+};
 
 template <class T, int WIDTH>
 __device__ __forceinline__ void add_fetched(float (&sum)[WIDTH / 2], const Operand& x, uint64_t w) {
@@ -74,37 +89,32 @@ __device__ __forceinline__ void add_fetched(float (&sum)[WIDTH / 2], const Opera
 template <int ROW>
 using MeshSums = float[kMeshed * kMeshed][kTiles[ROW].width / 2];
 
-// The sums of a warpgroup's pixels.
-template <class T, int ROW>
-__device__ __forceinline__ void multiply_mesh(const Params& p, int group, StageRing& ring,
+// The sums of a warpgroup's pixels, which `pixels` fetches.
+template <class T, int ROW, class Pixels>
+__device__ __forceinline__ void multiply_mesh(const Params& p, Pixels pixels, StageRing& ring,
                                               MeshSums<ROW>& sum) {
-  constexpr int kWidth = kTiles[ROW].width, kNumbers = line_numbers(sizeof(T)), kSize = sizeof(T);
+  constexpr Tile kTile = kTiles[ROW];
+  constexpr int kWidth = kTile.width, kNumbers = chunk_numbers(kTile, sizeof(T));
   constexpr int kParts = kMeshed * kMeshed, kCount = kParts * kWidth, kFetched = kMeshed + 1;
   const uint64_t weights =
-      kSize == 4 ? operand_layout(kCount * 16, 128) : operand_layout(128, kNumbers * 16);
-  constexpr uint32_t kStep = kSize == 4 ? kCount * 2 : 16,
-                     kPart = kSize == 4 ? kWidth : kWidth / 8 * kNumbers;
-  const uint32_t row = p.run * kSize, plane = p.plane_bytes;
-  const uint32_t eight = (p.run >= 32 ? 16 : 32) * kSize;
-  const MeshPlace place = mesh_place(p, 0);
+      is_word<T> ? operand_layout(kCount * 16, 128) : operand_layout(128, kNumbers * 16);
+  constexpr uint32_t kStep = is_word<T> ? kCount * 2 : 16,
+                     kPart = is_word<T> ? kWidth : kWidth / 8 * kNumbers;
   const int lane = threadIdx.x % 32;
-  const uint32_t mine = p.plane_lead + lane % 4 * (4 / kSize) * plane +
-                        (group * (p.tile_rows / kGroups) + place.row) * row + place.column * kSize;
   clear(sum);
   uint32_t previous = 0;
 #pragma unroll 1
   for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
     barrier_wait(ring.full(), ring.parity);
-    uint32_t from = ring.stage() + mine;
+    pixels.start(ring.stage());
     uint64_t w = operand(weights, ring.stage() + p.x_bytes);
-    const int slices = chunk == p.chunks - 1 ? p.last_slices : kSlices;
+    const int slices = chunk == p.chunks - 1 ? p.last_slices : slices_of(kTile);
 #pragma unroll 1
-    for (int slice = 0; slice < slices;
-         ++slice, from += 32 / kSize * plane, w = advance(w, kStep)) {
+    for (int slice = 0; slice < slices; ++slice, pixels.next_slice(), w = advance(w, kStep)) {
       Operand pair[kFetched][kMeshed], before[kFetched];
 #pragma unroll
       for (int r = 0; r < kFetched; ++r) {
-        fetch_pairs<T>(from + r * row, plane, eight, pair[r][0], pair[r][1]);
+        pixels.pairs(r, pair[r][0], pair[r][1]);
         computed(pair[r][0]);
         computed(pair[r][1]);
       }
@@ -122,7 +132,7 @@ __device__ __forceinline__ void multiply_mesh(const Params& p, int group, StageR
       if (slice == 0 && chunk > 0 && lane == 0) barrier_arrive(previous);
 #pragma unroll
       for (int r = 0; r < kFetched; ++r) {
-        fetch_before<T>(from + r * row, plane, eight, before[r]);
+        pixels.before(r, pair[r][1], before[r]);
         computed(before[r]);
       }
       wgmma_fence();

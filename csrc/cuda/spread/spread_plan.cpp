@@ -33,6 +33,7 @@ constexpr double kPiece = 25;         // of a piece of a plane that a warp asks 
 constexpr double kPut = 500;          // of a chunk: until weights that have come are in their place
 constexpr double kProducts = 5;       // of four columns of products that are stored
 constexpr double kL2Bytes = 30;       // a cycle
+constexpr double kBulkBytes = 40;     // of pieces of kilobytes
 constexpr double kMemoryRate = 0.75;  // of the copy rate
 constexpr double kBeside = 0.25;      // of the lesser of work and bytes
 // Of planes, what those who bring take over a chunk at least: in any case, for a kernel row of weights, for a copy of a warp.
@@ -57,7 +58,7 @@ int64_t reach_of(const Axis& axis) { return (axis.kernel - 1) / axis.stride; }
 int64_t end_of(const Axis& axis) { return (axis.near_pad + axis.out - 1) / axis.stride + 1; }
 // Columns of an output channel.
 int64_t channel_columns(const Problem& problem, Source source) {
-  return problem.h.stride * (source == kMesh ? problem.w.stride : problem.w.kernel);
+  return problem.h.stride * (meshes(source) ? problem.w.stride : problem.w.kernel);
 }
 
 bool whole_vectors(const Problem& problem, int64_t numbers) {
@@ -67,7 +68,7 @@ bool whole_vectors(const Problem& problem, int64_t numbers) {
 // Whether eight columns of 16 bits are 16 bytes of memory, or none.
 bool weights_are_vectors(const Problem& problem, const Params& p, Source source) {
   if (p.number_bytes != 2) return false;
-  if (source == kMesh)  // four taps of two rows
+  if (meshes(source))  // four taps of two rows
     return problem.w_layout == Layout::nchw && p.stride_h == 2 && p.kernel_h == 4 &&
            p.kernel_w == 4;
   if (p.by_channel)
@@ -94,18 +95,25 @@ int places_of(const Problem& problem) {
   return 0;
 }
 
+// Whether whole planes serve: slices have all of their channels, which makes those of an image whole 16 bytes, and pairs of
+// neighbours both of their pixels.
+bool come_whole(const Problem& problem) {
+  return problem.in_channels * element_size(problem.dtype) % (kLine / kSlices) == 0 &&
+         problem.w.in % 2 == 0;
+}
+
 bool serves(Source source, const Problem& problem) {
   if (problem.x_layout == Layout::nchw)
     return source == kPlanes ||
-           (source == kMesh && problem.w.stride == kMeshed && reach_of(problem.h) + 1 == kMeshed &&
-            reach_of(problem.w) + 1 == kMeshed);
+           (meshes(source) && problem.w.stride == kMeshed && reach_of(problem.h) + 1 == kMeshed &&
+            reach_of(problem.w) + 1 == kMeshed && (source == kMesh || come_whole(problem)));
   const bool sets = !whole_vectors(problem, problem.in_channels) && places_of(problem) > 0;
   return source == kAsOperand || (source == kSets && sets);
 }
 
 // Where a column of a pixel's products is, and strides of x and y.
 void set_order(const Problem& problem, Source source, Params& p) {
-  const bool planes = source == kPlanes || source == kMesh;
+  const bool planes = by_pieces(source) || meshes(source);
   const int32_t x_plane = p.x_h * p.x_w, y_plane = p.y_h * p.y_w;
   p.x_image = x_plane * p.reduce;
   p.x_channel = planes ? x_plane : 1;
@@ -114,7 +122,7 @@ void set_order(const Problem& problem, Source source, Params& p) {
   p.y_channel = planes ? y_plane : 1;
   p.y_line = planes ? p.y_w : p.y_w * p.columns;
   p.y_pixel = planes ? 1 : p.columns;
-  p.by_channel = problem.w_layout == Layout::nchw || source == kMesh;
+  p.by_channel = problem.w_layout == Layout::nchw || meshes(source);
   p.column_channel = p.by_channel ? static_cast<int32_t>(channel_columns(problem, source)) : 1;
   p.column_tap = p.by_channel ? 1 : p.block_channels;
   p.column_phase = p.kernel_w * p.column_tap;
@@ -136,8 +144,16 @@ void set_planes(const Problem& problem, Params& p) {
                   last = std::min(p.y_w, (pixel + end) * p.stride_w - p.pad_w);
     p.fast = std::max(p.fast, (last + 1) / 2 - first / 2);
   }
-  p.paired = p.y_w % 2 == 0;
   p.announced = p.sweeps == 1 && p.column_blocks == 1;
+}
+
+// Whole planes: a stage has room for as many images as a tile may touch.
+void set_whole_planes(Params& p, Tile tile) {
+  p.plane_bytes = p.x_h * p.x_w * p.number_bytes;
+  p.image_bytes = chunk_numbers(tile, p.number_bytes) * p.plane_bytes;
+  const int32_t rows = p.tile_rows + p.shifts - 1,
+                images = std::min(p.batch, (rows + p.x_h - 2) / p.image_rows + 1);
+  p.x_bytes = images * p.image_bytes;
 }
 
 // Everything that follows from the problem and the choice, pointers aside. The refusal has seen to limits.
@@ -150,7 +166,7 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.x_w = static_cast<int32_t>(w.in);
   set_geometry(problem, p);
   p.number_bytes = static_cast<int32_t>(element_size(problem.dtype));
-  const bool planes = by_planes(tile), mesh = tile.source == kMesh;
+  const bool planes = by_pieces(tile.source), mesh = meshes(tile.source);
   p.copied = !fetched(tile) && whole_vectors(problem, p.reduce);
   p.piece = planes ? piece_bytes(problem) : 0;
   p.block_channels = choice.block_channels;
@@ -176,7 +192,7 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
     p.lead = one ? 0 : 4;
     p.step = p.run - p.lead;
     p.sweeps = static_cast<int32_t>(ceil_div(p.end_position, p.step));
-    p.plane_lead = 16;
+    p.plane_lead = planes ? 16 : 0;
   }
   p.image_rows = static_cast<int32_t>(std::max(h.in + reach_of(h), end_of(h)));
   p.rows = p.batch * p.image_rows;
@@ -185,7 +201,8 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.by_shifts = FastDivide(p.shifts);
   p.by_stride_h = FastDivide(p.stride_h);
 
-  const int32_t numbers = line_numbers(p.number_bytes), slice = numbers / kSlices;
+  const int32_t numbers = chunk_numbers(tile, p.number_bytes),
+                slice = line_numbers(p.number_bytes) / kSlices;
   p.chunks = static_cast<int32_t>(ceil_div(p.reduce, numbers));
   p.last_slices = static_cast<int32_t>(ceil_div(p.reduce - (p.chunks - 1) * numbers, slice));
   p.items = static_cast<int32_t>(ceil_div(p.rows, p.tile_rows)) * p.sweeps * p.column_blocks;
@@ -194,19 +211,21 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.stages = choice.stages;
   p.x_bytes = (p.tile_rows + p.shifts - 1) * p.run * kLine;
   p.task_channels = 1;
+  p.paired = p.y_w % 2 == 0;
   if (planes) {
     set_planes(problem, p);
   } else {
     if (!p.by_channel && p.block_channels % 2 == 0 && p.columns % 2 == 0) p.task_channels = 2;
     p.fast = p.block_channels / p.task_channels;
   }
+  if (tile.source == kWholeMesh) set_whole_planes(p, tile);
   p.by_fast = FastDivide(p.fast);
   if (tile.source == kSets) {
     p.place_shift = places_of(problem) / 2;
     p.place_bytes = (p.tile_rows + p.shifts - 1) * (p.run >> p.place_shift) * kSetLine;
     p.x_bytes = p.place_bytes << p.place_shift;
   }
-  const int32_t weights = p.parts * tile.width * kLine;
+  const int32_t weights = p.parts * tile.width * numbers * p.number_bytes;
   p.stage_bytes = static_cast<int32_t>(round_up(p.x_bytes + weights, 1024));
   p.products_bytes = mesh ? 0 : (p.block_rows * (p.run + p.margin) + p.margin) * pitch(tile) * 4;
   SharedPlaces places{kHeader};
@@ -217,32 +236,39 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.products_at = places.take(int64_t{kGroups} * p.products_bytes, 16);
   p.stages_at = places.take(int64_t{p.stages} * p.stage_bytes, 1024);
   p.shared_bytes = static_cast<int32_t>(places.end);
-  p.cleared_bytes = mesh ? p.shared_bytes - p.products_at : kGroups * p.products_bytes;
+  p.cleared_bytes =
+      tile.source == kMesh ? p.shared_bytes - p.products_at : kGroups * p.products_bytes;
 }
 
 // Copies of planes that a warp asks for in a chunk.
 double copies_of(const Params& p) {
   return double(p.units) * line_numbers(p.number_bytes) / kBringers;
 }
-double chunks_of(const Params& p) { return p.chunks - 1 + p.last_slices / double(kSlices); }
+double chunks_of(const Params& p, Tile tile) {
+  return p.chunks - 1 + p.last_slices / double(slices_of(tile));
+}
 // Times that those who bring wait for weights in a chunk.
 double weight_batches(const Params& p, Tile tile) {
-  return std::ceil(p.parts * tile.width / 32.0 / batch(tile)) *
+  return std::ceil(p.parts * tile.width / 32.0 / sharers(tile) / batch(tile)) *
          (p.number_bytes == 2 && !p.weight_vectors ? kNumbers : 1);
 }
 double tensor_cycles(const Params& p, Tile tile) {
   const double instruction = std::max(tile.width / 2.0, 16 + tile.width / 4.0);
-  return kTensor * p.parts * kSlices * kGroups * blocks(tile) * instruction;
+  return kTensor * p.parts * slices_of(tile) * kGroups * blocks(tile) * instruction;
 }
 
 double mesh_cycles(const Params& p, Tile tile) {
   const double full = double(p.block_channels) * p.stride_h * p.stride_w / tile.width;
   const bool numbers = p.number_bytes == 2 && !p.weight_vectors;
+  const double weights =
+      (numbers ? kLatency * weight_batches(p, tile) : kMeshWeights * full / sharers(tile));
   // Where a row is several stretches, copies have sectors in part.
   const double copy = kMeshCopy * (p.sweeps > 1 ? 1 + kMeshTorn / p.run : 1);
-  const double brought = kMeshChunk + copy * copies_of(p) +
-                         (numbers ? kLatency * weight_batches(p, tile) : kMeshWeights * full);
-  return chunks_of(p) * std::max(tensor_cycles(p, tile), brought) + kMeshTile + kMeshOutputs * full;
+  const double chunk =
+      tile.source == kMesh
+          ? std::max(tensor_cycles(p, tile), kMeshChunk + copy * copies_of(p) + weights)
+          : kChunk + std::max({tensor_cycles(p, tile), kPut + weights, p.stage_bytes / kBulkBytes});
+  return chunks_of(p, tile) * chunk + kMeshTile + kMeshOutputs * full;
 }
 
 double tile_cycles(const Problem& problem, const Params& p, Tile tile) {
@@ -276,13 +302,13 @@ double tile_cycles(const Problem& problem, const Params& p, Tile tile) {
                                              : kBroughtOver;
   const double brought =
       planes ? kPlanesChunk + kPlanesPart * p.parts + kPlanesCopy * copies_of(p) : 0;
-  return (planes ? kPlanesStart : kStart) + chunks_of(p) * std::max(over * chunk, brought) +
+  return (planes ? kPlanesStart : kStart) + chunks_of(p, tile) * std::max(over * chunk, brought) +
          collect;
 }
 
 double predict(const Problem& problem, const Device& device, const Params& p, Tile tile) {
   const double rounds = std::ceil(double(p.items) / p.walkers);
-  const double cycles = tile.source == kMesh ? mesh_cycles(p, tile) : tile_cycles(problem, p, tile);
+  const double cycles = meshes(tile.source) ? mesh_cycles(p, tile) : tile_cycles(problem, p, tile);
   const double busy_us = rounds * cycles / kClock;
   const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
   return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
@@ -304,15 +330,21 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                                           std::string& reason) {
   std::vector<Candidate<Choice>> found;
   for (int row = 0; row < kTileCount; ++row) {
-    if (!serves(kTiles[row].source, problem)) continue;
-    const int most = static_cast<int>(std::min<int64_t>(
-        kTiles[row].width / channel_columns(problem, kTiles[row].source), kMostChannels));
+    const Source source = kTiles[row].source;
+    if (!serves(source, problem)) continue;
+    const int most = static_cast<int>(
+        std::min<int64_t>(kTiles[row].width / channel_columns(problem, source), kMostChannels));
     for (const int channels : channel_choices(problem, most))
       for (int run = 8; run <= kRows; run *= 2) {
         if (run < 2 * reach_of(problem.w)) continue;  // more than half would be multiplied again
-        if (by_planes(kTiles[row]) && run - reach_of(problem.w) < 4) continue;
+        if (by_pieces(source) && run - reach_of(problem.w) < 4) continue;
+        // A row of whole planes is one stretch with a zero behind it, of lanes of one half of a warp's pixels.
+        if (source == kWholeMesh &&
+            (run > 16 || std::max(problem.w.in + 1, end_of(problem.w)) > run ||
+             problem.h.in * problem.w.in * kLine / 2 > device.smem_optin))
+          continue;
         // A box of a set's pixels is whole eights.
-        if (kTiles[row].source == kSets && run < 8 * places_of(problem)) continue;
+        if (source == kSets && run < 8 * places_of(problem)) continue;
         Choice choice = {row, channels, run, 2, device.sm_count};
         Params p;
         shape(problem, choice, p);
@@ -341,11 +373,12 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   plan.note = std::to_string(kTiles[c.row].width) + " columns of " +
               std::to_string(p.block_channels) + " channels, " + std::to_string(p.tile_rows) +
               " rows x " + std::to_string(p.run) + " pixels" +
-              (kTiles[c.row].source == kSets   ? " in sets"
-               : kTiles[c.row].source == kMesh ? " as a mesh"
-               : fetched(kTiles[c.row])        ? " fetched"
-               : p.copied                      ? " copied"
-                                               : "") +
+              (kTiles[c.row].source == kSets        ? " in sets"
+               : kTiles[c.row].source == kMesh      ? " as a mesh"
+               : kTiles[c.row].source == kWholeMesh ? " as a mesh of whole planes"
+               : fetched(kTiles[c.row])             ? " fetched"
+               : p.copied                           ? " copied"
+                                                    : "") +
               ", " + std::to_string(p.stages) + " stages, " + std::to_string(p.items) +
               " tiles of " + std::to_string(p.walkers) + " blocks";
   return plan;

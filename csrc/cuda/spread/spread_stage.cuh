@@ -12,6 +12,7 @@
 #include "cuda/device/wgmma.cuh"
 #include "cuda/spread/spread_fetched.cuh"
 #include "cuda/spread/spread_scope.cuh"
+#include "cuda/spread/spread_whole.cuh"
 
 namespace convt2d::cuda::spread {
 
@@ -20,9 +21,9 @@ namespace convt2d::cuda::spread {
 template <int ROW>
 __device__ __forceinline__ void find_columns(const Params& p, uint32_t shared) {
   constexpr int kWidth = kTiles[ROW].width;
-  constexpr bool kMeshes = kTiles[ROW].source == kMesh;
+  constexpr bool kMeshes = meshes(kTiles[ROW].source);
 #pragma unroll 1
-  for (int i = threadIdx.x; i < p.parts * kWidth; i += kThreads) {
+  for (int i = threadIdx.x; i < p.parts * kTiles[ROW].width; i += kThreads) {
     const int part = i / kWidth, n = i - part * kWidth, shift = kMeshes ? part / kMeshed : part;
     const int slow = n / (p.by_channel ? p.column_channel : p.block_channels),
               fast = n - slow * (p.by_channel ? p.column_channel : p.block_channels);
@@ -54,12 +55,34 @@ __device__ __forceinline__ int eight_of(const Params& p, int i) {
   return i < p.shifts * kEights ? (i - slow * p.shifts) * kEights + slow : i;
 }
 
+// A warp that brings has 16 bytes of a chunk's channels, and, where there are more warps than these, every so many-th unit of
+// columns: the rows of K before a warp's, of kSize, and its units.
+template <class T, int ROW>
+struct Share {
+  static constexpr int kSharers = sharers(kTiles[ROW]), kWarps = kBringers / kSharers;
+  static constexpr int kNumbers = chunk_numbers(kTiles[ROW], sizeof(T)), kSize = 16 / sizeof(T);
+  int first_unit, first;
+
+  __device__ __forceinline__ Share() {
+    const int warp = (threadIdx.x - kConsumers) / 32;
+    first_unit = warp / kWarps;
+    first = warp % kWarps * kSize;
+  }
+  __device__ __forceinline__ int unit(int i) const { return i * kSharers + first_unit; }
+};
+
+// Which of a chunk's channels is row `place` of K.
+template <class T, int ROW>
+__device__ __forceinline__ int channel_of(int place) {
+  return kTiles[ROW].source == kWholeMesh ? whole_channel<T>(place) : place;
+}
+
 // The column of a lane's words in a unit: of a mesh, one of the same eight of all parts, which are neighbours in memory.
 template <int ROW>
 __device__ __forceinline__ int column_of(int unit) {
   const int lane = threadIdx.x % 32;
-  return kTiles[ROW].source == kMesh ? lane / 8 * kTiles[ROW].width + unit * 8 + lane % 8
-                                     : unit * 32 + lane;
+  return meshes(kTiles[ROW].source) ? lane / 8 * kTiles[ROW].width + unit * 8 + lane % 8
+                                    : unit * 32 + lane;
 }
 
 // Of a mesh's 16 bits a unit has two channels' rows of taps in each of two shifts, 4 x 4 kernels of stride 2 being the only ones
@@ -67,9 +90,15 @@ __device__ __forceinline__ int column_of(int unit) {
 template <int ROW>
 __device__ __forceinline__ int first_column(const Params& p, int unit) {
   const int fourth = threadIdx.x % 32 / 8;
-  return kTiles[ROW].source == kMesh
+  return meshes(kTiles[ROW].source)
              ? fourth / 2 * kMeshed * kTiles[ROW].width + unit * 8 + fourth % 2 * 4
              : eight_of<ROW>(p, unit * 4 + fourth) * 8;
+}
+
+// Columns that units of weights cover: the last ones may have none.
+template <int ROW>
+__device__ __forceinline__ bool is_unit(int unit) {
+  return sharers(kTiles[ROW]) == 1 || unit * 8 < kTiles[ROW].width;
 }
 
 // A thread's part of a chunk's weights: so many times 16 bytes, from unit `first` on. Words: a column of four channels,
@@ -83,32 +112,36 @@ struct Weights {
 template <class T, int ROW>
 __device__ __forceinline__ void load_weights(const Params& p, const Item& item, uint32_t shared,
                                              int chunk, int first, Weights<ROW>& weights) {
+  using Mine = Share<T, ROW>;
   constexpr int kRows = is_word<T> ? 4 : 1;  // of weights, channels
-  const int lane = threadIdx.x % 32, warp = (threadIdx.x - kConsumers) / 32;
+  const Mine mine;
   const T* const weight = static_cast<const T*>(p.weight) + item.channel * p.weight_column;
-  const int c = chunk * line_numbers(sizeof(T)) + (is_word<T> ? warp * 4 : warp * 8 + lane % 8);
+  const int before = chunk * Mine::kNumbers,
+            place = mine.first + (is_word<T> ? 0 : threadIdx.x % 8);
   const int count = p.parts * kTiles[ROW].width;
   weights.there = 0;
-  const T* row[kRows];
+  int row[kRows];
 #pragma unroll
-  for (int k = 0; k < kRows; ++k) row[k] = weight + min(c + k, p.reduce - 1) * p.weight_reduce;
+  for (int k = 0; k < kRows; ++k)
+    row[k] = min(before + channel_of<T, ROW>(place + k), p.reduce - 1) * p.weight_reduce;
+  const bool is = is_word<T> || before + channel_of<T, ROW>(place) < p.reduce;
 #pragma unroll
   for (int i = 0; i < batch(kTiles[ROW]); ++i) {
-    const int at =
-        entry_of(p, item, shared,
-                 is_word<T> ? column_of<ROW>(first + i) : first_column<ROW>(p, first + i), count);
+    const int unit = mine.unit(first + i);
+    const int column = is_word<T> ? column_of<ROW>(unit) : first_column<ROW>(p, unit);
+    const int at = is_unit<ROW>(unit) ? entry_of(p, item, shared, column, count) : -1;
     const int from = max(at, 0);
     // Sets have other numbers than zeros behind the last channel.
-    weights.there |= (at >= 0 && (is_word<T> || c < p.reduce)) << i;
+    weights.there |= (at >= 0 && is) << i;
     if constexpr (is_word<T>) {
 #pragma unroll
       for (int k = 0; k < kRows; ++k) {
         uint32_t one[1];
-        load_words<4>(row[k] + from, one);
+        load_words<4>(weight + (row[k] + from), one);
         weights.word[i][k] = one[0];
       }
     } else {
-      load_words<16>(row[0] + from, weights.word[i]);
+      load_words<16>(weight + (row[0] + from), weights.word[i]);
     }
   }
 }
@@ -116,35 +149,36 @@ __device__ __forceinline__ void load_weights(const Params& p, const Item& item, 
 template <class T, int ROW>
 __device__ __forceinline__ void store_weights(const Params& p, int chunk, uint32_t to, int first,
                                               const Weights<ROW>& weights) {
-  const int lane = threadIdx.x % 32, warp = (threadIdx.x - kConsumers) / 32;
-  const int count = p.parts * kTiles[ROW].width;
+  using Mine = Share<T, ROW>;
+  const Mine mine;
+  const int count = p.parts * kTiles[ROW].width, place = mine.first + threadIdx.x % 8;
   const int left = is_word<T> && kTiles[ROW].source == kSets
-                       ? p.reduce - chunk * line_numbers(sizeof(T)) - warp * 4
+                       ? p.reduce - chunk * Mine::kNumbers - mine.first
                        : 4;
 #pragma unroll
   for (int i = 0; i < batch(kTiles[ROW]); ++i) {
+    const int unit = mine.unit(first + i);
     uint32_t number[4];
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       const uint32_t bits = weights.there >> i & 1 && k < left ? weights.word[i][k] : 0;
       number[k] = is_word<T> ? MmaTF32::round(bits) : bits;
     }
+    if (!is_unit<ROW>(unit)) continue;
     if constexpr (is_word<T>) {
-      const int column = column_of<ROW>(first + i);
-      if (column < count) store_shared_16(to + (warp * count + column) * 16, number);
-    } else if constexpr (kTiles[ROW].source == kMesh) {
+      const int column = column_of<ROW>(unit);
+      if (column < count) store_shared_16(to + (mine.first / 4 * count + column) * 16, number);
+    } else if constexpr (meshes(kTiles[ROW].source)) {
       // The two parts of a shift trade their words of four taps.
-      const int column = first_column<ROW>(p, first + i);
-      const uint32_t place =
-          to + (column / 8 * line_numbers(sizeof(T)) + warp * 8 + lane % 8) * 16 + column % 8 * 2;
+      const int column = first_column<ROW>(p, 0);
+      const uint32_t at = to + ((column / 8 + unit) * Mine::kNumbers + place) * 16 + column % 8 * 2;
 #pragma unroll
       for (int part = 0; part < kMeshed; ++part)
-        store_shared<2>(place + part * kTiles[ROW].width / 8 * line_numbers(sizeof(T)) * 16,
+        store_shared<2>(at + part * kTiles[ROW].width / 8 * Mine::kNumbers * 16,
                         {number[part], number[part + 2]});
     } else {
-      const int eight = eight_of<ROW>(p, (first + i) * 4 + lane / 8);
-      if (eight * 8 < count)
-        store_shared_16(to + (eight * line_numbers(sizeof(T)) + warp * 8 + lane % 8) * 16, number);
+      const int eight = eight_of<ROW>(p, unit * 4 + threadIdx.x % 32 / 8);
+      if (eight * 8 < count) store_shared_16(to + (eight * Mine::kNumbers + place) * 16, number);
     }
   }
 }
@@ -153,20 +187,22 @@ __device__ __forceinline__ void store_weights(const Params& p, int chunk, uint32
 template <class T, int ROW>
 __device__ __forceinline__ void bring_numbers(const Params& p, const Item& item, uint32_t shared,
                                               int chunk, uint32_t to) {
-  const int lane = threadIdx.x % 32, warp = (threadIdx.x - kConsumers) / 32;
-  constexpr int kBatch = number_batch(kTiles[ROW]);
-  const int count = p.parts * kTiles[ROW].width;
+  using Mine = Share<T, ROW>;
+  constexpr int kBatch = number_batch(kTiles[ROW]), kStep = 4 * Mine::kSharers;
+  const Mine mine;
+  const int count = p.parts * kTiles[ROW].width, place = mine.first + threadIdx.x % 8;
   const T* const weight = static_cast<const T*>(p.weight) + item.channel * p.weight_column;
-  const int c = chunk * line_numbers(sizeof(T)) + warp * 8 + lane % 8;
+  const int c = chunk * Mine::kNumbers + channel_of<T, ROW>(place);
   const int from = c * p.weight_reduce;
 #pragma unroll 1
-  for (int first = lane / 8; first * 8 < count; first += kBatch * 4) {
+  for (int first = mine.first_unit * 4 + threadIdx.x % 32 / 8; first * 8 < count;
+       first += kBatch * kStep) {
     uint32_t number[kBatch][8];
 #pragma unroll
     for (int i = 0; i < kBatch; ++i)
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
-        const int at = entry_of(p, item, shared, (first + i * 4) * 8 + j, count);
+        const int at = entry_of(p, item, shared, (first + i * kStep) * 8 + j, count);
         number[i][j] = load_if<2>(weight + (from + at), c, at >= 0 ? p.reduce : 0);
       }
 #pragma unroll
@@ -174,9 +210,8 @@ __device__ __forceinline__ void bring_numbers(const Params& p, const Item& item,
       uint32_t word[4];
 #pragma unroll
       for (int j = 0; j < 4; ++j) word[j] = number[i][2 * j] | number[i][2 * j + 1] << 16;
-      const int eight = first + i * 4;
-      if (eight * 8 < count)
-        store_shared_16(to + (eight * line_numbers(sizeof(T)) + warp * 8 + lane % 8) * 16, word);
+      const int eight = first + i * kStep;
+      if (eight * 8 < count) store_shared_16(to + (eight * Mine::kNumbers + place) * 16, word);
     }
   }
 }
@@ -248,13 +283,20 @@ __device__ __forceinline__ void bring(const Params& p, const CUtensorMap& map, u
                                       StageRing& ring) {
   constexpr int kUnit = is_word<T> ? 32 : 4 * 8;  // columns
   constexpr int kBatch = batch(kTiles[ROW]);
-  static_assert(kTiles[ROW].source != kMesh || kTiles[ROW].width / 8 % kBatch == 0);
+  constexpr Source kSource = kTiles[ROW].source;
+  constexpr int kSharers = sharers(kTiles[ROW]);
+  static_assert(kSource != kMesh || kTiles[ROW].width / 8 % kBatch == 0);
+  static_assert(kSharers == 1 || kBatch * kSharers * 8 >= kTiles[ROW].width);
   constexpr bool kFetched = fetched(kTiles[ROW]);
-  const int units = (p.parts * kTiles[ROW].width + kUnit - 1) / kUnit;
+  // Of a warp. Where a batch has all of them, words have no registers for a loop; in 16 bits ptxas would keep all addresses
+  // without one, and has none for these.
+  const int units = is_word<T> && kSharers > 1
+                        ? kBatch
+                        : (p.parts * kTiles[ROW].width + kUnit * kSharers - 1) / (kUnit * kSharers);
   const bool vectors = is_word<T> || p.weight_vectors;
   for_items(p, [&](const Item& item) {
     Weights<ROW> weights = {};
-    if constexpr (by_planes(kTiles[ROW])) find_pieces<T>(p, item, shared);
+    if constexpr (by_pieces(kSource)) find_pieces<T>(p, item, shared);
     if constexpr (kFetched) {
       if (vectors) load_weights<T, ROW>(p, item, shared, 0, 0, weights);
     }
@@ -267,7 +309,10 @@ __device__ __forceinline__ void bring(const Params& p, const CUtensorMap& map, u
           ask_for_pixels<T>(p, map, item, chunk, to, ring.full());
       };
       const auto ask = [&] {
-        if constexpr (by_planes(kTiles[ROW])) {
+        if constexpr (kSource == kWholeMesh) {
+          if (threadIdx.x == kConsumers)
+            ask_for_whole<T>(p, images_of(p, item), chunk, to, ring.full());
+        } else if constexpr (by_pieces(kSource)) {
           ask_for_planes<T>(p, chunk, shared, to);
           if (p.announced) announce_planes<T>(p, item, chunk + 1);
           copy_async_arrive(ring.full());
