@@ -50,6 +50,7 @@ CUDA_ROOMS = {
     "cuda/spool": "spool_plan.cpp spool_launch.cpp spool_kernel.cu spool_reel.cu",
     "cuda/fringe": "fringe_plan.cpp fringe_launch.cpp fringe_kernel.cu",
     "cuda/quilt": "quilt_plan.cpp quilt_launch.cpp quilt_f16.cu quilt_bf16.cu quilt_f32.cu",
+    "cuda/braid": "braid_plan.cpp braid_launch.cpp braid_f16.cu braid_bf16.cu braid_f32.cu",
     "cuda/heddle": "heddle_plan.cpp heddle_launch.cpp heddle_tf32.cu heddle_f32x3.cu "
     "heddle_input_plan.cpp heddle_input.cu",
     "cuda/shuttle": "shuttle_plan.cpp shuttle_launch.cpp shuttle_kernel.cu",

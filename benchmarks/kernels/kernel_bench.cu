@@ -32,6 +32,7 @@
 #include "core/choose.h"
 #include "core/floor.h"
 #include "core/forms.h"
+#include "cuda/braid/braid_plan.h"
 #include "cuda/comb/comb_plan.h"
 #include "cuda/crimp/crimp_plan.h"
 #include "cuda/cuda_check.h"
@@ -211,6 +212,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = cuda::fringe::plans(problem, device, reason);
   } else if (name == "quilt") {
     plans = cuda::quilt::plans(problem, device, reason);
+  } else if (name == "braid") {
+    plans = cuda::braid::plans(problem, device, reason);
   } else if (name == "mite") {
     plans = cuda::mite::plans(problem, device, reason);
   } else if (name == "heddle") {

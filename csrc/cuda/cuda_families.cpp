@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "cuda/braid/braid.h"
 #include "cuda/comb/comb.h"
 #include "cuda/crimp/crimp.h"
 #include "cuda/depthwise/depthwise.h"
@@ -56,6 +57,7 @@ FamilyList families() {
       hopper_family,  // sm_90a's own tensor-core instructions: fp16, bf16, tf32, strict fp32 as 3 x tf32
       plait_family,  // sm_90a: 16-bit NCHW grad_input, what taps read of dY written out once for all channels
       quilt_family,  // sm_90a: NCHW grad_weight of kernels that are their stride, runs of dY as they lie
+      braid_family,  // sm_90a: NCHW grad_weight of taps along one axis, rows of x and dY as they lie
       fringe_family,  // sm_90a: NCHW grad_weight of few output channels and taps, x as it lies, dY written out by tap
       spool_family,  // sm_90a: 16-bit NCHW grad_weight, turned to channels last for hopper
       comb_family,  // sm_80: NCHW grad_weight of kernel rows and strides of whole fours, taps as columns

@@ -301,6 +301,11 @@ CONVT2D_WGMMA_WIDTHS(float, "k8", ".f32.tf32.tf32", "", false)
 CONVT2D_WGMMA(__half, "k16", ".f32.f16.f16", 136, 68, ", 0, 0", false, "68", "69")
 CONVT2D_WGMMA(__nv_bfloat16, "k16", ".f32.bf16.bf16", 136, 68, ", 0, 0", false, "68", "69")
 
+// Of braid.
+CONVT2D_WGMMA(__half, "k16", ".f32.f16.f16", 192, 96, ", 0, 0", false, "96", "97")
+CONVT2D_WGMMA(__nv_bfloat16, "k16", ".f32.bf16.bf16", 192, 96, ", 0, 0", false, "96", "97")
+CONVT2D_WGMMA(float, "k8", ".f32.tf32.tf32", 192, 96, "", false, "96", "97")
+
 // Of narrow's ribbons.
 #define CONVT2D_WGMMA_RIBBON_WIDTHS(TYPE, SHAPE, NAME, TAIL)        \
   CONVT2D_WGMMA(TYPE, SHAPE, NAME, 48, 24, TAIL, false, "24", "25") \

@@ -1,0 +1,62 @@
+// braid on a CPU, to the bit, in random schedules.
+//
+//   emulate_braid CASES TYPE SEED PLANS [NAME]     TYPE: fp16, bf16, tf32
+//
+// As emulate_comb.cpp does for comb: PLANS plans of each case at random, on integers, and again with an infinity or a
+// NaN in places. NCHW is all there is.
+#include <cstdlib>
+#include <string>
+
+namespace convt2d::cuda::braid {
+alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
+}
+
+#include "cuda/braid/braid_kernel.cuh"
+#include "cuda/braid/braid_plan.h"
+#include "cuda/cuda_families.h"
+#include "cuda/visit_row.h"
+#include "fibers.h"
+#include "weight_trial.h"
+
+namespace {
+
+template <class M>
+bool check(const Case& one, int most) {
+  using T = typename M::Element;
+  WeightTrial<T> trial(one);
+  const Problem& p = trial.problem;
+  std::string reason;
+  const std::vector<Plan> all = braid::plans(p, invented_device("h200"), reason);
+  return trial.passes(some_of(all, most), all.size(), reason, [&](Plan plan) {
+    plan.split = std::min(plan.split, 1 + int(emulate::random() % 3));
+    plan.detail[0] = std::min(plan.detail[0], 2 + int(emulate::random() % 3));
+    trial.begin(plan.split);
+    trial.args.workspace = trial.partials.data();
+    const braid::Params params = braid::params_of(p, plan, trial.args);
+    tensor_boxes.clear();
+    const braid::Maps maps = braid::maps_of(p, plan, params);
+    visit_row<braid::kTileCount>(plan.row, [&](auto row) {
+      emulate::run_grid(braid::blocks_of(params), braid::kThreads,
+                        braid::shared_bytes(params, braid::kTiles[plan.row]), [&] {
+                          braid::convt2d_braid_grad_weight_kernel<M, row>(params, maps);
+                        });
+    });
+    if (params.partials) trial.order_by_tap(plan.split);
+    return params.partials ? plan.split : 0;
+  });
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count < 5) return std::printf("see the head of %s\n", __FILE__), 2;
+  emulate::smem = braid::smem;
+  const std::string type = arguments[2];
+  emulate::random.seed(std::atoi(arguments[3]));
+  const int plans = std::atoi(arguments[4]);
+  return check_cases(arguments[1], Layout::nchw, count > 5 ? arguments[5] : "", [&](Case one) {
+    return type == "fp16"   ? check<MmaF16>(one, plans)
+           : type == "bf16" ? check<MmaBF16>(one, plans)
+                            : check<MmaTF32>(one, plans);
+  });
+}
