@@ -43,9 +43,9 @@ struct Places {
       const int row = slab_row<T, ROW>(below), channel = row / p.taps;
       // Beyond the slab's channels are rows that are nobody's: of its last one.
       const int first = channel < p.channels ? channel : p.channels - 1;
+      const int number = p.lead + row % p.taps + t * p.step_w * (4 / int(sizeof(T)));
       const uint32_t place =
-          x_bytes(kTiles[ROW]) + first * p.pitch +
-          (p.lead + row % p.taps + t * p.step_w * (4 / int(sizeof(T)))) * sizeof(T);
+          x_bytes(kTiles[ROW]) + first * p.pitch + (number * int(sizeof(T)) & ~3);
 #pragma unroll
       for (int slab = 0; slab < kTiles[ROW].slabs; ++slab)
         of[slab][below] = place + (group * kTiles[ROW].slabs + slab) * p.channels * p.pitch;
@@ -53,29 +53,46 @@ struct Places {
   }
 };
 
+// Wide, 16 bits: whether a word's upper half has the first of two taps, and the next word the second one; at the first of
+// two positions (1) and at the second (2).
+__device__ __forceinline__ int odd_words(const Params& p) {
+  return p.lead % 2 | (p.lead + p.step_w) % 2 << 1;
+}
+
 // What a lane holds of a slice of a slab, as mma.sync has it.
-template <class T, int ROW>
+template <class T, int ROW, int ODD>
 __device__ __forceinline__ void fetch(uint32_t (&word)[4], uint32_t from, int step_w,
                                       const uint32_t (&place)[Places<T, ROW>::kRows]) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const uint32_t there = from + half * 16 / int(sizeof(T)) * step_w * int(sizeof(T));
+    const uint32_t there = from + place[0] + half * 16 * step_w;
     if constexpr (sizeof(T) == 2) {
-      const uint32_t even = load_shared_4(there + place[0]),
-                     odd = load_shared_4(there + place[0] + step_w * 2);
-      word[half * 2] = __byte_perm(even, odd, 0x5410);
-      word[half * 2 + 1] = __byte_perm(even, odd, 0x7632);
+      const uint32_t position[2] = {there, there + ((step_w + ODD % 2) * 2 & ~3)};
+      uint32_t tap[2][2];  // of a position: the words that have the taps
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        tap[i][0] = load_shared_4(position[i]);
+        tap[i][1] = ODD >> i & 1 ? load_shared_4(position[i] + 4) : tap[i][0];
+      }
+      constexpr int kLow = 0x10, kHigh = 0x32, kSecond = 0x4400;  // bytes; of the second position
+      word[half * 2] =
+          __byte_perm(tap[0][0], tap[1][0],
+                      (ODD & 1 ? kHigh : kLow) + (kSecond | (ODD & 2 ? kHigh : kLow) << 8));
+      word[half * 2 + 1] =
+          __byte_perm(tap[0][1], tap[1][1],
+                      (ODD & 1 ? kLow : kHigh) + (kSecond | (ODD & 2 ? kLow : kHigh) << 8));
     } else {
-      word[half * 2] = load_shared_4(there + place[0]);
-      word[half * 2 + 1] = load_shared_4(there + place[1]);
+      word[half * 2] = load_shared_4(there);
+      word[half * 2 + 1] = load_shared_4(there + place[1] - place[0]);
     }
   }
 }
 
-// Adds the products of SLICES slices of a stage.
-template <class T, int ROW, int SLICES>
+// Adds the products of SLICES slices of a stage, by a warpgroup.
+template <class T, int ROW, int ODD, int SLICES>
 __device__ __forceinline__ void add_slices(Sums<ROW>& sum, const Params& p,
-                                           const Places<T, ROW>& places, uint32_t stage) {
+                                           const Places<T, ROW>& places, int group,
+                                           uint32_t stage) {
   constexpr Tile tile = kTiles[ROW];
   const uint64_t layout = swizzled_layout(kLine, 8 * kLine), x = operand(layout, stage);
   if constexpr (tile.wide) {
@@ -84,7 +101,7 @@ __device__ __forceinline__ void add_slices(Sums<ROW>& sum, const Params& p,
     for (int s = 0; s < SLICES; ++s)
 #pragma unroll
       for (int slab = 0; slab < tile.slabs; ++slab)
-        fetch<T, ROW>(word[s][slab], stage + p.slice_at[s], p.step_w, places.of[slab]);
+        fetch<T, ROW, ODD>(word[s][slab], stage + p.slice_at[s], p.step_w, places.of[slab]);
 #pragma unroll
     for (int s = 0; s < SLICES; ++s)
 #pragma unroll
@@ -96,7 +113,6 @@ __device__ __forceinline__ void add_slices(Sums<ROW>& sum, const Params& p,
       for (int slab = 0; slab < tile.slabs; ++slab)
         WgmmaFetched<T, tile.width>::add(sum[slab], word[s][slab], advance(x, s * (kSlice >> 4)));
   } else {
-    const int group = warpgroup_of_block();
     const uint64_t y = operand(layout, stage + x_bytes(tile) + group * tile.slabs * kSlab * kLine);
     wgmma_fence();
 #pragma unroll
@@ -111,28 +127,42 @@ __device__ __forceinline__ void add_slices(Sums<ROW>& sum, const Params& p,
   wgmma_wait<0>();
 }
 
+// So many slices at once: each number of them has code of its own, without branches between multiplications.
+template <class T, int ROW, int ODD = 0>
+__device__ __forceinline__ void add_chunk(Sums<ROW>& sum, const Params& p,
+                                          const Places<T, ROW>& places, int group, uint32_t stage,
+                                          int slices, int odd) {
+  if constexpr (kTiles[ROW].wide && sizeof(T) == 2 && ODD < 3)
+    if (odd != ODD) {
+      add_chunk<T, ROW, ODD + 1>(sum, p, places, group, stage, slices, odd);
+      return;
+    }
+  const auto add = [&](auto count) {
+    add_slices<T, ROW, ODD, decltype(count)::value>(sum, p, places, group, stage);
+  };
+  if (slices == kSlices) {
+    add(std::integral_constant<int, kSlices>());
+  } else if (slices == 3) {
+    add(std::integral_constant<int, 3>());
+  } else if (slices == 2) {
+    add(std::integral_constant<int, 2>());
+  } else {
+    add(std::integral_constant<int, 1>());
+  }
+}
+
 // Multiplies all of a block's chunks.
 template <class T, int ROW>
 __device__ __forceinline__ void multiply(const Params& p, const Scope& at, Sums<ROW>& sum,
                                          StageRing& ring) {
   const Places<T, ROW> places(p);
+  const int group = warpgroup_of_block(), odd = odd_words(p);
   Chunk chunk(p, at.begin);
 #pragma unroll 1
   for (int k = at.begin; k < at.end; ++k, chunk.advance(p), ring.advance()) {
     barrier_wait(ring.full(), ring.parity);
-    const auto add = [&](auto slices) {
-      add_slices<T, ROW, decltype(slices)::value>(sum, p, places, ring.stage());
-    };
-    const int slices = chunk.last(p) ? p.last_slices : kSlices;
-    if (slices == kSlices) {
-      add(std::integral_constant<int, kSlices>());
-    } else if (slices == 3) {
-      add(std::integral_constant<int, 3>());
-    } else if (slices == 2) {
-      add(std::integral_constant<int, 2>());
-    } else {
-      add(std::integral_constant<int, 1>());
-    }
+    add_chunk<T, ROW>(sum, p, places, group, ring.stage(), chunk.last(p) ? p.last_slices : kSlices,
+                      odd);
     __syncwarp();  // all lanes have read dY
     if (threadIdx.x % 32 == 0) barrier_arrive(ring.empty());
   }
