@@ -65,7 +65,7 @@ KERNELS = {
     "spool": 14,  # turning, adding up in two types, turning back; reels of five tiles in two types
     "fringe": 14,  # four of three types, one of 16 bits
     "quilt": 16,  # four of three types, two of strict fp32
-    "braid": 18,  # four tiles of taps down a column, two of taps along a row, of three types
+    "braid": 24,  # five tiles of taps down a column, three of taps along a row, of three types
     "mite": 56,  # twelve forms and six of grad_weight, of three types
     "heddle": 8,  # two of TF32 and of strict fp32, one of four types for grad_input
     "shuttle": 6,  # three tiles, of two types

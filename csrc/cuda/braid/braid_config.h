@@ -37,8 +37,8 @@ struct Tile {
   int slabs, width;
   bool wide;
 };
-constexpr Tile kTiles[] = {{2, 192, false}, {2, 128, false}, {1, 192, false},
-                           {1, 128, false}, {2, 128, true},  {1, 128, true}};
+constexpr Tile kTiles[] = {{2, 192, false}, {2, 128, false}, {1, 192, false}, {1, 128, false},
+                           {1, 64, false},  {2, 128, true},  {1, 128, true},  {1, 64, true}};
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 
 constexpr int kGroups = 2, kConsumers = 128 * kGroups, kThreads = kConsumers + 128;

@@ -121,10 +121,12 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double slices =
       ((p.lines - 1.0) * kSlices + p.last_slices) / p.lines;  // of a chunk, on average
   const double mma = slices * block_slabs(tile) * (tile.width / 2.0 + (tile.wide ? kFetched : 0));
+  // What a box has of no tensor costs nothing.
   const double line = std::min<double>(p.x_w * size_of(problem), p.lines * kLine) / p.lines;
-  const double y_bytes = tile.wide ? double(p.parts) * block_slabs(tile) * p.channels * p.pitch
-                                   : block_slabs(tile) * slab_rows(p) * line;
-  const double copied = (tile.width * line + y_bytes) / kCopied;
+  const double y_row = tile.wide ? double(p.parts) * p.pitch / p.taps : line;
+  const double copied =
+      (std::min(tile.width, p.rows) * line + std::min(block_rows(p, tile), p.sums) * y_row) /
+      kCopied;
   const double chunks = std::ceil(double(p.chunks) / p.split);
   const double blocks = double(combinations(p)) * p.split;
   const double cycles =
