@@ -344,8 +344,9 @@ REGIMES = (
     (MANY, ("f16", "bf16"), ("grad_weight",), ("nchw",), HOPPER, "spool"),  # a reel
     (DEEP, ("f16", "bf16"), ("grad_weight",), ("nchw",), HOPPER, "spool"),
     (SHUFFLE, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "hopper"),
-    (VOCODER, ("f16", "bf16"), ("grad_weight",), ("nchw",), HOPPER, "spool"),
-    (VOCODER, ("f32", "tf32"), ("grad_weight",), ("nchw",), HOPPER, "comb"),
+    (VOCODER, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "braid"),
+    (VOCODER, ("f32",), ("grad_weight",), ("nchw",), HOPPER, "comb"),
+    (COLUMNS, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "braid"),
     (PATCHES, ("f16", "bf16", "tf32"), ("grad_weight",), ("nchw",), HOPPER, "quilt"),
     (BOXES, ("f16", "bf16"), ("grad_weight",), ("nchw",), HOPPER, "quilt"),  # odd planes
     (KEYPOINTS, ("tf32",), ("grad_weight",), ("nchw",), HOPPER, "fringe"),
@@ -695,6 +696,31 @@ def test_quilt_says_why_it_declines():
         (PATCHES, "forward", "f16", "nchw", "h200", "grad_weight"),
         (PATCHES, "grad_weight", "f16", "nhwc", "h200", "NCHW"),
         (PATCHES, "grad_weight", "f16", "nchw", "b200", "sm_90a"),
+    )
+
+
+@needs_cuda_room
+def test_braid_says_why_it_declines():
+    for case, dtype, change, words in (
+        (COLUMNS, "f16", {"kernel": (8, 2)}, "8 x 2, lie along no single axis"),
+        (COLUMNS, "f16", {"dilation": (2, 1)}, "2 apart"),
+        (COLUMNS, "f16", {"kernel": (66, 1)}, "66 taps"),
+        (COLUMNS, "f16", {"stride": (4, 2)}, "2 apart"),
+        (COLUMNS, "f16", {"kernel": (6, 1), "out_channels": 161}, "966 sums"),
+        (COLUMNS, "f16", {"size": (10, 204)}, "rows of 408 bytes"),
+        (COLUMNS, "tf32", {"padding": (2, 2), "size": (10, 204)}, "padding of 8 bytes"),
+        (VOCODER, "f16", {"kernel": (1, 17), "padding": (0, 4)}, "rows of"),
+        (VOCODER, "f16", {"kernel": (1, 15), "output_padding": (0, 1)}, "15 taps are no pairs"),
+        (VOCODER, "f16", {"kernel": (1, 32), "stride": (1, 16)}, "more of a row than a box has"),
+    ):
+        changed = dataclasses.replace(case, **change)
+        check_refusals("braid", (changed, "grad_weight", dtype, "nchw", "h200", words))
+    check_refusals(
+        "braid",
+        (COLUMNS, "forward", "f16", "nchw", "h200", "grad_weight"),
+        (COLUMNS, "grad_weight", "f32", "nchw", "h200", "TF32"),
+        (COLUMNS, "grad_weight", "f16", "nhwc", "h200", "NCHW"),
+        (COLUMNS, "grad_weight", "f16", "nchw", "b200", "sm_90a"),
     )
 
 

@@ -163,7 +163,7 @@ __device__ __forceinline__ void multiply(const Params& p, const Scope& at, Sums<
     barrier_wait(ring.full(), ring.parity);
     add_chunk<T, ROW>(sum, p, places, group, ring.stage(), chunk.last(p) ? p.last_slices : kSlices,
                       odd);
-    __syncwarp();  // all lanes have read dY
+    // All lanes have read dY, or they would not have multiplied.
     if (threadIdx.x % 32 == 0) barrier_arrive(ring.empty());
   }
 #pragma unroll

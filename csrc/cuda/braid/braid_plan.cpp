@@ -29,6 +29,9 @@ constexpr double kPartialRate = 1.5;  // and times the copy rate's time
 
 constexpr int64_t kBoxNumbers = 256;  // along a row, at most
 constexpr int kBanks = 32;
+// What is copied fast starts at multiples of so many bytes, in memory as in shared memory (TensorBox).
+constexpr int64_t kSector = 32;
+constexpr double kSkewed = 1.5;  // as long, of rows of which every second one does not
 
 struct Choice {
   int row, stages, split;
@@ -50,10 +53,10 @@ int64_t channels_of_slab(int64_t taps) {
   return channels;
 }
 
-// Numbers that a box of dY has before the first tap, since it starts at whole 16 bytes.
+// Numbers that a box of dY has before the first tap, since it starts with a sector.
 int64_t lead_of(const Problem& problem) {
   const int64_t pad = problem.w.near_pad;
-  return round_up(pad, 16 / size_of(problem)) - pad;
+  return round_up(pad, kSector / size_of(problem)) - pad;
 }
 
 // Bytes from channel to channel of dY, of so many pixels of x. Eight lanes read a tap each, or two in 16 bits, of one channel
@@ -63,7 +66,7 @@ int64_t pitch_of(const Problem& problem, int64_t positions) {
   const int64_t words =
       ceil_div((lead_of(problem) + (positions - 1) * problem.w.stride + taps) * size, 4);
   const int64_t lanes = taps * size / 4;
-  if (lanes >= 8) return round_up(words, 4) * 4;
+  if (lanes >= 8) return round_up(words * 4, kSector);
   const int64_t apart = lanes * kBanks / 8;
   return (round_up(std::max<int64_t>(words - apart, 0), kBanks) + apart) * 4;
 }
@@ -124,9 +127,10 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   // What a box has of no tensor costs nothing.
   const double line = std::min<double>(p.x_w * size_of(problem), p.lines * kLine) / p.lines;
   const double y_row = tile.wide ? double(p.parts) * p.pitch / p.taps : line;
-  const double copied =
-      (std::min(tile.width, p.rows) * line + std::min(block_rows(p, tile), p.sums) * y_row) /
-      kCopied;
+  const auto skewed = [&](int row) { return row * size_of(problem) % kSector ? kSkewed : 1; };
+  const double copied = (std::min(tile.width, p.rows) * line * skewed(p.x_w) +
+                         std::min(block_rows(p, tile), p.sums) * y_row * skewed(p.y_w)) /
+                        kCopied;
   const double chunks = std::ceil(double(p.chunks) / p.split);
   const double blocks = double(combinations(p)) * p.split;
   const double cycles =
