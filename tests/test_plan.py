@@ -704,7 +704,8 @@ def test_braid_says_why_it_declines():
     for case, dtype, change, words in (
         (COLUMNS, "f16", {"kernel": (8, 2)}, "8 x 2, lie along no single axis"),
         (COLUMNS, "f16", {"dilation": (2, 1)}, "2 apart"),
-        (COLUMNS, "f16", {"kernel": (66, 1)}, "66 taps"),
+        (COLUMNS, "f16", {"kernel": (66, 1)}, "66 taps make no fours"),
+        (COLUMNS, "f16", {"kernel": (17, 1)}, "17 taps make no fours"),
         (COLUMNS, "f16", {"stride": (4, 2)}, "2 apart"),
         (COLUMNS, "f16", {"kernel": (6, 1), "out_channels": 161}, "966 sums"),
         (COLUMNS, "f16", {"size": (10, 204)}, "rows of 408 bytes"),

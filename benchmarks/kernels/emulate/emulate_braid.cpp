@@ -37,9 +37,8 @@ bool check(const Case& one, int most) {
     const braid::Maps maps = braid::maps_of(p, plan, params);
     visit_row<braid::kTileCount>(plan.row, [&](auto row) {
       emulate::run_grid(braid::blocks_of(params), braid::kThreads,
-                        braid::shared_bytes(params, braid::kTiles[plan.row]), [&] {
-                          braid::convt2d_braid_grad_weight_kernel<M, row>(params, maps);
-                        });
+                        braid::shared_bytes(params, braid::kTiles[plan.row]),
+                        [&] { braid::convt2d_braid_grad_weight_kernel<M, row>(params, maps); });
     });
     if (params.partials) trial.order_by_tap(plan.split);
     return params.partials ? plan.split : 0;

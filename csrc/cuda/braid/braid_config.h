@@ -67,11 +67,11 @@ struct Params {
   int32_t lines, last_slices;    // of a row of x; of the last of these
   int32_t chunks, split;         // lines of all images
   int32_t stages, stage_bytes;
-  int32_t pitch, part_bytes, parts;  // wide: bytes of a channel of a part, ...
-  int32_t lead;                      // numbers of a box before the first tap
-  int32_t part_positions;            // pixels of x
-  int32_t slice_at[kSlices];         // wide: where dY of a slice is, of the first channel
-  FastDivide by_lines, by_rows;      // lines, x_h
+  // Wide: bytes from channel to channel of dY and of a part, and pixels of x of one; numbers of a box before the first tap;
+  // where dY of a slice is.
+  int32_t pitch, part_bytes, parts, part_positions, lead;
+  int32_t slice_at[kSlices];
+  FastDivide by_lines, by_rows;  // lines, x_h
 };
 
 struct Maps {

@@ -46,7 +46,7 @@ int64_t size_of(const Problem& problem) {
 }
 int64_t combinations(const Params& p) { return int64_t{p.groups} * p.row_tiles * p.sum_tiles; }
 
-// The output channels of a slab: their taps are whole fours of rows.
+// The output channels of a slab, whose taps are whole fours of rows; 0 if there are none.
 int64_t channels_of_slab(int64_t taps) {
   int64_t channels = kSlab / taps;
   while (channels * taps % 4 != 0) --channels;
@@ -193,7 +193,8 @@ std::string refusal(const Problem& problem, const Device& device) {
     return "taps, " + number(h.kernel) + " x " + number(w.kernel) + ", lie along no single axis";
   const Axis& taps = axis_of_taps(problem);
   if (taps.dilation != 1) return "taps lie " + number(taps.dilation) + " apart";
-  if (taps.kernel > kSlab) return number(taps.kernel) + " taps are more than a slab has";
+  if (channels_of_slab(taps.kernel) == 0)
+    return number(taps.kernel) + " taps make no fours of a slab's rows";
   if (!is_wide(problem) && w.stride != 1)
     return "columns that a line of x meets lie " + number(w.stride) + " apart";
   if (problem.group_out() * taps.kernel % 4 != 0)
