@@ -14,12 +14,14 @@
 namespace convt2d::cuda::braid {
 namespace {
 
-// Counted, not measured: what wgmma and the copy engine do at best, and quilt's launch, blocks and second pass.
+// Counted: what wgmma and the copy engine do at best, and quilt's launch, blocks and second pass. Fifteen layers took 0.75 to 1.35
+// times as long, with rows of x of 16 bytes 1.5 (H200, 2026-11-30).
 constexpr double kClock = 1700;       // cycles a microsecond
 constexpr double kLaunch = 5.5;       // us
 constexpr double kBlock = 3300;       // cycles of a block beside its chunks
 constexpr double kStored = 16;        // of a warpgroup's slab and an input channel, on the way out
 constexpr double kCopied = 40;        // bytes a cycle that come from L2
+constexpr double kCopiedRow = 3;      // cycles of a row of a box, however short, or of no tensor
 constexpr double kChunk = 60;         // cycles of a chunk, beside the larger of both
 constexpr double kFetched = 8;        // of a slice of a slab whose words are fetched, not hidden
 constexpr double kMemoryRate = 0.85;  // of the copy rate
@@ -124,13 +126,14 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double slices =
       ((p.lines - 1.0) * kSlices + p.last_slices) / p.lines;  // of a chunk, on average
   const double mma = slices * block_slabs(tile) * (tile.width / 2.0 + (tile.wide ? kFetched : 0));
-  // What a box has of no tensor costs nothing.
   const double line = std::min<double>(p.x_w * size_of(problem), p.lines * kLine) / p.lines;
   const double y_row = tile.wide ? double(p.parts) * p.pitch / p.taps : line;
   const auto skewed = [&](int row) { return row * size_of(problem) % kSector ? kSkewed : 1; };
-  const double copied = (std::min(tile.width, p.rows) * line * skewed(p.x_w) +
-                         std::min(block_rows(p, tile), p.sums) * y_row * skewed(p.y_w)) /
-                        kCopied;
+  const double x_rows = std::min(tile.width, p.rows),
+               y_rows = std::min(block_rows(p, tile), p.sums);
+  const double copied =
+      std::max((x_rows * line * skewed(p.x_w) + y_rows * y_row * skewed(p.y_w)) / kCopied,
+               (tile.width + (tile.wide ? 0 : block_rows(p, tile))) * kCopiedRow);
   const double chunks = std::ceil(double(p.chunks) / p.split);
   const double blocks = double(combinations(p)) * p.split;
   const double cycles =

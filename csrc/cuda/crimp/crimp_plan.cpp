@@ -24,13 +24,15 @@ constexpr double kArriving = 45;      // bytes a cycle that come to a multiproce
 constexpr double kMemoryRate = 0.85;  // of the copy rate
 constexpr double kBeside = 0.1;       // of the lesser of work and bytes
 
-// Words: nothing is measured yet; all is counted.
+// Words: counted, and fitted to 280 plans of seven layers (H200, 2026-11-30).
 constexpr double kWordArriving = 40;  // bytes a cycle
 constexpr double kWordsLaid = 25;     // bytes a cycle of weights that are written for a block,
 constexpr double kLaying = 1500;      // and cycles until the first are there
 constexpr double kTileColumn = 3;     // cycles of a tile, of a column of a warpgroup
-constexpr double kAlone = 30;         // of an instruction that no other warpgroup's hide
-constexpr double kSharedBytes = 128;  // a cycle
+constexpr double kChain =
+    140;  // of a slice of a warpgroup: its words are fetched and multiplied, one after the other
+constexpr double kWordsShallow = 220;  // of a chunk of two slices
+constexpr double kSharedBytes = 128;   // a cycle
 constexpr double kBetween = 1.5;  // times as long, where every second row starts between 32 bytes
 
 // `row` of the kernels: how wide a strip is, or of words how many columns there are.
@@ -116,10 +118,10 @@ Cycles cycles_of(const Params& p, const Choice& choice) {
 Cycles cycles_of_words(const Params& p, const Choice& choice) {
   const int columns = columns_of(choice.row);
   const double shared = 32 * (columns + 2 * kRows) / kSharedBytes,
-               instruction =
-                   std::max(columns / 2 * kTensorTime, shared) + (p.teams == 1 ? kAlone : 0),
-               tile = p.chunks * p.slices * p.teams * instruction + kTile +
-                      kTileColumn * columns * p.teams;
+               instruction = std::max(columns / 2 * kTensorTime, shared),
+               product = p.slices * std::max(p.teams * instruction, kChain),
+               multiply = p.chunks * (product + (p.slices == kMostSlices ? 0 : kWordsShallow)),
+               tile = multiply + kTile + kTileColumn * columns * p.teams;
   return {tile, p.chunks * p.stage_bytes / kWordArriving * (p.width % 8 ? kBetween : 1),
           p.chunks * p.weight_bytes / kWordsLaid + kLaying};
 }

@@ -359,6 +359,7 @@ CONVT2D_WGMMA_FETCHED(__half, "k16", ".f32.f16.f16", 136, 68, ", 0", "68", "69",
 CONVT2D_WGMMA_FETCHED(__nv_bfloat16, "k16", ".f32.bf16.bf16", 136, 68, ", 0", "68", "69", "70",
                       "71", "72")
 CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 48, 24, "", "24", "25", "26", "27", "28")
+CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 112, 56, "", "56", "57", "58", "59", "60")
 CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 120, 60, "", "60", "61", "62", "63", "64")
 CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 72, 36, "", "36", "37", "38", "39", "40")
 CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 16, 8, "", "8", "9", "10", "11", "12")

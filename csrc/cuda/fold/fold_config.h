@@ -41,42 +41,51 @@ namespace convt2d::cuda::fold {
 
 constexpr int kStride = 2;
 
-// Two warpgroups multiply, each `row_blocks` x 64 rows times `width` pixels: either rows of their own (row_groups = 2) or
-// other pixels of the same tile (1). Sums of a thread: row_blocks * width / 2.
+// Warpgroups multiply, each `row_blocks` x 64 rows times `width` pixels: rows of their own, `row_groups` of them, or other pixels
+// of the same tile. Sums of a thread: row_blocks * width / 2. Of 112 pixels are rows of 14 and 28, and half a plane of 14 x 14.
 struct Tile {
   int row_groups, row_blocks, width;
   bool strict = false;   // fp32 as it is, not TF32
   bool shifted = false;  // 16 bits, planes of x that are no whole 16 bytes
   bool flat = false;     // 16 bits, outputs that are products; planes of any size
+  int groups = 2;  // warpgroups; four where sums are short: storing takes as long as multiplying
 };
 constexpr Tile kTiles[] = {{2, 2, 128},
                            {2, 1, 128},
                            {1, 1, 128},
+                           {2, 2, 112},
                            {2, 1, 128, true},
                            {1, 1, 128, true},
                            {2, 2, 128, false, true},
                            {2, 1, 128, false, true},
                            {1, 1, 128, false, true},
                            {2, 2, 128, false, true, true},
+                           {2, 2, 112, false, true, true},
                            {2, 1, 128, false, true, true},
-                           {1, 1, 128, false, true, true}};
-constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]), kFirstStrict = 3, kFirstShifted = 5,
-              kFirstFlat = 8;
+                           {1, 1, 128, false, true, true},
+                           {2, 1, 128, false, true, true, 4}};
+// From kFirstWords on, words alone.
+constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]), kFirstWords = 3, kFirstStrict = 4,
+              kFirstShifted = 6, kFirstFlat = 9;
+static_assert(kTiles[kFirstStrict].strict && kTiles[kFirstShifted].shifted);
 static_assert(kTiles[kFirstFlat].flat && !kTiles[kFirstFlat - 1].flat);
 
+CONVT2D_HOST_DEVICE constexpr int consumers(Tile tile) { return 128 * tile.groups; }
 // Of the last warpgroup, one thread asks the copy engine; three warps help: they turn words, or shift pixels.
-constexpr int kGroups = 2, kConsumers = 128 * kGroups, kThreads = kConsumers + 128, kHelpers = 3;
-// Of numbers of so many bytes. Those who help need registers, for words more than for pixels.
+CONVT2D_HOST_DEVICE constexpr int threads(Tile tile) { return consumers(tile) + 128; }
+constexpr int kHelpers = 3;
+// Of numbers of so many bytes. Those who help need registers, for words more than for pixels. A launch of 640 threads has 96 for
+// each, and together they get no more.
 CONVT2D_HOST_DEVICE constexpr bool helped(Tile tile, int bytes) {
   return bytes == 4 || tile.shifted;
 }
 CONVT2D_HOST_DEVICE constexpr int consumer_registers(Tile tile, int bytes) {
-  return bytes == 4 || tile.flat ? 216 : tile.shifted ? 224 : 232;
+  return tile.groups == 4 ? 104 : bytes == 4 || tile.flat ? 216 : tile.shifted ? 224 : 232;
 }
 CONVT2D_HOST_DEVICE constexpr int producer_registers(Tile tile, int bytes) {
-  return bytes == 4 || tile.flat ? 72 : tile.shifted ? 56 : 40;
+  return tile.groups == 4 ? 64 : bytes == 4 || tile.flat ? 72 : tile.shifted ? 56 : 40;
 }
-CONVT2D_HOST_DEVICE constexpr int parts(Tile tile) { return kGroups / tile.row_groups; }
+CONVT2D_HOST_DEVICE constexpr int parts(Tile tile) { return tile.groups / tile.row_groups; }
 
 constexpr int kRows = 64;   // of an instruction
 constexpr int kLine = 128;  // bytes of rows or pixels of one channel
@@ -94,14 +103,18 @@ CONVT2D_HOST_DEVICE constexpr int row_blocks(Tile tile) {
   return tile.row_groups * tile.row_blocks;
 }
 CONVT2D_HOST_DEVICE constexpr int tile_lines(Tile tile, int bytes) {
-  return tile_pixels(tile) / line_numbers(bytes);
+  return (tile_pixels(tile) + line_numbers(bytes) - 1) / line_numbers(bytes);
+}
+// Pixels that there is room for.
+CONVT2D_HOST_DEVICE constexpr int held_pixels(Tile tile, int bytes) {
+  return tile_lines(tile, bytes) * line_numbers(bytes);
 }
 CONVT2D_HOST_DEVICE constexpr int weight_lines(Tile tile, int bytes) {
   return row_blocks(tile) * kRows / line_numbers(bytes);
 }
 // Channels that a warp shifts at once: two groups of as many as its lanes have pieces of 16 bytes for.
 CONVT2D_HOST_DEVICE constexpr int shifted_channels(Tile tile) {
-  return 2 * 32 * 8 / tile_pixels(tile);
+  return 2 * 32 * 8 / held_pixels(tile, 2);
 }
 // Floats of a row of products: a multiple of 32 banks and 8, so that the four rows that half a warp stores lie in
 // different ones.
@@ -111,7 +124,9 @@ CONVT2D_HOST_DEVICE constexpr int product_bytes(Tile tile) { return kRows * pitc
 // Flat tiles of 16 bits: pixels of a row of x, by which a place in a tile is divided (divide()); where a warp lays out 16 rows
 // of products.
 constexpr int kMostFlatRow = 1 << 15;
-CONVT2D_HOST_DEVICE constexpr int laid_bytes(Tile tile) { return 16 * tile.width * 2; }
+CONVT2D_HOST_DEVICE constexpr int laid_bytes(Tile tile) {
+  return 16 * held_pixels(tile, 2) / parts(tile) * 2;
+}
 
 // Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.
 struct Params {
@@ -167,7 +182,7 @@ CONVT2D_HOST_DEVICE int weight_bytes(const Params& p, Tile tile) {  // of a chun
   return row_blocks(tile) * kRows * p.depth * p.number_bytes;
 }
 CONVT2D_HOST_DEVICE int x_bytes(const Params& p, Tile tile) {
-  return tile_pixels(tile) * p.depth * p.number_bytes;
+  return held_pixels(tile, p.number_bytes) * p.depth * p.number_bytes;
 }
 // Strict fp32: x twice, as its numbers' upper halves and what these leave.
 CONVT2D_HOST_DEVICE int low_bytes(const Params& p, Tile tile) {

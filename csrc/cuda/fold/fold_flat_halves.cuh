@@ -83,7 +83,8 @@ template <class T, int ROW, int TAPS, int TOGETHER>
 __device__ __forceinline__ void store_laid(const Params& p, const Scope& at, const Item& item,
                                            uint32_t laid, int first) {
   constexpr Tile tile = kTiles[ROW];
-  constexpr int kTaps = TAPS * TAPS, kWords = TAPS / 2, kSteps = tile.width / (8 * TOGETHER),
+  constexpr int kTaps = TAPS * TAPS, kWords = TAPS / 2,
+                kSteps = (tile.width + 8 * TOGETHER - 1) / (8 * TOGETHER),
                 kHalves = TAPS == 2 ? 2 : 1;
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   const int quarter = lane / 8, mine = lane % 8 * TOGETHER;  // pixel of the first step
@@ -181,7 +182,7 @@ __device__ __forceinline__ void consume_flat_halves(const Params& p, const Scope
 }
 
 template <class T, int ROW>
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
     convt2d_fold_flat_kernel(const __grid_constant__ Params p, const __grid_constant__ Maps maps) {
 #ifdef CONVT2D_HAS_WGMMA
   extern __shared__ __align__(1024) unsigned char smem[];
@@ -189,15 +190,16 @@ __global__ void __launch_bounds__(kThreads, 1)
   constexpr Tile tile = kTiles[ROW];
   const Scope at = scope_of(p);
   StageRing ring{shared, shared + p.stages_at, p.stages, stage_bytes(p, tile)};
-  init_barriers(ring);
+  init_barriers<ROW>(ring);
   bring_bias<T, ROW>(p, at, shared);
   if (!p.copied) bring_weights<T, ROW>(p, at, shared);
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
-  if (warp_of_block() >= kConsumers / 32) {
+  if (warp_of_block() >= consumers(tile) / 32) {
     fewer_registers<producer_registers(tile, sizeof(T))>();
-    if (threadIdx.x == kConsumers) bring_flat<T, ROW>(p, maps, at, shared, ring);
-    if (p.set_shift > 0 && threadIdx.x >= kThreads - kHelpers * 32) shift_tiles<ROW>(p, at, ring);
+    if (threadIdx.x == consumers(tile)) bring_flat<T, ROW>(p, maps, at, shared, ring);
+    if (p.set_shift > 0 && threadIdx.x >= threads(tile) - kHelpers * 32)
+      shift_tiles<ROW>(p, at, ring);
   } else {
     more_registers<consumer_registers(tile, sizeof(T))>();
     consume_flat_halves<T, ROW>(p, at, shared, ring);

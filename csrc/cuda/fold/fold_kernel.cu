@@ -4,8 +4,8 @@ namespace convt2d::cuda::fold {
 
 void launch_halves(DType dtype, int row, const Params& params, const Maps& maps, int64_t blocks,
                    void* stream) {
-  const auto run = dtype == DType::f16 ? launch_rows<__half, 0, kFirstStrict>
-                                       : launch_rows<__nv_bfloat16, 0, kFirstStrict>;
+  const auto run = dtype == DType::f16 ? launch_rows<__half, 0, kFirstWords>
+                                       : launch_rows<__nv_bfloat16, 0, kFirstWords>;
   run(row, params, maps, blocks, stream);
 }
 

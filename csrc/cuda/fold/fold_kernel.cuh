@@ -40,7 +40,7 @@ __device__ __forceinline__ void bring_weights(const Params& p, const Scope& at, 
                     : -1;
     }
 #pragma unroll 4
-    for (int c = warp; c < p.chunks * p.depth; c += kThreads / 32) {
+    for (int c = warp; c < p.chunks * p.depth; c += threads(tile) / 32) {
       const int chunk = c / p.depth, inside = c - chunk * p.depth;
       int input = c;
       if constexpr (tile.shifted) {
@@ -72,7 +72,7 @@ template <class T, int ROW>
 __device__ __forceinline__ void bring_bias(const Params& p, const Scope& at, uint32_t shared) {
   constexpr Tile tile = kTiles[ROW];
   const int first = first_channel(p, tile, at, 0);
-  for (int i = threadIdx.x; i < block_channels(p, tile); i += kThreads) {
+  for (int i = threadIdx.x; i < block_channels(p, tile); i += threads(tile)) {
     const bool exists = p.bias && first + i < p.columns;
     store_shared_4(shared + kBiasAt + i * 4,
                    exists ? __float_as_uint(load(static_cast<const T*>(p.bias) +
@@ -319,15 +319,16 @@ __device__ __forceinline__ void consume(const Params& p, const Scope& at, uint32
   }
 }
 
+template <int ROW>
 __device__ __forceinline__ void init_barriers(const StageRing& ring) {
   if (threadIdx.x >= ring.count) return;
   barrier_init(ring.barriers + threadIdx.x * 16, 1);
-  barrier_init(ring.barriers + threadIdx.x * 16 + 8, kConsumers / 32);
+  barrier_init(ring.barriers + threadIdx.x * 16 + 8, consumers(kTiles[ROW]) / 32);
   barrier_init(ring.barriers + kHelpedAt + threadIdx.x * 8, kHelpers);
 }
 
 template <class T, int ROW>
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
     convt2d_fold_kernel(const __grid_constant__ Params p, const __grid_constant__ Maps maps) {
 #ifdef CONVT2D_HAS_WGMMA
   extern __shared__ __align__(1024) unsigned char smem[];
@@ -335,15 +336,15 @@ __global__ void __launch_bounds__(kThreads, 1)
   constexpr Tile tile = kTiles[ROW];
   const Scope at = scope_of(p);
   StageRing ring{shared, shared + p.stages_at, p.stages, stage_bytes(p, tile)};
-  init_barriers(ring);
+  init_barriers<ROW>(ring);
   bring_bias<T, ROW>(p, at, shared);
   if (p.resident) bring_weights<T, ROW>(p, at, shared);
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
-  if (warp_of_block() >= kConsumers / 32) {
+  if (warp_of_block() >= consumers(tile) / 32) {
     fewer_registers<producer_registers(tile, sizeof(T))>();
-    if (threadIdx.x == kConsumers) bring_tiles<T, ROW>(p, maps, at, ring);
-    if (helped(tile, sizeof(T)) && threadIdx.x >= kThreads - kHelpers * 32) {
+    if (threadIdx.x == consumers(tile)) bring_tiles<T, ROW>(p, maps, at, ring);
+    if (helped(tile, sizeof(T)) && threadIdx.x >= threads(tile) - kHelpers * 32) {
       if constexpr (tile.shifted) {
         shift_tiles<ROW>(p, at, ring);
       } else if constexpr (is_word<T>) {

@@ -25,7 +25,7 @@ void launch_rows(int row, const Params& params, const Maps& maps, int64_t blocks
     constexpr int kRow = FIRST + decltype(index)::value;
     constexpr auto kernel = kernel_of<T, kRow>();
     allow_shared_memory<kernel>(params.shared_bytes);
-    kernel<<<static_cast<unsigned>(blocks), kThreads, params.shared_bytes,
+    kernel<<<static_cast<unsigned>(blocks), threads(kTiles[kRow]), params.shared_bytes,
              static_cast<cudaStream_t>(stream)>>>(params, maps);
     check_launch(kTiles[kRow].flat ? "convt2d_fold_flat_kernel" : "convt2d_fold_kernel");
   });

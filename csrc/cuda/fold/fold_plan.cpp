@@ -68,6 +68,7 @@ constexpr double kFlatCopied = 0.216;     // of what is copied beside the work, 
 constexpr double kFlatBeside = 0.266;     // of the lesser of work and bytes
 // Work over what is counted: planes of whole 16 bytes; others under kernels of 2 x 2 and of 4 x 4.
 constexpr double kFlatOver = 1.13, kFlatMoved2 = 1.15, kFlatMoved4 = 1.53;
+constexpr double kFlatFour = 1.2;  // the same, of four warpgroups instead of two (2026-11-30)
 
 struct Choice {
   int row;  // of kTiles
@@ -162,7 +163,8 @@ std::string set_rows(const Problem& problem, bool strips, Tile tile, Params& p) 
     if (h.in * w.in <= pixels) p.tile_rows = static_cast<int32_t>(h.in);
     const auto lines =
         static_cast<int32_t>(ceil_div(h.in * w.in + lead, line_numbers(p.number_bytes)));
-    if (lines * 2 <= p.image_lines) {
+    // Images have whole lines, whose pixels are all multiplied.
+    if (lines * 2 <= p.image_lines && held_pixels(tile, p.number_bytes) == tile_pixels(tile)) {
       p.tile_images = p.image_lines / lines;
       p.image_lines /= p.tile_images;
     }
@@ -204,7 +206,7 @@ void set_shared_memory(Tile tile, Params& p) {
   p.weights_at = places.take(p.resident ? int64_t{p.chunks} * weight_bytes(p, tile) : 0, 1024);
   p.stages_at = places.take(int64_t{p.stages} * stage_bytes(p, tile), 1024);
   p.products_at =
-      tile.flat ? places.take(int64_t{kConsumers} / 32 * laid_bytes(tile), 1024)
+      tile.flat ? places.take(int64_t{consumers(tile)} / 32 * laid_bytes(tile), 1024)
                 : places.take(p.flat ? 0 : int64_t{tile.row_groups} * product_bytes(tile), 16);
   p.carried_at = places.take(int64_t{row_blocks(tile)} * 2 * carried_bytes(p), 16);
   p.shared_bytes = static_cast<int32_t>(places.end) + 32 * 4;  // lanes beyond a row's end read on
@@ -275,8 +277,9 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
 
 double predict_flat(const Problem& problem, const Device& device, const Params& p, Tile tile) {
   const double depth = double(p.chunks) * p.depth, blocks = tile.row_blocks;
-  const double mma = kGroups * blocks * tile.width / 2 * depth / slice_channels(2) / kFlatTensor +
-                     p.chunks * kFlatWait;
+  const double mma =
+      tile.groups * blocks * tile.width / 2 * depth / slice_channels(2) / kFlatTensor +
+      p.chunks * kFlatWait;
   // Of a warp: 16 rows of each block.
   const double steps = tile.width / (8. * p.together) * (p.kernel == 2 ? 2 : 1);
   const double store =
@@ -292,12 +295,15 @@ double predict_flat(const Problem& problem, const Device& device, const Params& 
       (double(p.chunks) * x_bytes(p, tile) + (p.resident ? 0 : weights)) / kFlatL2Bytes;
   // A warpgroup stores while the other one multiplies.
   const double cycles =
-      std::max({mma, mma / kGroups + store, shift, copied}) + kFlatCopied * copied;
+      std::max({mma, mma / tile.groups + store, shift, copied}) + kFlatCopied * copied;
   const double waves = std::ceil(double(blocks_of(p)) / device.sm_count);
   const double items = std::ceil(double(p.items) / p.walkers);
   const double resident =
       p.resident ? weights * (p.copied ? 1 / kFlatL2Bytes : kHalves.resident) : 0;
-  const double over = sets == 1 ? kFlatOver : p.kernel == 2 ? kFlatMoved2 : kFlatMoved4;
+  const double over = (sets == 1       ? kFlatOver
+                       : p.kernel == 2 ? kFlatMoved2
+                                       : kFlatMoved4) *
+                      (tile.groups == 4 ? kFlatFour : 1);
   const double busy_us = over * waves * (kFlatBlock + resident + items * cycles + store) / kClock;
   const double memory_us = tensor_bytes(problem) / (kFlatMemoryRate * device.copy_bytes_per_us);
   return kFlatLaunch + std::max(busy_us, memory_us) + kFlatBeside * std::min(busy_us, memory_us);
@@ -306,7 +312,7 @@ double predict_flat(const Problem& problem, const Device& device, const Params& 
 double predict(const Problem& problem, const Device& device, const Params& p, Tile tile) {
   if (tile.flat) return predict_flat(problem, device, p, tile);
   const Costs& cost = tile.strict ? kStrict : words(p) ? kWords : tile.shifted ? kShifted : kHalves;
-  const double mma = cost.multiply * kGroups * tile.row_blocks * p.chunks * p.depth /
+  const double mma = cost.multiply * tile.groups * tile.row_blocks * p.chunks * p.depth /
                      slice_channels(p.number_bytes) * tile.width / 2;
   // Of warps: products that are stored, spots that collect them.
   const double stored = double(row_blocks(tile)) * kRows * tile_pixels(tile) / 32;
@@ -373,6 +379,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
   for (int row = 0; row < kTileCount; ++row) {
     if (kTiles[row].strict != strict || kTiles[row].shifted != shifted || kTiles[row].flat != flat)
       continue;
+    if (element_size(problem.dtype) == 2 && row >= kFirstWords && row < kFirstStrict) continue;
     const bool half_empty = rows * 2 <= int64_t{row_blocks(kTiles[row])} * kRows;
     if (half_empty && row_blocks(kTiles[row]) > 1) continue;
     for (const int depth : {64, 32, 16}) {

@@ -55,7 +55,8 @@ __device__ __forceinline__ void turn_regions(uint32_t regions, uint32_t low, uin
 template <int ROW>
 __device__ __forceinline__ void turn_tiles(const Params& p, const Scope& at, StageRing& ring) {
   constexpr Tile tile = kTiles[ROW];
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 - (kThreads / 32 - kHelpers);
+  const int lane = threadIdx.x % 32,
+            warp = threadIdx.x / 32 - (threads(kTiles[ROW]) / 32 - kHelpers);
   const int pixel = p.flat ? lane / 16 * 16 + lane % 8 / 2 * 4 + lane / 8 % 2 * 2 + lane % 2 : lane;
   const uint32_t bytes = x_bytes(p, tile);
   for_tiles(p, at, [&](const Item&, int) {
