@@ -100,22 +100,27 @@ __device__ __forceinline__ uint32_t place_in(const Lane& lane, int j) {
   return (lane.place ^ j % 2 * 64) + j * 4 * kLine;
 }
 
-// Multiplies a chunk. The words of a slice stay until it is multiplied, two slices later.
+// Multiplies a chunk, in batches: while one is multiplied, words of the next are fetched, and stay until they are. A slice of few
+// columns takes no longer than its words.
 template <int COLUMNS, int SLICES>
 __device__ __forceinline__ void multiply_words(float (&sum)[COLUMNS / 2], const Lane& lane,
                                                uint32_t x, uint64_t w) {
-  uint32_t word[2][4];
+  constexpr int kBatch = COLUMNS > 128 ? 1 : SLICES / 2;
+  uint32_t word[2][kBatch][4];
 #pragma unroll
-  for (int slice = 0; slice < SLICES; ++slice) {
-    uint32_t (&mine)[4] = word[slice % 2];
+  for (int batch = 0; batch < SLICES / kBatch; ++batch) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
+    for (int i = 0; i < 2 * kBatch; ++i) {
       uint32_t pair[2];
-      load_shared_8(x + place_in(lane, 2 * slice + half), pair);
-      mine[2 * half] = pair[0], mine[2 * half + 1] = pair[1];
+      load_shared_8(x + place_in(lane, 2 * kBatch * batch + i), pair);
+      uint32_t* const mine = word[batch % 2][i / 2] + i % 2 * 2;
+      mine[0] = pair[0], mine[1] = pair[1];
     }
     wgmma_fence();
-    WgmmaFetched<float, COLUMNS>::add(sum, mine, advance(w, slice * COLUMNS * 2));
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i)
+      WgmmaFetched<float, COLUMNS>::add(sum, word[batch % 2][i],
+                                        advance(w, (batch * kBatch + i) * COLUMNS * 2));
     wgmma_commit();
     wgmma_wait<1>();
   }
