@@ -14,7 +14,6 @@ namespace convt2d::cuda {
   CONVT2D_NAMES_64                                               \
   ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75" \
   ", %76, %77, %78, %79"
-#define CONVT2D_SCROLL_NAMES_96 CONVT2D_NAMES_96
 #define CONVT2D_SCROLL_NAMES_120                                   \
   CONVT2D_NAMES_96                                                 \
   ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106" \
@@ -23,7 +22,6 @@ namespace convt2d::cuda {
 #define CONVT2D_SCROLL_SUMS_48 CONVT2D_SUMS_48(0)
 #define CONVT2D_SCROLL_SUMS_56 CONVT2D_SUMS_48(0), CONVT2D_SUMS_8(48)
 #define CONVT2D_SCROLL_SUMS_80 CONVT2D_SUMS_64(0), CONVT2D_SUMS_16(64)
-#define CONVT2D_SCROLL_SUMS_96 CONVT2D_SUMS_96(0)
 #define CONVT2D_SCROLL_SUMS_120 CONVT2D_SUMS_96(0), CONVT2D_SUMS_24(96)
 
 #ifdef CONVT2D_HAS_WGMMA
@@ -48,7 +46,6 @@ namespace convt2d::cuda {
   CONVT2D_SCROLL_WGMMA(TYPE, NAME, TAIL, 96, 48, "48", "49")  \
   CONVT2D_SCROLL_WGMMA(TYPE, NAME, TAIL, 112, 56, "56", "57") \
   CONVT2D_SCROLL_WGMMA(TYPE, NAME, TAIL, 160, 80, "80", "81") \
-  CONVT2D_SCROLL_WGMMA(TYPE, NAME, TAIL, 192, 96, "96", "97") \
   CONVT2D_SCROLL_WGMMA(TYPE, NAME, TAIL, 240, 120, "120", "121")
 CONVT2D_SCROLL_WIDTHS(__half, "k16.f32.f16.f16", ", 0, 0")
 CONVT2D_SCROLL_WIDTHS(__nv_bfloat16, "k16.f32.bf16.bf16", ", 0, 0")
