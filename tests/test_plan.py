@@ -346,7 +346,7 @@ REGIMES = (
     (SHUFFLE, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "hopper"),
     (VOCODER, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "braid"),
     (VOCODER, ("f32",), ("grad_weight",), ("nchw",), HOPPER, "comb"),
-    (COLUMNS, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "braid"),
+    (COLUMNS, ("tf32",), ("grad_weight",), ("nchw",), HOPPER, "braid"),
     (PATCHES, ("f16", "bf16", "tf32"), ("grad_weight",), ("nchw",), HOPPER, "quilt"),
     (BOXES, ("f16", "bf16"), ("grad_weight",), ("nchw",), HOPPER, "quilt"),  # odd planes
     (KEYPOINTS, ("tf32",), ("grad_weight",), ("nchw",), HOPPER, "fringe"),
@@ -710,7 +710,7 @@ def test_braid_says_why_it_declines():
         (COLUMNS, "f16", {"kernel": (6, 1), "out_channels": 161}, "966 sums"),
         (COLUMNS, "f16", {"size": (10, 204)}, "rows of 408 bytes"),
         (COLUMNS, "tf32", {"padding": (2, 2), "size": (10, 204)}, "padding of 8 bytes"),
-        (VOCODER, "f16", {"kernel": (1, 17), "padding": (0, 4)}, "rows of"),
+        (VOCODER, "f16", {"size": (1, 39)}, "rows of 78 bytes"),
         (VOCODER, "f16", {"kernel": (1, 15), "output_padding": (0, 1)}, "15 taps are no pairs"),
         (VOCODER, "f16", {"kernel": (1, 32), "stride": (1, 16)}, "more of a row than a box has"),
     ):
