@@ -163,17 +163,20 @@ __device__ __forceinline__ Reached mesh_reached(const Params& p, const Item& ite
 template <class T>
 __device__ __forceinline__ void store_four(const Params& p, T* to, int column, const Reached& all,
                                            const float (&sum)[4]) {
-  const auto pair = [&](int i) { store_pair(to + i, sum[i], sum[i + 1]); };
   const bool whole = column >= all.first && column + 4 <= all.first + all.count;
-  if (whole && p.paired) {
-    if (p.pad_w % 2 == 0) {
-      pair(0);
-      pair(2);
-    } else {
-      to[0] = Numeric<T>::narrow(sum[0]);
-      pair(1);
-      to[3] = Numeric<T>::narrow(sum[3]);
-    }
+  if (whole && p.y_w % 4 == 0 && column % 4 == 0) {
+    if constexpr (is_word<T>)
+      store_words(to, __float_as_uint(sum[0]), __float_as_uint(sum[1]), __float_as_uint(sum[2]),
+                  __float_as_uint(sum[3]));
+    else
+      store_words(to, pack<T>(sum[0], sum[1]), pack<T>(sum[2], sum[3]));
+  } else if (whole && p.paired && column % 2 == 0) {
+    store_pair(to, sum[0], sum[1]);
+    store_pair(to + 2, sum[2], sum[3]);
+  } else if (whole && p.paired) {
+    to[0] = Numeric<T>::narrow(sum[0]);
+    store_pair(to + 1, sum[1], sum[2]);
+    to[3] = Numeric<T>::narrow(sum[3]);
   } else {
 #pragma unroll
     for (int i = 0; i < 4; ++i)
@@ -191,17 +194,19 @@ __device__ __forceinline__ MeshColumn mesh_column(const Params& p, int eight) {
   return {channel, pair - channel * p.stride_h};
 }
 
-// The outputs of a warpgroup. Returns whether all of a thread's are finite.
+// The outputs of a warpgroup. Under an odd padding a lane's four start in an odd column: where rows are those of lanes side by side,
+// it stores the last three, and the first of the pixels behind its own. Returns whether all that it summed are finite.
 template <class T, int ROW>
 __device__ __forceinline__ bool store_mesh(const Params& p, const Item& item, int first,
                                            const MeshSums<ROW>& sum) {
   const Reached all = mesh_reached(p, item);
   // Of a lane's rows: the destination's row of the first phase, and where that starts.
   int y_row[kMeshed][2], start[kMeshed][2], column[2];
+  const bool moved = p.pad_w % 2 != 0 && p.run <= 2 * 8;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const MeshPlace place = mesh_place(p, half);
-    column[half] = (item.pixel + place.column) * kMeshed - p.pad_w;
+    column[half] = (item.pixel + place.column) * kMeshed - p.pad_w + moved;
 #pragma unroll
     for (int r = 0; r < kMeshed; ++r) {
       const Row at = row_of(p, first + place.row + r);
@@ -209,14 +214,22 @@ __device__ __forceinline__ bool store_mesh(const Params& p, const Item& item, in
       start[r][half] = at.n * p.y_image + (at.row * p.stride_h - p.pad_h) * p.y_line + column[half];
     }
   }
-  float check = 0;  // what is not finite is not zero times zero
+  constexpr int kEights = kTiles[ROW].width / 8;
+  const auto bias_of = [&](int eight) {
+    const int channel = mesh_column(p, eight).channel;
+    return p.bias && channel < item.channels
+               ? load(static_cast<const T*>(p.bias) + item.channel + channel)
+               : 0.f;
+  };
+  float bias, next_bias = bias_of(0);  // a load ahead
+  float check = 0;                     // what is not finite is not zero times zero
 #pragma unroll
-  for (int i = 0; i < kTiles[ROW].width / 8; ++i) {
+  for (int i = 0; i < kEights; ++i) {
     const auto [channel, phase] = mesh_column(p, i);
-    if (channel >= item.channels) continue;
-    const int channel_at = item.channel + channel;
-    const float bias = p.bias ? load(static_cast<const T*>(p.bias) + channel_at) : 0.f;
-    T* const to = static_cast<T*>(p.destination) + (channel_at * p.y_channel + phase * p.y_line);
+    bias = next_bias;
+    if (i + 1 < kEights) next_bias = bias_of(i + 1);
+    T* const to = static_cast<T*>(p.destination) +
+                  ((item.channel + channel) * p.y_channel + phase * p.y_line);
 #pragma unroll
     for (int r = 0; r < kMeshed; ++r)
 #pragma unroll
@@ -225,12 +238,16 @@ __device__ __forceinline__ bool store_mesh(const Params& p, const Item& item, in
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
           four[j] = sum[r * kMeshed + j / 2][4 * i + 2 * half + j % 2] + bias;
-          check = fmaf(four[j], 0.f, check);
+          if (channel < item.channels) check = fmaf(four[j], 0.f, check);
         }
-        if (static_cast<unsigned>(y_row[r][half] + phase) < static_cast<unsigned>(p.y_h))
+        const float next = __shfl_sync(~0u, four[0], (threadIdx.x + 4) % 32);
+        if (moved) four[0] = four[1], four[1] = four[2], four[2] = four[3], four[3] = next;
+        if (channel < item.channels &&
+            static_cast<unsigned>(y_row[r][half] + phase) < static_cast<unsigned>(p.y_h))
           store_four(p, to + start[r][half], column[half], all, four);
       }
   }
+  __syncwarp();  // what is not finite another lane may have stored
   return check == 0;
 }
 
