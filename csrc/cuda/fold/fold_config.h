@@ -102,19 +102,19 @@ CONVT2D_HOST_DEVICE constexpr int tile_pixels(Tile tile) { return tile.width * p
 CONVT2D_HOST_DEVICE constexpr int row_blocks(Tile tile) {
   return tile.row_groups * tile.row_blocks;
 }
-CONVT2D_HOST_DEVICE constexpr int tile_lines(Tile tile, int bytes) {
-  return (tile_pixels(tile) + line_numbers(bytes) - 1) / line_numbers(bytes);
+// Those that there is room for: whole lines, of 16 bits and so of words.
+CONVT2D_HOST_DEVICE constexpr int held_pixels(Tile tile) {
+  return (tile_pixels(tile) + kLine / 2 - 1) / (kLine / 2) * (kLine / 2);
 }
-// Pixels that there is room for.
-CONVT2D_HOST_DEVICE constexpr int held_pixels(Tile tile, int bytes) {
-  return tile_lines(tile, bytes) * line_numbers(bytes);
+CONVT2D_HOST_DEVICE constexpr int tile_lines(Tile tile, int bytes) {
+  return held_pixels(tile) / line_numbers(bytes);
 }
 CONVT2D_HOST_DEVICE constexpr int weight_lines(Tile tile, int bytes) {
   return row_blocks(tile) * kRows / line_numbers(bytes);
 }
 // Channels that a warp shifts at once: two groups of as many as its lanes have pieces of 16 bytes for.
 CONVT2D_HOST_DEVICE constexpr int shifted_channels(Tile tile) {
-  return 2 * 32 * 8 / held_pixels(tile, 2);
+  return 2 * 32 * 8 / held_pixels(tile);
 }
 // Floats of a row of products: a multiple of 32 banks and 8, so that the four rows that half a warp stores lie in
 // different ones.
@@ -125,7 +125,7 @@ CONVT2D_HOST_DEVICE constexpr int product_bytes(Tile tile) { return kRows * pitc
 // of products.
 constexpr int kMostFlatRow = 1 << 15;
 CONVT2D_HOST_DEVICE constexpr int laid_bytes(Tile tile) {
-  return 16 * held_pixels(tile, 2) / parts(tile) * 2;
+  return 16 * held_pixels(tile) / parts(tile) * 2;
 }
 
 // Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.
@@ -182,7 +182,7 @@ CONVT2D_HOST_DEVICE int weight_bytes(const Params& p, Tile tile) {  // of a chun
   return row_blocks(tile) * kRows * p.depth * p.number_bytes;
 }
 CONVT2D_HOST_DEVICE int x_bytes(const Params& p, Tile tile) {
-  return held_pixels(tile, p.number_bytes) * p.depth * p.number_bytes;
+  return held_pixels(tile) * p.depth * p.number_bytes;
 }
 // Strict fp32: x twice, as its numbers' upper halves and what these leave.
 CONVT2D_HOST_DEVICE int low_bytes(const Params& p, Tile tile) {

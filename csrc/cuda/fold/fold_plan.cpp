@@ -164,7 +164,7 @@ std::string set_rows(const Problem& problem, bool strips, Tile tile, Params& p) 
     const auto lines =
         static_cast<int32_t>(ceil_div(h.in * w.in + lead, line_numbers(p.number_bytes)));
     // Images have whole lines, whose pixels are all multiplied.
-    if (lines * 2 <= p.image_lines && held_pixels(tile, p.number_bytes) == tile_pixels(tile)) {
+    if (lines * 2 <= p.image_lines && held_pixels(tile) == tile_pixels(tile)) {
       p.tile_images = p.image_lines / lines;
       p.image_lines /= p.tile_images;
     }

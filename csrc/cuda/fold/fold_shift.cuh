@@ -30,7 +30,7 @@ __device__ __forceinline__ void take_pixels(const uint32_t (&word)[8], uint32_t 
 // swizzled are bits 4 to 6, by bits 7 to 9.
 template <int ROW>
 __device__ __forceinline__ uint32_t piece_at(const Params& p, int piece) {
-  constexpr int kPieces = held_pixels(kTiles[ROW], 2) / kVector;
+  constexpr int kPieces = held_pixels(kTiles[ROW]) / kVector;
   const int channel = threadIdx.x % 32 / kPieces;
   return piece / 8 * p.depth * kLine + channel * kLine + ((piece ^ channel) % 8 << 4);
 }
@@ -40,7 +40,7 @@ __device__ __forceinline__ uint32_t piece_at(const Params& p, int piece) {
 template <int ROW, int LEAD>
 __device__ __forceinline__ void shift_channels(const Params& p, uint32_t stage, int skipped,
                                                int first, int end) {
-  constexpr int kPieces = held_pixels(kTiles[ROW], 2) / kVector, kGroup = 32 / kPieces,
+  constexpr int kPieces = held_pixels(kTiles[ROW]) / kVector, kGroup = 32 / kPieces,
                 kAtOnce = shifted_channels(kTiles[ROW]);
   const int piece = threadIdx.x % 32 % kPieces, from = piece + skipped;
   const uint32_t left_at = piece_at<ROW>(p, min(from, kPieces - 1)),
