@@ -4,7 +4,6 @@
 //
 // As emulate_comb.cpp does for comb: PLANS plans of each case at random, on integers, and again with an infinity or a
 // NaN in places. NCHW is all there is.
-#include <cstdlib>
 #include <string>
 
 namespace convt2d::cuda::braid {
@@ -48,14 +47,11 @@ bool check(const Case& one, int most) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count < 5) return std::printf("see the head of %s\n", __FILE__), 2;
   emulate::smem = braid::smem;
-  const std::string type = arguments[2];
-  emulate::random.seed(std::atoi(arguments[3]));
-  const int plans = std::atoi(arguments[4]);
-  return check_cases(arguments[1], Layout::nchw, count > 5 ? arguments[5] : "", [&](Case one) {
-    return type == "fp16"   ? check<MmaF16>(one, plans)
-           : type == "bf16" ? check<MmaBF16>(one, plans)
-                            : check<MmaTF32>(one, plans);
-  });
+  return check_typed(count, arguments, __FILE__,
+                     [](const std::string& type, const Case& one, int plans) {
+                       return type == "fp16"   ? check<MmaF16>(one, plans)
+                              : type == "bf16" ? check<MmaBF16>(one, plans)
+                                               : check<MmaTF32>(one, plans);
+                     });
 }

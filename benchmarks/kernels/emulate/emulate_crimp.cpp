@@ -52,13 +52,9 @@ bool check(const Case& one, int most) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count < 5) return std::printf("see the head of %s\n", __FILE__), 2;
   emulate::smem = crimp::smem;
-  emulate::random.seed(std::atoi(arguments[3]));
-  const std::string type = arguments[2];
-  const int plans = std::atoi(arguments[4]);
-  return check_cases(arguments[1], Layout::nchw, count > 5 ? arguments[5] : "",
-                     [&](const Case& one) {
+  return check_typed(count, arguments, __FILE__,
+                     [](const std::string& type, const Case& one, int plans) {
                        return type == "fp16"   ? check<__half>(one, plans)
                               : type == "bf16" ? check<__nv_bfloat16>(one, plans)
                                                : check<float>(one, plans);

@@ -35,16 +35,23 @@ int check_cases(const char* file, Layout layout, const std::string& part, Check&
   return good ? 0 : 1;
 }
 
-// main() of an emulator of 16-bit NCHW whose arguments are CASES TYPE SEED PLANS [NAME]: check(a number of TYPE, case, PLANS).
+// main() of an emulator of NCHW whose arguments are CASES TYPE SEED PLANS [NAME]: check(TYPE, case, PLANS).
 template <class Check>
-int check_halves(int count, char** arguments, const char* file, Check&& check) {
+int check_typed(int count, char** arguments, const char* file, Check&& check) {
   if (count < 5) return std::printf("see the head of %s\n", file), 2;
   emulate::random.seed(std::atoi(arguments[3]));
   const std::string type = arguments[2];
   const int plans = std::atoi(arguments[4]);
-  return check_cases(arguments[1], Layout::nchw, count > 5 ? arguments[5] : "", [&](Case one) {
-    return type == "fp16" ? check(__half(), one, plans) : check(__nv_bfloat16(), one, plans);
-  });
+  return check_cases(arguments[1], Layout::nchw, count > 5 ? arguments[5] : "",
+                     [&](const Case& one) { return check(type, one, plans); });
+}
+// The same of 16 bits: check(a number of TYPE, case, PLANS).
+template <class Check>
+int check_halves(int count, char** arguments, const char* file, Check&& check) {
+  return check_typed(
+      count, arguments, file, [&](const std::string& type, const Case& one, int plans) {
+        return type == "fp16" ? check(__half(), one, plans) : check(__nv_bfloat16(), one, plans);
+      });
 }
 
 TensorRef tensor(void* data, int64_t channels, int64_t h, int64_t w, Layout layout) {
