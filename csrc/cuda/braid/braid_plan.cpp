@@ -239,26 +239,23 @@ Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
 Maps maps_of(const Problem& problem, const Plan& plan, const Params& p) {
   const Tile tile = kTiles[plan.row];
   const int64_t size = size_of(problem);
-  const auto map = [&](const void* base, int64_t w, int64_t h, int64_t channels, int32_t numbers,
-                       int32_t rows, int32_t of_channels, bool swizzled) {
-    const int64_t row = w * size;
-    return encode({base,
+  const auto line = static_cast<int32_t>(kLine / size);
+  // Row by row of a channel, `rows` of some channels.
+  const auto y_map = [&](int32_t numbers, int32_t rows, int32_t channels) {
+    const int64_t row = p.y_w * size, channel = row * p.y_h;
+    return encode({p.y,
                    static_cast<int>(size),
                    4,
-                   {w, h, channels, problem.batch},
-                   {size, row, row * h, row * h * channels},
-                   {numbers, rows, of_channels, 1},
+                   {p.y_w, p.y_h, problem.out_channels, problem.batch},
+                   {size, row, channel, channel * problem.out_channels},
+                   {numbers, rows, channels, 1},
                    {1, 1, 1, 1},
-                   swizzled});
+                   !tile.wide});
   };
-  const auto line = static_cast<int32_t>(kLine / size);
-  Maps maps;
-  maps.x = map(p.x, p.x_w, p.x_h, problem.in_channels, line, 1, tile.width, true);
-  maps.y = tile.wide
-               ? map(p.y, p.y_w, p.y_h, problem.out_channels, static_cast<int32_t>(p.pitch / size),
-                     1, block_slabs(tile) * p.channels, false)
-               : map(p.y, p.y_w, p.y_h, problem.out_channels, line, p.taps, p.channels, true);
-  return maps;
+  return {encode_rows(p.x, p.x_w, p.x_h, problem.in_channels, problem.batch, line, tile.width,
+                      static_cast<int32_t>(size)),
+          tile.wide ? y_map(static_cast<int32_t>(p.pitch / size), 1, block_slabs(tile) * p.channels)
+                    : y_map(line, p.taps, p.channels)};
 }
 
 }  // namespace convt2d::cuda::braid
