@@ -38,8 +38,7 @@ bool check(const Case& one, Precision precision, int most) {
     const auto maps = fold::maps_of(params, fold::kTiles[plan.row], trial.args);
     visit_row<fold::kTileCount>(plan.row, [&](auto row) {
       constexpr fold::Tile tile = fold::kTiles[row];
-      if constexpr (sizeof(T) == 4 ? !tile.shifted
-                                   : row < fold::kFirstWords || row >= fold::kFirstShifted)
+      if constexpr (fold::has_tile(row, sizeof(T)))
         emulate::run_grid(fold::blocks_of(params), fold::threads(tile), params.shared_bytes, [&] {
           if constexpr (tile.flat)
             fold::convt2d_fold_flat_kernel<T, row>(params, maps);

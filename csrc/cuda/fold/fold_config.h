@@ -67,6 +67,10 @@ constexpr Tile kTiles[] = {{2, 2, 128},
 // From kFirstWords on, words alone.
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]), kFirstWords = 3, kFirstStrict = 4,
               kFirstShifted = 6, kFirstFlat = 9;
+// Of numbers of so many bytes.
+CONVT2D_HOST_DEVICE constexpr bool has_tile(int row, int bytes) {
+  return bytes == 2 ? row < kFirstWords || row >= kFirstShifted : row < kFirstShifted;
+}
 static_assert(kTiles[kFirstStrict].strict && kTiles[kFirstShifted].shifted);
 static_assert(kTiles[kFirstFlat].flat && !kTiles[kFirstFlat - 1].flat);
 

@@ -379,7 +379,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
   for (int row = 0; row < kTileCount; ++row) {
     if (kTiles[row].strict != strict || kTiles[row].shifted != shifted || kTiles[row].flat != flat)
       continue;
-    if (element_size(problem.dtype) == 2 && row >= kFirstWords && row < kFirstStrict) continue;
+    if (!has_tile(row, static_cast<int>(element_size(problem.dtype)))) continue;
     const bool half_empty = rows * 2 <= int64_t{row_blocks(kTiles[row])} * kRows;
     if (half_empty && row_blocks(kTiles[row]) > 1) continue;
     for (const int depth : {64, 32, 16}) {
