@@ -221,12 +221,12 @@ __device__ __forceinline__ bool store_mesh(const Params& p, const Item& item, in
                ? load(static_cast<const T*>(p.bias) + item.channel + channel)
                : 0.f;
   };
-  float bias, next_bias = bias_of(0);  // a load ahead
-  float check = 0;                     // what is not finite is not zero times zero
+  float next_bias = bias_of(0);  // a load ahead
+  float check = 0;               // what is not finite is not zero times zero
 #pragma unroll
   for (int i = 0; i < kEights; ++i) {
     const auto [channel, phase] = mesh_column(p, i);
-    bias = next_bias;
+    const float bias = next_bias;
     if (i + 1 < kEights) next_bias = bias_of(i + 1);
     T* const to = static_cast<T*>(p.destination) +
                   ((item.channel + channel) * p.y_channel + phase * p.y_line);
