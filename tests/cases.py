@@ -135,6 +135,9 @@ CASES: tuple[Case, ...] = (
     _case("k8s4p2_columns", (72, 9), (6, 40), k=(8, 1), s=(4, 1), p=(2, 0), op=(1, 0), g=3),
     _case("k4s2p1_columns", (33, 6), (5, 136), k=(4, 1), s=(2, 1), p=(1, 0), n=1),
     _case("k16s8p8_columns", (24, 5), (3, 24), k=(16, 1), s=(8, 1), p=(8, 0), op=(7, 0), n=3),
+    # Rows of taps, whose weights' gradient takes rows of x and dY as they lie.
+    _case("k16s8p4_row", (24, 12), (1, 40), k=(1, 16), s=(1, 8), p=(0, 4), n=3),
+    _case("k4s2p1_rows", (40, 6), (3, 72), k=(1, 4), s=(1, 2), p=(0, 1)),
     _case("k3s2p1op1", (32, 24), (8, 8), k=3, s=2, p=1, op=1),
     _case("k3s2p1op1_odd_width", (21, 35), (5, 37), k=3, s=2, p=1, op=1, n=1),
     _case("k3s2_many_tiles", (136, 72), (12, 11), k=3, s=2, n=1),
@@ -238,6 +241,7 @@ CASES: tuple[Case, ...] = (
     _case("k4s2_to_3_channels", (40, 3), (10, 16), k=4, s=2, p=1),
     # Odd channels of y: what a kernel row reads of a pixel starts at words, or does not.
     _case("k4s2_to_17_channels", (72, 17), (10, 12), k=4, s=2, p=1),
+    _case("k4s2_of_whole_planes", (32, 17), (14, 14), k=4, s=2, p=1, n=150),
     _case("k3s1_to_13_channels", (136, 13), (7, 9), k=3, p=1, n=8),
     # Whole rows of y by one block, some of them without taps; a group's channels are no whole units
     # of 16 bytes.

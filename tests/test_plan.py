@@ -77,11 +77,11 @@ def check_refusals(family, *asked):
         assert reason and words in reason, (case, reason)
 
 
-def check_changes(family, case, *changes):
-    """The same of `case`, forward in fp16, with one thing changed each time."""
+def check_changes(family, case, *changes, direction="forward", dtype="f16"):
+    """The same of `case` with one thing changed each time."""
     for change, words in changes:
         changed = dataclasses.replace(case, **change)
-        check_refusals(family, (changed, "forward", "f16", "nchw", "h200", words))
+        check_refusals(family, (changed, direction, dtype, "nchw", "h200", words))
 
 
 # What must be served, row by row: (family, cases, directions, dtypes, layouts, boards). A refusal
@@ -498,6 +498,14 @@ def test_hopper_takes_nchw_as_it_lies():
 
 
 @needs_cuda_room
+@pytest.mark.parametrize("dtype", TENSOR_CORES)
+def test_planes_come_whole(dtype):
+    for case in (SMALLER, BY_NAME["k4s2_of_whole_planes"]):  # test_exact.py has the second
+        text = explain(case, "forward", dtype, "nchw", family="spread")
+        assert "as a mesh of whole planes" in text, text
+
+
+@needs_cuda_room
 def test_fold_says_why_it_declines():
     check_changes(
         "fold",
@@ -662,15 +670,15 @@ def test_slide_says_why_it_declines():
 
 @needs_cuda_room
 def test_shuttle_says_why_it_declines():
-    for change, words in (
+    check_changes(
+        "shuttle",
+        dataclasses.replace(ROWS, batch=2),
         ({"size": (200, 300)}, "rows of x, 300"),
         ({"kernel": (17, 3)}, "17 taps in a row"),
         ({"stride": (1, 9)}, "a stride of 9"),
         ({"out_channels": 65, "size": (201, 304), "kernel": (3, 4)}, "no whole 16 bytes"),
-    ):
-        case = dataclasses.replace(ROWS, batch=2, **change)
-        reason = refusal(explain(case, "grad_weight", "f16", "nchw"), "shuttle")
-        assert reason and words in reason, (change, reason)
+        direction="grad_weight",
+    )
     check_refusals(
         "shuttle",
         (ROWS, "forward", "f16", "nchw", "h200", "grad_weight"),
@@ -701,21 +709,33 @@ def test_quilt_says_why_it_declines():
 
 @needs_cuda_room
 def test_braid_says_why_it_declines():
-    for case, dtype, change, words in (
-        (COLUMNS, "f16", {"kernel": (8, 2)}, "8 x 2, lie along no single axis"),
-        (COLUMNS, "f16", {"dilation": (2, 1)}, "2 apart"),
-        (COLUMNS, "f16", {"kernel": (66, 1)}, "66 taps make no fours"),
-        (COLUMNS, "f16", {"kernel": (17, 1)}, "17 taps make no fours"),
-        (COLUMNS, "f16", {"stride": (4, 2)}, "2 apart"),
-        (COLUMNS, "f16", {"kernel": (6, 1), "out_channels": 161}, "966 sums"),
-        (COLUMNS, "f16", {"size": (10, 204)}, "rows of 408 bytes"),
-        (COLUMNS, "tf32", {"padding": (2, 2), "size": (10, 204)}, "padding of 8 bytes"),
-        (VOCODER, "f16", {"size": (1, 39)}, "rows of 78 bytes"),
-        (VOCODER, "f16", {"kernel": (1, 15), "output_padding": (0, 1)}, "15 taps are no pairs"),
-        (VOCODER, "f16", {"kernel": (1, 32), "stride": (1, 16)}, "more of a row than a box has"),
-    ):
-        changed = dataclasses.replace(case, **change)
-        check_refusals("braid", (changed, "grad_weight", dtype, "nchw", "h200", words))
+    check_changes(
+        "braid",
+        COLUMNS,
+        ({"kernel": (8, 2)}, "8 x 2, lie along no single axis"),
+        ({"dilation": (2, 1)}, "2 apart"),
+        ({"kernel": (66, 1)}, "66 taps make no fours"),
+        ({"kernel": (17, 1)}, "17 taps make no fours"),
+        ({"stride": (4, 2)}, "2 apart"),
+        ({"kernel": (6, 1), "out_channels": 161}, "966 sums"),
+        ({"size": (10, 204)}, "rows of 408 bytes"),
+        direction="grad_weight",
+    )
+    check_changes(
+        "braid",
+        COLUMNS,
+        ({"padding": (2, 2), "size": (10, 204)}, "padding of 8 bytes"),
+        direction="grad_weight",
+        dtype="tf32",
+    )
+    check_changes(
+        "braid",
+        VOCODER,
+        ({"size": (1, 39)}, "rows of 78 bytes"),
+        ({"kernel": (1, 15), "output_padding": (0, 1)}, "15 taps are no pairs"),
+        ({"kernel": (1, 32), "stride": (1, 16)}, "more of a row than a box has"),
+        direction="grad_weight",
+    )
     check_refusals(
         "braid",
         (COLUMNS, "forward", "f16", "nchw", "h200", "grad_weight"),
@@ -727,23 +747,24 @@ def test_braid_says_why_it_declines():
 
 @needs_cuda_room
 def test_fringe_says_why_it_declines():
-    for change, words in (
+    check_changes(
+        "fringe",
+        KEYPOINTS,
         ({"out_channels": 18}, "16 taps of 18 output channels"),
         ({"size": (14, 15), "kernel": (4, 3)}, "rows of dY, 116 bytes"),
         ({"size": (13, 14)}, "planes of x, 728 bytes"),
-    ):
-        case = dataclasses.replace(KEYPOINTS, **change)
-        reason = refusal(explain(case, "grad_weight", "tf32", "nchw"), "fringe")
-        assert reason and words in reason, (change, reason)
-    for change, words in (
+        direction="grad_weight",
+        dtype="tf32",
+    )
+    check_changes(
+        "fringe",
+        LOOSE,
         ({"kernel": (4, 3)}, "not four that step by two"),
         ({"size": (13, 13)}, "planes of dY"),
         ({"size": (14, 13), "in_channels": 510}, "do not add up"),
         ({"size": (14, 34)}, "too long"),
-    ):
-        case = dataclasses.replace(LOOSE, **change)
-        reason = refusal(explain(case, "grad_weight", "f16", "nchw"), "fringe")
-        assert reason and words in reason, (change, reason)
+        direction="grad_weight",
+    )
     check_refusals(
         "fringe",
         (KEYPOINTS, "forward", "f16", "nchw", "h200", "grad_weight"),
