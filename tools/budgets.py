@@ -54,6 +54,7 @@ KERNELS = {
     "scroll": 43,  # eight tiles of pixels and six of planes, of three types; another of words
     "narrow": 32,  # four of four types; three ribbons of three, two of strict fp32; grad_weight
     "spread": 24,  # six of three types, two of three for grad_input
+    "purl": 15,  # three widths, twice in 16 bits of two types
     "plait": 2,  # two types; kernel rows are branches of one
     "fan": 10,
     "loom": 30,  # eight of three types, five of strict fp32

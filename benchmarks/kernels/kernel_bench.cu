@@ -59,6 +59,7 @@
 #include "cuda/plain/plain_plan.h"
 #include "cuda/plait/plait_plan.h"
 #include "cuda/pleat/pleat_plan.h"
+#include "cuda/purl/purl_plan.h"
 #include "cuda/quilt/quilt_plan.h"
 #include "cuda/reed/reed_plan.h"
 #include "cuda/rows/rows_plan.h"
@@ -210,6 +211,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = cuda::plain::plans(problem, device, reason);
   } else if (name == "fringe") {
     plans = cuda::fringe::plans(problem, device, reason);
+  } else if (name == "purl") {
+    plans = cuda::purl::plans(problem, device, reason);
   } else if (name == "quilt") {
     plans = cuda::quilt::plans(problem, device, reason);
   } else if (name == "braid") {

@@ -24,6 +24,7 @@
 #include "cuda/plain/plain.h"
 #include "cuda/plait/plait.h"
 #include "cuda/pleat/pleat.h"
+#include "cuda/purl/purl.h"
 #include "cuda/quilt/quilt.h"
 #include "cuda/reed/reed.h"
 #include "cuda/rows/rows.h"
@@ -56,6 +57,7 @@ FamilyList families() {
       scroll_family,  // sm_90a: NHWC forward of few channels, a pixel multiplied once for all kernel rows
       hopper_family,  // sm_90a's own tensor-core instructions: fp16, bf16, tf32, strict fp32 as 3 x tf32
       plait_family,  // sm_90a: 16-bit NCHW grad_input, what taps read of dY written out once for all channels
+      purl_family,  // sm_90a: NCHW grad_input of short, even kernel rows, dY and w as they lie, nothing written out
       quilt_family,  // sm_90a: NCHW grad_weight of kernels that are their stride, runs of dY as they lie
       braid_family,  // sm_90a: NCHW grad_weight of taps along one axis, rows of x and dY as they lie
       fringe_family,  // sm_90a: NCHW grad_weight of few output channels and taps, x as it lies, dY written out by tap

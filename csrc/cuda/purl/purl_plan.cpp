@@ -1,0 +1,368 @@
+#include "cuda/purl/purl_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "core/phases.h"
+#include "cuda/cuda_families.h"
+#include "cuda/gather_params.h"
+#include "cuda/tensor_map.h"
+
+namespace convt2d::cuda::purl {
+namespace {
+
+// Counted, but for the copy engine's rates, which other families measured.
+constexpr double kClock = 1700;  // cycles a microsecond
+constexpr double kCopied = 44;   // bytes a cycle that come from L2
+constexpr double kCopiedLine =
+    4;                         // cycles of the copy engine for 128 bytes of a row that it touches
+constexpr double kBox = 40;    // and of a box
+constexpr double kStore = 24;  // cycles of a pass for each unit of a thread
+constexpr double kPass = 200;  // and beside these
+constexpr double kTile = 300;  // cycles of a tile beside its chunks and passes
+constexpr double kLaunch = 6;  // us: launch, first boxes, last stores
+constexpr double kMemoryRate = 0.85;  // of the copy rate
+constexpr double kBeside = 0.05;      // of the lesser of work and bytes
+constexpr int kLeastStages = 2, kMostColumns = 256, kPads = 4;
+
+struct Choice {
+  int row, walkers, stages, resident;
+  int images, rows, own;      // of a tile
+  int form, together, pitch;  // the latter: elements of a box along axis 0
+};
+
+int number(int64_t value) { return static_cast<int>(value); }
+
+// A box starts at a multiple of so many numbers: of 32 bytes, which is what the copy engine likes, or of 16, which it wants, where
+// rows do not lie so.
+int alignment(int form, int size) { return (form == kLines ? 16 : 32) / size; }
+
+// Numbers along axis 0 of a box whose tile has `own` columns.
+int64_t columns_read(const Problem& problem, int form, int own) {
+  const Axis &h = problem.h, &w = problem.w;
+  if (form == kJoined) return h.stride * w.out;
+  const int aligned = alignment(form, number(element_size(problem.dtype)));
+  int64_t most = 0;
+  for (int64_t tap = 0; tap < h.kernel; ++tap) {
+    const int64_t row = form == kLines ? (tap - h.near_pad) * w.out : 0;
+    most = std::max(most, (row - w.near_pad) & (aligned - 1));
+  }
+  return most + w.stride * (own - 1) + w.kernel;
+}
+
+// All but pointers.
+Params shape(const Problem& problem, const Choice& choice) {
+  const Axis &h = problem.h, &w = problem.w;
+  const int size = number(element_size(problem.dtype)), width = kTiles[choice.row].width;
+  Params p{};
+  set_extents(problem, p);
+  p.x_h = number(h.in), p.x_w = number(w.in), p.y_h = number(h.out), p.y_w = number(w.out);
+  p.kernel_h = number(h.kernel), p.kernel_w = number(w.kernel);
+  p.stride_h = number(h.stride), p.stride_w = number(w.stride);
+  p.pad_h = number(h.near_pad), p.pad_w = number(w.near_pad);
+  for (const Axis& axis : {h, w})
+    p.outside |=
+        axis.near_pad > 0 || axis.stride * (axis.in - 1) + axis.kernel - axis.near_pad > axis.out;
+  p.images = choice.images, p.rows = choice.rows, p.own = choice.own;
+  p.pixels = p.images * p.rows * p.own;
+
+  const int64_t taps = h.kernel * w.kernel;
+  p.depth = number(kLine / size / taps);
+  p.chunks = number(ceil_div(p.reduce, p.depth));
+  p.together = choice.together;
+  // A tile's boxes.
+  const int line = choice.pitch * size, read = p.stride_h * (p.rows - 1) + p.kernel_h,
+            box_rows = choice.form == kRows     ? read
+                       : choice.form == kJoined ? p.rows
+                                                : 1,
+            box_bytes = p.depth * box_rows * line;
+  p.boxes = choice.form == kLines ? read : 1;
+  p.box_pitch = number(round_up(box_bytes, 128));
+  p.image_pitch = p.boxes * p.box_pitch;
+  p.aligned = alignment(choice.form, size);
+  p.channel_pitch = line, p.apart_pitch = box_rows * p.together * line;
+  p.first_column = -p.pad_w;
+  if (choice.form == kRows) {
+    p.first_row = -p.pad_h, p.rows_of_row = p.stride_h;
+    p.tap_pitch = p.together * line, p.row_pitch = p.stride_h * p.tap_pitch;
+  } else if (choice.form == kJoined) {
+    p.rows_of_row = 1;
+    p.tap_pitch = p.y_w * size, p.row_pitch = p.together * line;
+  } else {
+    p.first_column -= p.pad_h * p.y_w;
+    p.columns_of_row = p.stride_h * p.y_w, p.box_step = p.y_w;
+    p.tap_pitch = p.box_pitch, p.row_pitch = p.stride_h * p.tap_pitch;
+    p.masked = p.outside;
+  }
+
+  const int64_t blocks = ceil_div(p.columns, width), strips = ceil_div(p.x_w, p.own),
+                bands = ceil_div(p.x_h, p.rows);
+  p.items = number(std::min<int64_t>(
+      blocks * p.groups * strips * bands * ceil_div(problem.batch, p.images), INT32_MAX));
+  p.walkers = choice.walkers;
+  p.by_blocks = FastDivide(blocks), p.by_groups = FastDivide(p.groups);
+  p.by_strips = FastDivide(strips), p.by_bands = FastDivide(bands);
+  p.by_own = FastDivide(p.own), p.by_rows = FastDivide(p.rows);
+
+  // Runs of x: of whole rows, on from one to the next.
+  for (p.unit = 16; p.unit > size; p.unit /= 4) {
+    const int count = std::max(p.unit / size, 1);
+    if (p.own == p.x_w ? p.rows * p.own % count == 0 && p.x_h * p.x_w % count == 0
+                       : p.own % count == 0 && p.x_w % count == 0)
+      break;
+  }
+  p.unit = std::max(p.unit, size);
+
+  p.resident = choice.resident;
+  p.stages = choice.stages;
+  const int64_t weights = int64_t{width} * kLine;
+  p.copied_bytes = p.images * p.boxes * box_bytes + (p.resident ? 0 : number(weights));
+  SharedPlaces places{kResidentAt};
+  if (p.resident) places.take(p.chunks * weights, 1024);
+  p.pixels_at = p.resident ? 0 : number(weights);
+  p.stage_bytes = number(round_up(p.pixels_at + p.images * p.image_pitch, 1024));
+  p.stages_at = places.take(int64_t{p.stages} * p.stage_bytes, 1024);
+  p.staging_at = places.take(kTeams * pass_bytes(size), 16);
+  p.shared_bytes = number(places.end);
+  return p;
+}
+
+// How often a bank is asked for when a warp fetches words, on the average of some.
+double bank_visits(const Problem& problem, const Params& p) {
+  constexpr int kLanes = 32, kBanks = 32, kEvery = 3;
+  const int size = number(element_size(problem.dtype)),
+            of_row = number(problem.w.kernel) * size / 4, of_channel = p.kernel_h * of_row;
+  int visits = 0, counted = 0;
+  for (int first = 0; first < kMostPixels; first += 8 * kEvery, ++counted) {
+    std::set<int> words[kBanks];
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const int index = first + lane / 4, k = lane % 4, channel = k / of_channel,
+                rest = k % of_channel, pixel = index < p.pixels ? index : 0, line = pixel / p.own;
+      const int place = line / p.rows * p.image_pitch + line % p.rows * p.row_pitch +
+                        pixel % p.own * p.stride_w * size + channel % p.together * p.channel_pitch +
+                        channel / p.together * p.apart_pitch + rest / of_row * p.tap_pitch +
+                        rest % of_row * 4;
+      words[place / 4 % kBanks].insert(place / 4);
+    }
+    size_t most = 0;
+    for (const auto& bank : words) most = std::max(most, bank.size());
+    visits += number(most);
+  }
+  return double(visits) / counted;
+}
+
+double predict(const Problem& problem, const Device& device, const Params& p, const Choice& choice,
+               double visits) {
+  const int size = number(element_size(problem.dtype)), width = kTiles[choice.row].width;
+  const double products = kTeams * kSteps * width / 2;
+  const double shared =
+      kTeams * kSteps * (width * 32 / 128 + 4 * 4 * visits * (kTiles[choice.row].odd ? 2 : 1));
+  // What the copy engine is asked for, by rows of a box.
+  const double lines =
+      double(p.images) * p.boxes * (p.image_pitch / p.boxes) / (choice.pitch * size);
+  // Every second row starts elsewhere in 32 bytes than in memory, if they are an odd number of 16 apart; of lines all may.
+  const double row_lines =
+      std::ceil(choice.pitch * size / 128.) * (choice.form == kLines           ? 2
+                                               : choice.pitch * size % 32 != 0 ? 1.5
+                                                                               : 1);
+  const double engine = kCopiedLine * lines * row_lines + kBox * p.images * p.boxes;
+  const double weights = p.resident ? 0 : double(width) * kLine / kCopied;
+  const double chunk = std::max({products, shared, engine + weights});
+  const double threads_units = kPassChannels * kTeamPixels * size / p.unit / 128.;
+  const double passes = std::ceil(std::min(width, p.columns) / double(kPassChannels));
+  const double tile = p.chunks * chunk + passes * (kPass + kStore * threads_units) + kTile;
+  const double before = p.resident ? double(p.chunks) * width * kLine / kCopied : 0;
+  const double busy_us = (std::ceil(double(p.items) / p.walkers) * tile + before) / kClock;
+  const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
+  return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
+}
+
+// Tiles: whole rows, or parts of them; rows and images so that the last tile is as full as the others.
+std::vector<Choice> tiles(const Problem& problem) {
+  std::vector<Choice> found;
+  const int x_h = number(problem.h.in), x_w = number(problem.w.in);
+  const auto add = [&](int own) {
+    const int bands = number(ceil_div(x_h, std::max(1, kMostPixels / own))),
+              rows = number(ceil_div(x_h, bands)),
+              images = own == x_w && rows == x_h
+                           ? number(std::min<int64_t>(kMostPixels / (x_h * x_w), problem.batch))
+                           : 1;
+    Choice choice{};
+    choice.images = images, choice.rows = rows, choice.own = own;
+    found.push_back(choice);
+    // Rows whose pixels are whole 16 bytes, though some tile be emptier.
+    const int full = std::min(kMostPixels / own, x_h) / 4 * 4;
+    if (own == x_w && x_w % 8 != 0 && images == 1 && full > 0 && full != rows) {
+      choice.rows = full;
+      found.push_back(choice);
+    }
+  };
+  if (x_w <= kMostPixels) add(x_w);
+  for (int own = 8; own <= kMostPixels && own < x_w; own += 8) add(own);
+  return found;
+}
+
+// What must hold of a form, whatever the tile.
+bool has_form(const Problem& problem, int form) {
+  const Axis &h = problem.h, &w = problem.w;
+  const int64_t row = w.out * element_size(problem.dtype);
+  if (form == kRows) return row % 16 == 0;
+  // Of rows a stride apart the engine skips alike.
+  if (form == kLines) return row % 16 != 0 && row % 4 == 0 && h.stride * row % 16 == 0;
+  return h.kernel == h.stride && h.near_pad == 0 && w.near_pad == 0 && row % 4 == 0 &&
+         h.stride * row % 16 == 0;
+}
+
+// How dY comes for a tile: the forms there are, padded so that banks meet as seldom as they may.
+std::vector<Choice> arrangements(const Problem& problem, const Choice& tile) {
+  std::vector<Choice> found;
+  const int size = number(element_size(problem.dtype)), unit = 16 / size,
+            depth = number(kLine / size / (problem.h.kernel * problem.w.kernel));
+  for (int form : {kRows, kJoined, kLines}) {
+    if (!has_form(problem, form) || (form != kRows && tile.own != problem.w.in)) continue;
+    std::vector<int> together{1};
+    if (form != kLines)
+      for (int count : {2, depth})
+        if (count <= depth && problem.group_out() % count == 0) add_once(together, count);
+    for (int count : together)
+      for (int pad = 0; pad < kPads; ++pad) {
+        Choice choice = tile;
+        choice.form = form, choice.together = count;
+        choice.pitch = number(round_up(columns_read(problem, form, tile.own), unit)) + pad * unit;
+        if (choice.pitch <= kMostColumns) found.push_back(choice);
+      }
+  }
+  return found;
+}
+
+std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
+                                          std::string& reason) {
+  std::vector<Candidate<Choice>> found;
+  const int size = number(element_size(problem.dtype));
+  for (const Choice& tile : tiles(problem))
+    for (const Choice& arranged : arrangements(problem, tile)) {
+      const double visits = bank_visits(problem, shape(problem, arranged));
+      for (int row = 0; row < tiles_of(size); ++row)
+        for (int resident : {0, 1}) {
+          if (kTiles[row].odd != (size == 2 && problem.w.near_pad % 2 != 0)) continue;
+          Choice choice = arranged;
+          choice.row = row, choice.resident = resident;
+          const Params bare = shape(problem, choice);
+          const int room = device.smem_optin - bare.shared_bytes;
+          choice.stages = std::clamp(room / bare.stage_bytes, 0, kMostStages);
+          if (choice.stages < kLeastStages) {
+            reason = "no room for " + std::to_string(kLeastStages) + " stages";
+            continue;
+          }
+          // A block whose weights stay has the same channels in all its tiles.
+          const int same =
+              resident ? number(bare.groups * ceil_div(bare.columns, kTiles[row].width)) : 1;
+          if (same > device.sm_count) continue;
+          choice.walkers = std::min(bare.items, device.sm_count / same * same);
+          const Params p = shape(problem, choice);
+          found.push_back({choice, predict(problem, device, p, choice, visits)});
+        }
+    }
+  return found;
+}
+
+Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
+  const Choice& c = candidate.choice;
+  const Params p = shape(problem, c);
+  Plan plan;
+  plan.row = c.row;
+  plan.predicted_us = candidate.predicted_us;
+  const int detail[] = {c.walkers, c.stages, c.resident, c.images, c.rows,
+                        c.own,     c.form,   c.together, c.pitch};
+  std::copy(std::begin(detail), std::end(detail), plan.detail);
+  const char* const forms[] = {"rows", "joined rows", "lines"};
+  plan.note = std::to_string(c.images) + " images x " + std::to_string(c.rows) + " rows of " +
+              std::to_string(c.own) + " pixels x " + std::to_string(kTiles[c.row].width) +
+              " channels, dY in " + forms[c.form] + " of " + std::to_string(c.pitch) + ", " +
+              std::to_string(c.together) + " channels together, " +
+              (c.resident ? "weights stay, " : "") + std::to_string(c.stages) + " stages, " +
+              std::to_string(c.walkers) + " blocks";
+  return plan;
+}
+
+Choice choice_of(const Plan& plan) {
+  const auto& d = plan.detail;
+  return {plan.row, d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7], d[8]};
+}
+
+std::string refusal(const Problem& problem, const Device& device) {
+  const auto text = [](int64_t value) { return std::to_string(value); };
+  const Axis &h = problem.h, &w = problem.w;
+  const int64_t size = element_size(problem.dtype), taps = h.kernel * w.kernel;
+  if (!device.has_wgmma) return "purl is for sm_90a";
+  if (problem.direction != Direction::grad_input) return "purl is for grad_input";
+  if (size != 2 && !(problem.dtype == DType::f32 && problem.precision == Precision::tf32))
+    return "purl is for fp16, bf16 and TF32";
+  if (problem.x_layout != Layout::nchw || problem.y_layout != Layout::nchw ||
+      problem.w_layout != Layout::nchw)
+    return "purl is for NCHW";
+  if (h.dilation != 1 || w.dilation != 1) return "purl is for kernels without dilation";
+  if (w.kernel * size % 4 != 0 || w.stride * size % 4 != 0)
+    return "in 16 bits purl is for kernels of even width with an even stride, not " +
+           text(w.kernel) + " with " + text(w.stride);
+  if (w.kernel * size / 4 > kMostRowWords || kMostRowWords % (w.kernel * size / 4) != 0 ||
+      kLine / size % taps != 0)
+    return "kernels of " + text(h.kernel) + " x " + text(w.kernel) +
+           " do not divide 128 bytes, or not 16 by rows";
+  if (problem.group_out() * taps * size % 16 != 0)
+    return "a channel's " + text(problem.group_out() * taps) + " weights are no whole 16 bytes";
+  if (h.out * w.out * size % 16 != 0)
+    return "planes of dY of " + text(h.out) + " x " + text(w.out) + " are no whole 16 bytes";
+  if (problem.wide_index) return "a tensor has more than 2^31 elements";
+  return {};
+}
+
+}  // namespace
+
+std::vector<Plan> plans(const Problem& problem, const Device& device, std::string& reason) {
+  return all_plans(problem, device, reason, refusal, candidates, plan_of);
+}
+
+Decision plan(const Problem& problem, const Device& device) {
+  return best_plan(problem, device, refusal, candidates, plan_of);
+}
+
+Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
+  Params p = shape(problem, choice_of(plan));
+  p.x = args.x.data, p.y = args.y.data, p.w = args.w.data;
+  return p;
+}
+
+Maps maps_of(const Problem& problem, const Plan& plan, const Params& p, const Args& args) {
+  const Choice choice = choice_of(plan);
+  const int size = number(element_size(problem.dtype));
+  const int64_t row = int64_t{p.y_w} * size, plane = row * p.y_h,
+                length = int64_t{p.reduce} * p.kernel_h * p.kernel_w;
+  TensorBox y{
+      args.y.data,
+      size,
+      5,
+      {p.y_w, p.together, p.y_h, p.reduce / p.together, problem.batch * p.groups},
+      {size, plane, row, plane * p.together, plane * p.reduce},
+      {choice.pitch, p.together, p.stride_h * (p.rows - 1) + p.kernel_h, p.depth / p.together, 1},
+      {1, 1, 1, 1, 1},
+      false};
+  if (choice.form == kJoined) {
+    y.extent[0] *= p.stride_h, y.extent[2] /= p.stride_h, y.stride[2] *= p.stride_h;
+    y.count[2] = p.rows;
+  } else if (choice.form == kLines) {
+    y.extent[0] *= p.y_h, y.extent[2] = 1, y.stride[2] = plane;
+    y.count[2] = 1;
+  }
+  return {encode(y), encode({args.w.data,
+                             size,
+                             4,
+                             {length, p.columns, p.groups, 1},
+                             {size, length * size, length * size * p.columns,
+                              length * size * p.columns * p.groups},
+                             {kLine / size, kTiles[choice.row].width, 1, 1},
+                             {1, 1, 1, 1}})};
+}
+
+}  // namespace convt2d::cuda::purl
