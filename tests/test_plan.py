@@ -307,7 +307,8 @@ REGIMES = (
     (DOUBLE, ("tf32",), ("forward",), ("nchw",), HOPPER, "scroll"),  # odd rows of y
     (MANY, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "pleat"),  # rows of 56
     (MANY, ("tf32", "f32"), ("forward",), ("nchw",), HOPPER, "loom"),
-    (MANY, ("tf32",), ("grad_input",), ("nchw",), HOPPER, "hopper"),  # pixels are fetched
+    (MANY, TENSOR_CORES, ("grad_input",), ("nchw",), HOPPER, "purl"),  # rows of dY
+    (POSE, TENSOR_CORES, ("grad_input",), ("nchw",), HOPPER, "purl"),  # runs of it
     (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nchw",), HOPPER, "scroll"),
     (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nhwc",), HOPPER, "scroll"),
     (NARROW, ("f16", "bf16"), ("forward", "grad_input"), ("nchw",), HOPPER, "slide"),
@@ -316,14 +317,15 @@ REGIMES = (
     (SHUFFLE, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
     (SHUFFLE, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "hopper"),
     (BOXES, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
-    (SHUFFLE, TENSOR_CORES, ("grad_input",), ("nchw",), HOPPER, "hopper"),
+    (SHUFFLE, TENSOR_CORES, ("grad_input",), ("nchw",), HOPPER, "purl"),
     (PATCHES, TENSOR_CORES, ("forward",), ("nhwc",), HOPPER, "hopper"),
     (PATCHES, TENSOR_CORES, ("forward",), ("nchw",), HOPPER, "reed"),  # pixels are held
     (HEADS, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
     (KEYPOINTS, ("f16", "bf16"), ("forward",), ("nchw",), ("h200",), "pleat"),  # rows of 20
     (FEWER, ("f16", "bf16"), ("forward",), ("nchw",), ("h200",), "spread"),
     (SMALLER, ("f16", "bf16", "tf32"), ("forward",), ("nchw",), ("h200",), "spread"),  # whole
-    (PATCHES, TENSOR_CORES, ("grad_input",), DENSE, HOPPER, "hopper"),
+    (PATCHES, TENSOR_CORES, ("grad_input",), ("nhwc",), HOPPER, "hopper"),
+    (PATCHES, ("tf32",), ("grad_input",), ("nchw",), HOPPER, "purl"),
     (KEYPOINTS, ("f16", "bf16"), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),  # packed columns
     (SAME, ("f32",), ("forward",), ("nchw",), ("a100",), "igemm"),  # three tf32 products
     (SHUFFLE, ("f32",), ("forward",), ("nchw",), NOT_HOPPER, "direct"),  # sums too short for them
@@ -576,6 +578,47 @@ def test_crimp_says_why_it_declines():
         (COLUMNS, "forward", "f16", "nhwc", "h200", "NCHW"),
         (COLUMNS, "forward", "f16", "nchw", "b200", "sm_90a"),
     )
+
+
+@needs_cuda_room
+def test_purl_says_why_it_declines():
+    check_changes(
+        "purl",
+        MANY,
+        ({"kernel": (4, 3)}, "even width"),
+        ({"stride": (2, 1)}, "even stride, not 4 with 1"),
+        ({"kernel": (4, 16)}, "4 x 16 do not divide"),
+        ({"kernel": (3, 4)}, "3 x 4 do not divide"),
+        ({"dilation": (2, 1)}, "without dilation"),
+        ({"kernel": (1, 2), "out_channels": 3}, "6 weights are no whole 16 bytes"),
+        ({"size": (41, 57), "output_padding": (1, 1)}, "83 x 115 are no whole 16 bytes"),
+        ({"size": (40, 57), "output_padding": (0, 1)}, "rows of dY of 115"),
+        ({"size": (40, 102)}, "too long for a run"),
+        direction="grad_input",
+    )
+    check_refusals(
+        "purl",
+        (MANY, "forward", "f16", "nchw", "h200", "grad_input"),
+        (MANY, "grad_input", "f32", "nchw", "h200", "TF32"),
+        (MANY, "grad_input", "f16", "nhwc", "h200", "NCHW"),
+        (MANY, "grad_input", "f16", "nchw", "b200", "sm_90a"),
+        (dataclasses.replace(MANY, kernel=(4, 8)), "grad_input", "tf32", "nchw", "h200", "divide"),
+    )
+
+
+@needs_cuda_room
+def test_purl_brings_whole_rows_runs_or_kernel_rows():
+    even = dataclasses.replace(MANY, padding=(2, 2), size=(41, 57))
+    for case, dtype, words in (
+        (MANY, "f16", "dY in rows of"),
+        (even, "f16", "dY in rows of"),
+        (POSE, "f16", "2 images x 8 rows of 6 pixels x 256 channels, dY in runs of"),
+        (HEADS, "f16", "dY in runs of"),
+        (PATCHES, "f16", "dY in kernel rows of"),
+        (SHUFFLE, "f16", "weights stay"),
+    ):
+        text = explain(case, "grad_input", dtype, "nchw", "h200", "purl")
+        assert words in text.splitlines()[1], text
 
 
 @needs_cuda_room

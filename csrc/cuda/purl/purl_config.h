@@ -45,11 +45,12 @@ constexpr int kBatch = 2;  // steps whose words are fetched while as many others
 constexpr int kMostRowWords = 4;  // of a kernel row: a lane's is the same in all of K
 constexpr int kMostStages = 8;
 
-// How dY comes.
+// How dY comes. Rows that are no whole 16 bytes follow each other in a plane: what is beside them is then masked, and a tile has
+// whole rows of x.
 enum Form : int32_t {
-  kRows,    // a box is rows of dY, which are whole 16 bytes
-  kJoined,  // a row of the box is those of a pixel's whole kernel, which are its stride
-  kLines,  // each row is a box of a plane, and starts up to 14 bytes behind the box; what is beside the row is masked
+  kRows,  // a box is rows of dY, which are whole 16 bytes
+  kRuns,  // a box is a run of a plane: all that some rows of x read
+  kTaps,  // kernels that are their stride: a box is a kernel row of all rows of x
 };
 
 // Outputs on their way. 16 bytes more for each channel: no bank twice.
@@ -70,10 +71,10 @@ struct Params {
   int32_t resident;                     // weights stay
   int32_t stages_at, pixels_at;  // the latter in a stage: behind the weights, if these come along
   int32_t staging_at, shared_bytes;
-  // Boxes of dY: how many for an image, how far apart in shared memory and along axis 0, and all their bytes. Where the first
+  // Boxes of dY: how many for an image, rows of x of one, how far apart in shared memory and along axis 0, and all their bytes. Where the first
   // one is wanted on axis 0 and on that of rows: at a number, and so much further for a row or a column of x; and of what it
   // starts at a multiple, since the copy engine starts at whole 16 bytes.
-  int32_t boxes, box_pitch, box_step, copied_bytes, aligned;
+  int32_t boxes, box_rows, box_pitch, box_step, copied_bytes, aligned;
   int32_t first_column, columns_of_row, first_row, rows_of_row;
   int32_t together, depth;  // channels that are neighbours in a box, channels of a chunk
   // Bytes in shared memory, between images, pixels' rows, kernel rows, channels, and those that are not together.
@@ -83,6 +84,23 @@ struct Params {
   FastDivide by_blocks, by_groups, by_strips, by_bands;  // of items
   FastDivide by_own, by_rows;                            // of a tile's pixels
 };
+
+// A tile's pixel, from the tile's first.
+struct Pixel {
+  int image, row, column;
+};
+// Where in a stage what a pixel reads is, and where a word of K is from there. `size`: of a number.
+CONVT2D_HOST_DEVICE int pixel_place(const Params& p, const Pixel& at, int size) {
+  return p.pixels_at + at.image * p.image_pitch + at.row / p.box_rows * p.box_pitch +
+         at.row % p.box_rows * p.row_pitch + at.column * p.stride_w * size;
+}
+CONVT2D_HOST_DEVICE int word_place(const Params& p, int word, int size) {
+  const int of_row = p.kernel_w * size / 4, of_channel = p.kernel_h * of_row,
+            channel = word / of_channel, tap = word % of_channel / of_row,
+            skipped = (p.first_column + tap * p.box_step) & (p.aligned - 1);
+  return channel % p.together * p.channel_pitch + channel / p.together * p.apart_pitch +
+         tap * p.tap_pitch + skipped * size + word % of_row * 4;
+}
 
 struct Maps {
   CUtensorMap y, w;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "core/phases.h"
 #include "cuda/cuda_families.h"
@@ -15,39 +14,38 @@ namespace {
 // Counted, but for the copy engine's rates, which other families measured.
 constexpr double kClock = 1700;  // cycles a microsecond
 constexpr double kCopied = 44;   // bytes a cycle that come from L2
-constexpr double kCopiedLine =
-    4;                         // cycles of the copy engine for 128 bytes of a row that it touches
-constexpr double kBox = 40;    // and of a box
-constexpr double kStore = 24;  // cycles of a pass for each unit of a thread
-constexpr double kPass = 200;  // and beside these
-constexpr double kTile = 300;  // cycles of a tile beside its chunks and passes
-constexpr double kLaunch = 6;  // us: launch, first boxes, last stores
+// Cycles of the copy engine: a row of a box, each 128 bytes of it behind the first, a box.
+constexpr double kCopiedRow = 3, kCopiedLine = 2, kBox = 40;
+constexpr double kStore = 24;         // cycles of a pass for each unit of a thread
+constexpr double kPass = 200;         // and beside these
+constexpr double kTile = 300;         // cycles of a tile beside its chunks and passes
+constexpr double kLaunch = 6;         // us: launch, first boxes, last stores
 constexpr double kMemoryRate = 0.85;  // of the copy rate
 constexpr double kBeside = 0.05;      // of the lesser of work and bytes
 constexpr int kLeastStages = 2, kMostColumns = 256, kPads = 4;
 
 struct Choice {
   int row, walkers, stages, resident;
-  int images, rows, own;      // of a tile
-  int form, together, pitch;  // the latter: elements of a box along axis 0
+  int images, rows, own;                // of a tile
+  int form, box_rows, together, pitch;  // the latter: numbers of a box along axis 0
 };
 
 int number(int64_t value) { return static_cast<int>(value); }
 
 // A box starts at a multiple of so many numbers: of 32 bytes, which is what the copy engine likes, or of 16, which it wants, where
 // rows do not lie so.
-int alignment(int form, int size) { return (form == kLines ? 16 : 32) / size; }
+int alignment(int form, int size) { return (form == kRows ? 32 : 16) / size; }
 
-// Numbers along axis 0 of a box whose tile has `own` columns.
-int64_t columns_read(const Problem& problem, int form, int own) {
+// Numbers along axis 0 of a box for `rows` rows of x, of `own` columns.
+int64_t columns_read(const Problem& problem, int form, int rows, int own) {
   const Axis &h = problem.h, &w = problem.w;
-  if (form == kJoined) return h.stride * w.out;
   const int aligned = alignment(form, number(element_size(problem.dtype)));
-  int64_t most = 0;
+  int64_t most = 0;  // what is skipped
   for (int64_t tap = 0; tap < h.kernel; ++tap) {
-    const int64_t row = form == kLines ? (tap - h.near_pad) * w.out : 0;
-    most = std::max(most, (row - w.near_pad) & (aligned - 1));
+    const int64_t before = form == kRuns ? -h.near_pad * w.out : form == kTaps ? tap * w.out : 0;
+    most = std::max(most, (before - w.near_pad) & (aligned - 1));
   }
+  if (form == kRuns) most += (h.stride * (rows - 1) + h.kernel - 1) * w.out;
   return most + w.stride * (own - 1) + w.kernel;
 }
 
@@ -72,29 +70,31 @@ Params shape(const Problem& problem, const Choice& choice) {
   p.chunks = number(ceil_div(p.reduce, p.depth));
   p.together = choice.together;
   // A tile's boxes.
-  const int line = choice.pitch * size, read = p.stride_h * (p.rows - 1) + p.kernel_h,
-            box_rows = choice.form == kRows     ? read
-                       : choice.form == kJoined ? p.rows
-                                                : 1,
-            box_bytes = p.depth * box_rows * line;
-  p.boxes = choice.form == kLines ? read : 1;
+  const bool rows = choice.form == kRows, runs = choice.form == kRuns;
+  const int line = choice.pitch * size, tap_line = p.y_w * size,
+            lines = rows   ? p.stride_h * (p.rows - 1) + p.kernel_h
+                    : runs ? 1
+                           : p.rows,
+            box_bytes = p.depth * lines * line;
+  p.box_rows = choice.box_rows;
+  p.boxes = runs ? number(ceil_div(p.rows, p.box_rows)) : rows ? 1 : p.kernel_h;
   p.box_pitch = number(round_up(box_bytes, 128));
   p.image_pitch = p.boxes * p.box_pitch;
   p.aligned = alignment(choice.form, size);
-  p.channel_pitch = line, p.apart_pitch = box_rows * p.together * line;
+  p.channel_pitch = line, p.apart_pitch = lines * p.together * line;
   p.first_column = -p.pad_w;
-  if (choice.form == kRows) {
+  p.row_pitch = line;
+  if (rows) {
     p.first_row = -p.pad_h, p.rows_of_row = p.stride_h;
     p.tap_pitch = p.together * line, p.row_pitch = p.stride_h * p.tap_pitch;
-  } else if (choice.form == kJoined) {
-    p.rows_of_row = 1;
-    p.tap_pitch = p.y_w * size, p.row_pitch = p.together * line;
+  } else if (runs) {
+    p.first_column -= p.pad_h * p.y_w, p.columns_of_row = p.stride_h * p.y_w;
+    p.box_step = p.box_rows * p.columns_of_row;
+    p.tap_pitch = tap_line, p.row_pitch = p.stride_h * tap_line;
   } else {
-    p.first_column -= p.pad_h * p.y_w;
-    p.columns_of_row = p.stride_h * p.y_w, p.box_step = p.y_w;
-    p.tap_pitch = p.box_pitch, p.row_pitch = p.stride_h * p.tap_pitch;
-    p.masked = p.outside;
+    p.rows_of_row = 1, p.box_step = p.y_w, p.tap_pitch = p.box_pitch;
   }
+  p.masked = !rows && p.outside;
 
   const int64_t blocks = ceil_div(p.columns, width), strips = ceil_div(p.x_w, p.own),
                 bands = ceil_div(p.x_h, p.rows);
@@ -128,26 +128,23 @@ Params shape(const Problem& problem, const Choice& choice) {
   return p;
 }
 
-// How often a bank is asked for when a warp fetches words, on the average of some.
-double bank_visits(const Problem& problem, const Params& p) {
+// How often a bank is asked for when a warp fetches words, on the average of some: lanes that want the same word want it once.
+double bank_visits(const Params& p, int size) {
   constexpr int kLanes = 32, kBanks = 32, kEvery = 3;
-  const int size = number(element_size(problem.dtype)),
-            of_row = number(problem.w.kernel) * size / 4, of_channel = p.kernel_h * of_row;
   int visits = 0, counted = 0;
   for (int first = 0; first < kMostPixels; first += 8 * kEvery, ++counted) {
-    std::set<int> words[kBanks];
+    int words[kLanes], of_bank[kBanks] = {};
     for (int lane = 0; lane < kLanes; ++lane) {
-      const int index = first + lane / 4, k = lane % 4, channel = k / of_channel,
-                rest = k % of_channel, pixel = index < p.pixels ? index : 0, line = pixel / p.own;
-      const int place = line / p.rows * p.image_pitch + line % p.rows * p.row_pitch +
-                        pixel % p.own * p.stride_w * size + channel % p.together * p.channel_pitch +
-                        channel / p.together * p.apart_pitch + rest / of_row * p.tap_pitch +
-                        rest % of_row * 4;
-      words[place / 4 % kBanks].insert(place / 4);
+      const int index = first + lane / 4, pixel = index < p.pixels ? index : 0,
+                line = pixel / p.own;
+      words[lane] = (pixel_place(p, {line / p.rows, line % p.rows, pixel % p.own}, size) +
+                     word_place(p, lane % 4, size)) /
+                    4;
     }
-    size_t most = 0;
-    for (const auto& bank : words) most = std::max(most, bank.size());
-    visits += number(most);
+    std::sort(words, words + kLanes);
+    std::for_each(words, std::unique(words, words + kLanes),
+                  [&](int word) { ++of_bank[word % kBanks]; });
+    visits += *std::max_element(of_bank, of_bank + kBanks);
   }
   return double(visits) / counted;
 }
@@ -158,15 +155,12 @@ double predict(const Problem& problem, const Device& device, const Params& p, co
   const double products = kTeams * kSteps * width / 2;
   const double shared =
       kTeams * kSteps * (width * 32 / 128 + 4 * 4 * visits * (kTiles[choice.row].odd ? 2 : 1));
-  // What the copy engine is asked for, by rows of a box.
-  const double lines =
-      double(p.images) * p.boxes * (p.image_pitch / p.boxes) / (choice.pitch * size);
-  // Every second row starts elsewhere in 32 bytes than in memory, if they are an odd number of 16 apart; of lines all may.
-  const double row_lines =
-      std::ceil(choice.pitch * size / 128.) * (choice.form == kLines           ? 2
-                                               : choice.pitch * size % 32 != 0 ? 1.5
-                                                                               : 1);
-  const double engine = kCopiedLine * lines * row_lines + kBox * p.images * p.boxes;
+  // What the copy engine is asked for, by rows of a box. Those that are an odd number of 16 bytes apart, and of planes, start
+  // elsewhere in 32 bytes than in memory, every second time.
+  const int line = choice.pitch * size;
+  const double skewed = choice.form != kRows || line % 32 != 0 ? 1.5 : 1;
+  const double row = (kCopiedRow + kCopiedLine * (ceil_div(line, kLine) - 1)) * skewed;
+  const double engine = p.images * p.boxes * (p.box_pitch / line * row + kBox);
   const double weights = p.resident ? 0 : double(width) * kLine / kCopied;
   const double chunk = std::max({products, shared, engine + weights});
   const double threads_units = kPassChannels * kTeamPixels * size / p.unit / 128.;
@@ -203,15 +197,13 @@ std::vector<Choice> tiles(const Problem& problem) {
   return found;
 }
 
-// What must hold of a form, whatever the tile.
+// What must hold of a form, whatever the tile. Words of all kernel rows, and what boxes skip of them, are the same for all rows of x.
 bool has_form(const Problem& problem, int form) {
-  const Axis &h = problem.h, &w = problem.w;
-  const int64_t row = w.out * element_size(problem.dtype);
+  const Axis& h = problem.h;
+  const int64_t row = problem.w.out * element_size(problem.dtype);
   if (form == kRows) return row % 16 == 0;
-  // Of rows a stride apart the engine skips alike.
-  if (form == kLines) return row % 16 != 0 && row % 4 == 0 && h.stride * row % 16 == 0;
-  return h.kernel == h.stride && h.near_pad == 0 && w.near_pad == 0 && row % 4 == 0 &&
-         h.stride * row % 16 == 0;
+  if (row % 4 != 0 || h.stride * row % 16 != 0) return false;
+  return form == kRuns || (row % 16 != 0 && h.kernel == h.stride && h.near_pad == 0);
 }
 
 // How dY comes for a tile: the forms there are, padded so that banks meet as seldom as they may.
@@ -219,17 +211,23 @@ std::vector<Choice> arrangements(const Problem& problem, const Choice& tile) {
   std::vector<Choice> found;
   const int size = number(element_size(problem.dtype)), unit = 16 / size,
             depth = number(kLine / size / (problem.h.kernel * problem.w.kernel));
-  for (int form : {kRows, kJoined, kLines}) {
+  for (int form : {kRows, kRuns, kTaps}) {
     if (!has_form(problem, form) || (form != kRows && tile.own != problem.w.in)) continue;
+    const auto columns = [&](int rows) { return columns_read(problem, form, rows, tile.own); };
+    Choice choice = tile;
+    choice.form = form, choice.box_rows = tile.rows;
+    if (form == kRuns) {  // as few boxes as there can be, and as short
+      while (choice.box_rows > 1 && columns(choice.box_rows) > kMostColumns) --choice.box_rows;
+      choice.box_rows = number(ceil_div(tile.rows, ceil_div(tile.rows, choice.box_rows)));
+    }
     std::vector<int> together{1};
-    if (form != kLines)
+    if (form == kRows)
       for (int count : {2, depth})
         if (count <= depth && problem.group_out() % count == 0) add_once(together, count);
     for (int count : together)
       for (int pad = 0; pad < kPads; ++pad) {
-        Choice choice = tile;
-        choice.form = form, choice.together = count;
-        choice.pitch = number(round_up(columns_read(problem, form, tile.own), unit)) + pad * unit;
+        choice.together = count;
+        choice.pitch = number(round_up(columns(choice.box_rows), unit)) + pad * unit;
         if (choice.pitch <= kMostColumns) found.push_back(choice);
       }
   }
@@ -240,9 +238,10 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                                           std::string& reason) {
   std::vector<Candidate<Choice>> found;
   const int size = number(element_size(problem.dtype));
+  reason = "rows of dY of " + std::to_string(problem.w.out) + " are too long for a run";
   for (const Choice& tile : tiles(problem))
     for (const Choice& arranged : arrangements(problem, tile)) {
-      const double visits = bank_visits(problem, shape(problem, arranged));
+      const double visits = bank_visits(shape(problem, arranged), size);
       for (int row = 0; row < tiles_of(size); ++row)
         for (int resident : {0, 1}) {
           if (kTiles[row].odd != (size == 2 && problem.w.near_pad % 2 != 0)) continue;
@@ -273,10 +272,10 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   Plan plan;
   plan.row = c.row;
   plan.predicted_us = candidate.predicted_us;
-  const int detail[] = {c.walkers, c.stages, c.resident, c.images, c.rows,
-                        c.own,     c.form,   c.together, c.pitch};
+  const int detail[] = {c.walkers, c.stages, c.resident, c.images,   c.rows,
+                        c.own,     c.form,   c.box_rows, c.together, c.pitch};
   std::copy(std::begin(detail), std::end(detail), plan.detail);
-  const char* const forms[] = {"rows", "joined rows", "lines"};
+  const char* const forms[] = {"rows", "runs", "kernel rows"};
   plan.note = std::to_string(c.images) + " images x " + std::to_string(c.rows) + " rows of " +
               std::to_string(c.own) + " pixels x " + std::to_string(kTiles[c.row].width) +
               " channels, dY in " + forms[c.form] + " of " + std::to_string(c.pitch) + ", " +
@@ -288,7 +287,7 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
 
 Choice choice_of(const Plan& plan) {
   const auto& d = plan.detail;
-  return {plan.row, d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7], d[8]};
+  return {plan.row, d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7], d[8], d[9]};
 }
 
 std::string refusal(const Problem& problem, const Device& device) {
@@ -314,6 +313,9 @@ std::string refusal(const Problem& problem, const Device& device) {
     return "a channel's " + text(problem.group_out() * taps) + " weights are no whole 16 bytes";
   if (h.out * w.out * size % 16 != 0)
     return "planes of dY of " + text(h.out) + " x " + text(w.out) + " are no whole 16 bytes";
+  if (!has_form(problem, kRows) && !has_form(problem, kRuns))
+    return "rows of dY of " + text(w.out) + " are no whole 16 bytes, nor " + text(h.stride) +
+           " of them";
   if (problem.wide_index) return "a tensor has more than 2^31 elements";
   return {};
 }
@@ -348,10 +350,10 @@ Maps maps_of(const Problem& problem, const Plan& plan, const Params& p, const Ar
       {choice.pitch, p.together, p.stride_h * (p.rows - 1) + p.kernel_h, p.depth / p.together, 1},
       {1, 1, 1, 1, 1},
       false};
-  if (choice.form == kJoined) {
+  if (choice.form == kTaps) {
     y.extent[0] *= p.stride_h, y.extent[2] /= p.stride_h, y.stride[2] *= p.stride_h;
     y.count[2] = p.rows;
-  } else if (choice.form == kLines) {
+  } else if (choice.form == kRuns) {
     y.extent[0] *= p.y_h, y.extent[2] = 1, y.stride[2] = plane;
     y.count[2] = 1;
   }

@@ -30,9 +30,6 @@ __device__ __forceinline__ Item item_of(const Params& p, int index) {
 }
 
 // Of a tile's pixels, in the order of image, row, column.
-struct Pixel {
-  int image, row, column;
-};
 __device__ __forceinline__ Pixel pixel_of(const Params& p, int index) {
   const unsigned line = p.by_own.quotient(index), image = p.by_rows.quotient(line);
   return {int(image), int(line - image * p.by_rows.divisor), int(index - line * p.by_own.divisor)};
@@ -47,14 +44,12 @@ struct Words {
 
   __device__ __forceinline__ Words(const Params& p) {
     constexpr int kNumbers = 4 / sizeof(T);  // of a word
-    const int lane = threadIdx.x % 32, t = lane % 4, of_row = p.kernel_w / kNumbers,
-              of_channel = p.kernel_h * of_row;
+    const int lane = threadIdx.x % 32, t = lane % 4, of_row = p.kernel_w / kNumbers;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int index = warp_of_block() * 16 + lane / 4 + 8 * i;
       const Pixel at = pixel_of(p, index < p.pixels ? index : 0);  // what is no pixel is not stored
-      pixel[i] = p.pixels_at + at.image * p.image_pitch + at.row * p.row_pitch +
-                 at.column * p.stride_w * int(sizeof(T));
+      pixel[i] = pixel_place(p, at, sizeof(T));
       mask[i] = ~0u;
       const int column = at.column * p.stride_w - p.pad_w + t % of_row * kNumbers;
 #pragma unroll
@@ -65,15 +60,9 @@ struct Words {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step)
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int k = step * kStepWords + half * 4 + t, channel = k / of_channel,
-                  rest = k % of_channel;
-        const int tap = rest / of_row, start = p.first_column + tap * p.box_step;
-        word[step][half] = channel % p.together * p.channel_pitch +
-                           channel / p.together * p.apart_pitch + tap * p.tap_pitch +
-                           (start & (p.aligned - 1)) * int(sizeof(T)) + rest % of_row * 4 +
-                           (ODD ? 2 : 0);
-      }
+      for (int half = 0; half < 2; ++half)
+        word[step][half] =
+            word_place(p, step * kStepWords + half * 4 + t, sizeof(T)) + (ODD ? 2 : 0);
   }
 
   // What the tensor core wants of a batch of steps.
