@@ -22,7 +22,7 @@ constexpr double kTile = 300;         // cycles of a tile beside its chunks and 
 constexpr double kLaunch = 6;         // us: launch, first boxes, last stores
 constexpr double kMemoryRate = 0.85;  // of the copy rate
 constexpr double kBeside = 0.05;      // of the lesser of work and bytes
-constexpr int kLeastStages = 2, kMostColumns = 256, kPads = 4;
+constexpr int kLeastStages = 2, kMostOfBox = 256, kPads = 4;
 
 struct Choice {
   int row, walkers, stages, resident;
@@ -107,7 +107,7 @@ Params shape(const Problem& problem, const Choice& choice) {
 
   // Runs of x: of whole rows, on from one to the next.
   for (p.unit = 16; p.unit > size; p.unit /= 4) {
-    const int count = std::max(p.unit / size, 1);
+    const int count = p.unit / size;
     if (p.own == p.x_w ? p.rows * p.own % count == 0 && p.x_h * p.x_w % count == 0
                        : p.own % count == 0 && p.x_w % count == 0)
       break;
@@ -214,10 +214,12 @@ std::vector<Choice> arrangements(const Problem& problem, const Choice& tile) {
   for (int form : {kRows, kRuns, kTaps}) {
     if (!has_form(problem, form) || (form != kRows && tile.own != problem.w.in)) continue;
     const auto columns = [&](int rows) { return columns_read(problem, form, rows, tile.own); };
+    if (form == kRows && problem.h.stride * (tile.rows - 1) + problem.h.kernel > kMostOfBox)
+      continue;
     Choice choice = tile;
     choice.form = form, choice.box_rows = tile.rows;
     if (form == kRuns) {  // as few boxes as there can be, and as short
-      while (choice.box_rows > 1 && columns(choice.box_rows) > kMostColumns) --choice.box_rows;
+      while (choice.box_rows > 1 && columns(choice.box_rows) > kMostOfBox) --choice.box_rows;
       choice.box_rows = number(ceil_div(tile.rows, ceil_div(tile.rows, choice.box_rows)));
     }
     std::vector<int> together{1};
@@ -228,7 +230,7 @@ std::vector<Choice> arrangements(const Problem& problem, const Choice& tile) {
       for (int pad = 0; pad < kPads; ++pad) {
         choice.together = count;
         choice.pitch = number(round_up(columns(choice.box_rows), unit)) + pad * unit;
-        if (choice.pitch <= kMostColumns) found.push_back(choice);
+        if (choice.pitch <= kMostOfBox) found.push_back(choice);
       }
   }
   return found;
