@@ -21,20 +21,14 @@ template <class T>
 constexpr int kChunk = kLine / int(sizeof(T));  // numbers of K
 
 template <class T, int WIDTH>
-__device__ __forceinline__ void bring_weights(const Params& p, const Maps& maps, const Item& item,
-                                              int chunk, uint32_t to, uint32_t barrier) {
-  copy_box(to, &maps.w, barrier, chunk * kChunk<T>, item.channel, item.group, 0);
-}
-
-template <class T, int WIDTH>
 __device__ __forceinline__ void bring(const Params& p, const Maps& maps, uint32_t shared) {
   if (p.resident) {
     const Item item = item_of<WIDTH>(p, blockIdx.x);
     const uint32_t barrier = shared + kResidentBarrier;
     barrier_expect(barrier, p.chunks * WIDTH * kLine);
     for (int chunk = 0; chunk < p.chunks; ++chunk)
-      bring_weights<T, WIDTH>(p, maps, item, chunk, shared + kResidentAt + chunk * WIDTH * kLine,
-                              barrier);
+      copy_box(shared + kResidentAt + chunk * WIDTH * kLine, &maps.w, barrier, chunk * kChunk<T>,
+               item.channel, item.group, 0);
   }
   StageRing ring = ring_of(p, shared);
   for (int i = blockIdx.x; i < p.items; i += p.walkers) {
@@ -45,7 +39,9 @@ __device__ __forceinline__ void bring(const Params& p, const Maps& maps, uint32_
     for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
       barrier_wait(ring.empty(), ring.parity ^ 1);
       barrier_expect(ring.full(), p.copied_bytes);
-      if (!p.resident) bring_weights<T, WIDTH>(p, maps, item, chunk, ring.stage(), ring.full());
+      if (!p.resident)
+        copy_box(ring.stage(), &maps.w, ring.full(), chunk * kChunk<T>, item.channel, item.group,
+                 0);
       uint32_t to = ring.stage() + p.pixels_at;
       for (int image = 0; image < p.images; ++image)
         for (int box = 0; box < p.boxes; ++box, to += p.box_pitch)
