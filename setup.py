@@ -55,7 +55,7 @@ CUDA_ROOMS = {
     "cuda/heddle": "heddle_plan.cpp heddle_launch.cpp heddle_tf32.cu heddle_f32x3.cu "
     "heddle_input_plan.cpp heddle_input.cu",
     "cuda/shuttle": "shuttle_plan.cpp shuttle_launch.cpp shuttle_kernel.cu",
-    "cuda/treadle": "treadle_plan.cpp treadle_launch.cpp treadle_f32.cu",
+    "cuda/treadle": "treadle_plan.cpp treadle_launch.cpp treadle_f32.cu treadle_halves.cu",
     "cuda/reed": "reed_plan.cpp reed_held_plan.cpp reed_lapped_plan.cpp reed_broad_plan.cpp "
     "reed_launch.cpp reed_f16.cu reed_bf16.cu reed_tf32.cu reed_f32x3.cu reed_wide.cu "
     "reed_lapped.cu reed_broad.cu",

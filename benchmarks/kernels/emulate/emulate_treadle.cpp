@@ -1,6 +1,6 @@
 // treadle on a CPU, to the bit, in random schedules.
 //
-//   emulate_treadle CASES TYPE LAYOUT SEED PLANS [NAME]     TYPE: tf32, or fp32 in nchw
+//   emulate_treadle CASES TYPE LAYOUT SEED PLANS [NAME]     TYPE: tf32, or fp32, fp16, bf16 in nchw
 //
 // As emulate_comb.cpp does for comb: PLANS plans of each case at random, on integers, and again with an infinity or a
 // NaN in places.
@@ -22,7 +22,7 @@ namespace {
 
 template <class M, int FIRST, int END, bool CHANNELS_LAST>
 bool check(const Case& one, Precision precision, int most) {
-  WeightTrial<float> trial(one, precision);
+  WeightTrial<typename M::Element> trial(one, precision);
   const Problem& p = trial.problem;
   std::string reason;
   const std::vector<Plan> all = treadle::plans(p, invented_device("h200"), reason);
@@ -56,9 +56,14 @@ int main(int count, char** arguments) {
   return check_cases(arguments[1], layout, count > 6 ? arguments[6] : "", [&](Case one) {
     if (emulate::random() % 4 == 0)
       one.problem.w_layout = layout == Layout::nhwc ? Layout::nchw : Layout::nhwc;
-    using treadle::kFirstStrict, treadle::kTileCount;
-    return std::string(arguments[2]) == "fp32"
-               ? check<MmaF32x3, kFirstStrict, kTileCount, false>(one, Precision::ieee, plans)
+    using treadle::kFirstStrict, treadle::kFirstHalves, treadle::kTileCount;
+    const std::string type = arguments[2];
+    return type == "fp32"
+               ? check<MmaF32x3, kFirstStrict, kFirstHalves, false>(one, Precision::ieee, plans)
+           : type == "fp16"
+               ? check<MmaF16, kFirstHalves, kTileCount, false>(one, Precision::tf32, plans)
+           : type == "bf16"
+               ? check<MmaBF16, kFirstHalves, kTileCount, false>(one, Precision::tf32, plans)
            : layout == Layout::nhwc
                ? check<MmaTF32, 0, kFirstStrict, true>(one, Precision::tf32, plans)
                : check<MmaTF32, 0, kFirstStrict, false>(one, Precision::tf32, plans);

@@ -366,6 +366,9 @@ CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 16, 8, "", "8", "9", "10", 
 CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 24, 12, "", "12", "13", "14", "15", "16")
 CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 32, 16, "", "16", "17", "18", "19", "20")
 CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 96, 48, "", "48", "49", "50", "51", "52")
+CONVT2D_WGMMA_FETCHED(__half, "k16", ".f32.f16.f16", 96, 48, ", 0", "48", "49", "50", "51", "52")
+CONVT2D_WGMMA_FETCHED(__nv_bfloat16, "k16", ".f32.bf16.bf16", 96, 48, ", 0", "48", "49", "50", "51",
+                      "52")
 CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 192, 96, "", "96", "97", "98", "99", "100")
 
 CONVT2D_WGMMA_PARTIAL(8, 4, "4", "5", "6", "7", "8", "9")

@@ -1,8 +1,8 @@
-// treadle: grad_weight of few channels, stride 1, in TF32, NCHW or channels last, and in strict fp32, NCHW.
+// treadle: grad_weight of few channels, stride 1, in TF32, NCHW or channels last, and in strict fp32 and 16 bits, NCHW.
 //
 //   dW[ci, co, kh, kw] = sum over lines l and columns w of x[ci, l + pad_h - kh, w] * dY[co, l, w - pad_w + kw]
 //
-// As a GEMM on wgmma: K is 64 neighbouring columns of x. The second operand, from shared memory, is four rows of x that
+// As a GEMM on wgmma: K is 256 bytes of neighbouring columns of x. The second operand, from shared memory, is four rows of x that
 // follow each other, 32 input channels each: its columns N are (row of x, input channel). The first one comes from
 // registers: 32 output channels of a line of dY, moved by a tap; an instruction has two such.
 //
@@ -13,8 +13,8 @@
 // rows of x a step needs the step before had two. They come in pairs to a ring, whose first slot has a copy behind the
 // last, so that two pairs that follow each other always lie side by side.
 //
-//   x     [32 columns][slot][row][input channel][128 B], swizzled
-//   dY    NCHW            [stage][line][output channel][words], an odd number of 16 bytes, so lanes meet no bank twice
+//   x     [half of the columns][slot][row][input channel][128 B], swizzled
+//   dY    NCHW            [stage][line][copy][output channel][words], an odd number of 16 bytes, so lanes meet no bank twice
 //         channels last   [stage][line][pixel][128 B], swizzled
 //
 // Words of K must be neighbours along columns for channels to be rows: what lies so in memory, NCHW's x, the copy engine
@@ -26,6 +26,9 @@
 //
 // Strict fp32: behind x lies what the tensor core cuts off of it, so x comes through registers as well; a thread splits what
 // it fetches, and sums of a batch are added up apart.
+//
+// 16 bits: a word is two columns, so taps at odd columns have a copy of dY of their own, one column on: its words are mixed
+// of two neighbours while they are in registers. So a tap is an address again, and those who multiply fetch words alone.
 //
 // Blocks that share dW but not the pixels write partial sums, [kh][kw][ci][co].
 #pragma once
@@ -46,22 +49,29 @@ struct Role {
 struct Tile {
   int taps;
   Role role[2];
-  bool share = false, strict = false;
+  bool share = false, strict = false, halves = false;  // halves: 16 bits
 };
 constexpr Tile kTiles[] = {
     {3, {{0, 1, 1}, {0, 1, 1}}, true},
     {7, {{0, 2, 0}, {4, 1, 1}}},
     {3, {{0, 1, 0}, {2, 0, 1}}, false, true},
     {4, {{0, 1, 0}, {2, 1, 0}}, false, true},
+    {3, {{0, 1, 1}, {0, 1, 1}}, true, false, true},
+    {7, {{0, 2, 0}, {4, 1, 1}}, false, false, true},
 };
-constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]), kFirstStrict = 2;
+constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]), kFirstStrict = 2, kFirstHalves = 4;
 
 constexpr int kChannels = 32, kRows = 3;  // of a block, input and output alike; kernel rows
-constexpr int kColumns = 64, kHalf = 32;  // of a strip, of 128 bytes
-constexpr int kSlices = 2, kSlice = 8;    // of a batch; columns
-constexpr int kBatch = kSlices * kSlice, kBatches = kColumns / kBatch;
+// Bytes of K: of an instruction, of a batch, of a strip; words of half a strip.
+constexpr int kSlices = 2, kSliceBytes = 32, kBatchBytes = kSlices * kSliceBytes;
+constexpr int kStripBytes = 256, kBatches = kStripBytes / kBatchBytes, kHalf = kStripBytes / 8;
+constexpr int kSlice = kSliceBytes / 4;  // pixels of an instruction, channels last
+CONVT2D_HOST_DEVICE constexpr int size(Tile tile) { return tile.halves ? 2 : 4; }
+CONVT2D_HOST_DEVICE constexpr int columns(Tile tile) { return kStripBytes / size(tile); }
 CONVT2D_HOST_DEVICE constexpr int slots(Tile tile) { return tile.strict ? 3 : 6; }
-CONVT2D_HOST_DEVICE constexpr int stages(Tile tile) { return tile.strict ? 4 : 5; }
+CONVT2D_HOST_DEVICE constexpr int stages(Tile tile) {
+  return tile.halves ? 3 : tile.strict ? 4 : 5;
+}
 
 constexpr int kGroups = 2, kConsumers = 128 * kGroups, kThreads = 2 * kConsumers;
 // Of a thread; together no more than the block starts with, or it waits for ever.
@@ -70,17 +80,25 @@ CONVT2D_HOST_DEVICE constexpr int consumer_registers(Tile tile) {
   return 256 - bringer_registers(tile);
 }
 
-// Of x: a row, a pair of them, all slots of 32 columns.
+// Of x: a row, a pair of them, all slots of half a strip.
 constexpr int kRowBytes = kChannels * 128, kPairBytes = 2 * kRowBytes;
 CONVT2D_HOST_DEVICE constexpr int plane_bytes(Tile tile) { return (slots(tile) + 1) * kPairBytes; }
 CONVT2D_HOST_DEVICE constexpr int x_bytes(Tile tile) {
   return (tile.strict ? 4 : 2) * plane_bytes(tile);
 }
-// Of dY: pixels of a line, channels last; words of a channel.
+// Of dY: pixels of a line, channels last; words of a channel, those that are loaded, of which the first may be half a column
+// too early, and from one channel to the next; copies of a line.
 constexpr int kPixels = 72;
-CONVT2D_HOST_DEVICE constexpr int pitch_words(Tile tile) { return tile.taps < 7 ? 68 : 76; }
+CONVT2D_HOST_DEVICE constexpr int line_words(Tile tile) {
+  return tile.halves ? (columns(tile) + tile.taps) / 2 + 1 : columns(tile) + tile.taps - 1;
+}
+CONVT2D_HOST_DEVICE constexpr int pitch_words(Tile tile) { return line_words(tile) > 68 ? 76 : 68; }
+CONVT2D_HOST_DEVICE constexpr int copies(Tile tile) { return tile.halves ? 2 : 1; }
+CONVT2D_HOST_DEVICE constexpr int copy_bytes(Tile tile) {
+  return kChannels * pitch_words(tile) * 4;
+}
 CONVT2D_HOST_DEVICE constexpr int line_bytes(Tile tile, bool channels_last) {
-  return channels_last ? kPixels * 128 : kChannels * pitch_words(tile) * 4;
+  return channels_last ? kPixels * 128 : copies(tile) * copy_bytes(tile);
 }
 CONVT2D_HOST_DEVICE constexpr int stage_bytes(Tile tile, bool channels_last) {
   return 2 * line_bytes(tile, channels_last);
@@ -99,9 +117,9 @@ CONVT2D_HOST_DEVICE constexpr int block_sums(Tile tile) {
 }
 constexpr bool tiles_fit() {
   for (const Tile tile : kTiles)
-    for (const bool last : {false, true})
+    for (const bool last : {false, !tile.strict && !tile.halves})
       if (shared_bytes(tile, last) > 227 * 1024 || pitch_words(tile) / 4 % 2 == 0 ||
-          pitch_words(tile) < kColumns + tile.taps - 1 || kPixels < kColumns + tile.taps - 1 ||
+          pitch_words(tile) < line_words(tile) || kPixels < kStripBytes / 4 + tile.taps - 1 ||
           block_sums(tile) / kChannels * kSumPitch * 4 > x_bytes(tile) ||
           16 * slots(tile) > kStageBarriers || kStageBarriers + 16 * stages(tile) > kXAt)
         return false;

@@ -44,12 +44,14 @@ struct Places {
       const int pixel = t * 2 + word + tap;
       return pixel * 128 + ((channel / 4 ^ pixel % 8) << 4) + channel % 4 * 4;
     } else {
-      return (channel * pitch_words(kTiles[ROW]) + word * 4 + t + tap) * 4;
+      constexpr int kCopies = copies(kTiles[ROW]);
+      return tap % kCopies * copy_bytes(kTiles[ROW]) +
+             (channel * pitch_words(kTiles[ROW]) + word * 4 + t + tap / kCopies) * 4;
     }
   }
 };
 
-// What a lane holds of an instruction: eight columns of a line, as mma.sync has them.
+// What a lane holds of an instruction: 32 bytes of a line, as mma.sync has them.
 template <int ROW, bool CHANNELS_LAST>
 __device__ __forceinline__ void fetch(uint32_t (&word)[4], uint32_t from,
                                       const uint32_t (&place)[2]) {
@@ -66,13 +68,14 @@ __device__ __forceinline__ void fetch(uint32_t (&word)[4], uint32_t from,
 }
 
 // A batch of a step: `y` is where its columns start in a line, `x` the first of its four rows.
-template <int ROW, int GROUP, bool CHANNELS_LAST>
+template <class M, int ROW, int GROUP, bool CHANNELS_LAST>
 __device__ __forceinline__ void multiply_batch(Sums<ROW, GROUP>& sum,
                                                const Places<ROW, GROUP, CHANNELS_LAST>& places,
                                                uint32_t y, uint64_t x) {
   constexpr Role role = kTiles[ROW].role[GROUP];
   constexpr int kLine = line_bytes(kTiles[ROW], CHANNELS_LAST);
-  constexpr int kSliceBytes = kSlice * (CHANNELS_LAST ? 128 : 4);
+  constexpr int kSliceOfLine = CHANNELS_LAST ? kSlice * 128 : kSliceBytes;
+  using T = typename M::Element;
   uint32_t full[kSlices][role.full][2][4], pair[kSlices][role.pair + 1][4];
 #pragma unroll
   for (int s = 0; s < kSlices; ++s) {
@@ -80,10 +83,10 @@ __device__ __forceinline__ void multiply_batch(Sums<ROW, GROUP>& sum,
     for (int i = 0; i < role.full; ++i)
 #pragma unroll
       for (int line = 0; line < 2; ++line)
-        fetch<ROW, CHANNELS_LAST>(full[s][i][line], y + line * kLine + s * kSliceBytes,
+        fetch<ROW, CHANNELS_LAST>(full[s][i][line], y + line * kLine + s * kSliceOfLine,
                                   places.full[i]);
     if constexpr (role.pair)
-      fetch<ROW, CHANNELS_LAST>(pair[s][0], y + s * kSliceBytes, places.pair);
+      fetch<ROW, CHANNELS_LAST>(pair[s][0], y + s * kSliceOfLine, places.pair);
   }
 #pragma unroll
   for (int s = 0; s < kSlices; ++s) {
@@ -96,15 +99,15 @@ __device__ __forceinline__ void multiply_batch(Sums<ROW, GROUP>& sum,
   wgmma_fence();
 #pragma unroll
   for (int s = 0; s < kSlices; ++s) {
-    const uint64_t here = advance(x, s * (kSlice * 4 >> 4));
+    const uint64_t here = advance(x, s * (kSliceBytes >> 4));
 #pragma unroll
     for (int line = 0; line < 2; ++line)
 #pragma unroll
       for (int i = 0; i < role.full; ++i)
-        WgmmaFetched<float, kRows * kChannels>::add(sum.full[i], full[s][i][line],
-                                                    advance(here, line * (kRowBytes >> 4)));
+        WgmmaFetched<T, kRows * kChannels>::add(sum.full[i], full[s][i][line],
+                                                advance(here, line * (kRowBytes >> 4)));
     if constexpr (role.pair)
-      WgmmaFetched<float, (kRows + 1) * kChannels>::add(sum.pair[0], pair[s][0], here);
+      WgmmaFetched<T, (kRows + 1) * kChannels>::add(sum.pair[0], pair[s][0], here);
   }
   wgmma_commit();
   wgmma_wait<0>();
@@ -125,7 +128,7 @@ __device__ __forceinline__ void multiply_strict(Sums<ROW, GROUP>& sum,
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     fetch<ROW, false>(high[i],
-                      y + i % kLines * line_bytes(kTiles[ROW], false) + i / kLines * kSlice * 4,
+                      y + i % kLines * line_bytes(kTiles[ROW], false) + i / kLines * kSliceBytes,
                       role.full ? places.full[0] : places.pair);
 #pragma unroll
     for (int w = 0; w < 4; ++w) M::split(high[i][w], high[i][w], low[i][w]);
@@ -137,7 +140,7 @@ __device__ __forceinline__ void multiply_strict(Sums<ROW, GROUP>& sum,
   start_strict<kWidth, kCount>(
       part, [&](int i) -> Words { return high[i]; }, [&](int i) -> Words { return low[i]; },
       [&](int i) {
-        return advance(x, i % kLines * (kRowBytes >> 4) + i / kLines * (kSlice * 4 >> 4));
+        return advance(x, i % kLines * (kRowBytes >> 4) + i / kLines * (kSliceBytes >> 4));
       },
       kRest);
   wgmma_wait<0>();
@@ -154,7 +157,7 @@ __device__ __forceinline__ void multiply(const Params& p, const Scope& at, uint3
                                          Sums<ROW, GROUP>& sum) {
   constexpr Tile tile = kTiles[ROW];
   constexpr int kFirst = tile.share ? GROUP : 0, kNext = tile.share ? kGroups : 1;
-  constexpr int kBatchBytes = kBatch * (CHANNELS_LAST ? 128 : 4);
+  constexpr int kBatchOfLine = CHANNELS_LAST ? kSlices * kSlice * 128 : kBatchBytes;
   const Places<ROW, GROUP, CHANNELS_LAST> places;
   const uint64_t layout = swizzled_layout(128, 8 * 128);
   Ring slot, stage;  // of the step's second pair, and its lines
@@ -172,13 +175,13 @@ __device__ __forceinline__ void multiply(const Params& p, const Scope& at, uint3
       barrier_wait(stage_full(shared, stage.stage), stage.parity);
     }
     const uint32_t y =
-        shared + y_at(tile) + stage.stage * stage_bytes(tile, CHANNELS_LAST) + batch * kBatchBytes;
+        shared + y_at(tile) + stage.stage * stage_bytes(tile, CHANNELS_LAST) + batch * kBatchOfLine;
     const uint64_t x = operand(
-        layout, slot_at(shared, before) + batch / 2 * plane_bytes(tile) + batch % 2 * (kBatch * 4));
+        layout, slot_at(shared, before) + batch / 2 * plane_bytes(tile) + batch % 2 * kBatchBytes);
     if constexpr (tile.strict) {
       multiply_strict<M, ROW, GROUP>(sum, places, y, x);
     } else {
-      multiply_batch<ROW, GROUP, CHANNELS_LAST>(sum, places, y, x);
+      multiply_batch<M, ROW, GROUP, CHANNELS_LAST>(sum, places, y, x);
     }
     batch += kNext;
     if (batch < step.batches(p)) continue;
@@ -256,7 +259,7 @@ __device__ __forceinline__ void sum_up(const Params& p, const Scope& at, uint32_
 }
 
 // One sum of the block, of the products that exist. Slow, and rare: somewhere is a NaN or an infinity.
-template <class M>
+template <class M, int ROW>
 __device__ __noinline__ float sum_with_care(const Params& p, const Scope& at, int input, int output,
                                             int tap_h, int tap_w) {
   const int x_channel = (at.group * p.rows + input) * p.x_stride[1];
@@ -269,7 +272,8 @@ __device__ __noinline__ float sum_with_care(const Params& p, const Scope& at, in
       if (h < 0 || h >= p.x_h) continue;
       const int x = x_channel + step.n * p.x_stride[0] + h * p.x_stride[2];
       const int y = y_channel + step.n * p.y_stride[0] + line * p.y_stride[2];
-      for (int w = step.column(); w < min(step.column() + kColumns, p.x_w); ++w) {
+      const int first = step.column(kTiles[ROW]);
+      for (int w = first; w < min(first + columns(kTiles[ROW]), p.x_w); ++w) {
         const int v = w - p.pad_w + tap_w;
         if (v >= 0 && v < p.y_w)
           sum = fmaf(as_multiplied<M>(p.x, x + w * p.x_stride[3]),
@@ -282,7 +286,7 @@ __device__ __noinline__ float sum_with_care(const Params& p, const Scope& at, in
 // The block's sums to dW or to partial sums; what is NaN once more. By the warps that multiplied.
 template <class M, int ROW>
 __device__ __forceinline__ void store_sums(const Params& p, const Scope& at, uint32_t shared,
-                                           float* to) {
+                                           float* partials) {
   constexpr int kTaps = kTiles[ROW].taps;
   const int lane = threadIdx.x % 32, output = at.output + lane;
 #pragma unroll 1
@@ -292,9 +296,14 @@ __device__ __forceinline__ void store_sums(const Params& p, const Scope& at, uin
     if (tap_h >= p.kernel_h || tap_w >= p.kernel_w || input >= p.rows || output >= p.columns)
       continue;
     float sum = load_shared<float>(shared + kXAt + (i * kSumPitch + lane) * 4);
-    if (sum != sum) sum = sum_with_care<M>(p, at, input, output, tap_h, tap_w);
-    to[(at.group * p.rows + input) * p.stride[0] + output * p.stride[1] + tap_h * p.stride[2] +
-       tap_w * p.stride[3]] = sum;
+    if (sum != sum) sum = sum_with_care<M, ROW>(p, at, input, output, tap_h, tap_w);
+    const int to = (at.group * p.rows + input) * p.stride[0] + output * p.stride[1] +
+                   tap_h * p.stride[2] + tap_w * p.stride[3];
+    if (partials) {
+      partials[to] = sum;
+    } else {
+      store(static_cast<typename M::Element*>(p.weight) + to, sum);
+    }
   }
 }
 
@@ -329,9 +338,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   } else {
     sum_up<M, ROW, 1, CHANNELS_LAST>(p, at, shared);
   }
-  float* const to =
-      p.partials ? p.partials + int64_t{at.piece} * p.piece_floats : static_cast<float*>(p.weight);
-  store_sums<M, ROW>(p, at, shared, to);
+  float* const partials = p.partials ? p.partials + int64_t{at.piece} * p.piece_floats : nullptr;
+  store_sums<M, ROW>(p, at, shared, partials);
 #endif
 }
 

@@ -12,10 +12,12 @@ namespace {
 
 void launch(const Problem& problem, const Plan& plan, const Args& args) {
   const Params params = params_of(problem, plan, args);
-  if (kTiles[plan.row].strict) {
+  const Tile tile = kTiles[plan.row];
+  if (tile.strict) {
     launch_strict(plan.row, false, params, CUtensorMap{}, args.stream);
   } else {
-    launch_tf32(plan.row, channels_last(problem), params, map_of(problem, params), args.stream);
+    (tile.halves ? (problem.dtype == DType::f16 ? launch_f16 : launch_bf16) : launch_tf32)(
+        plan.row, channels_last(problem), params, map_of(problem, params), args.stream);
   }
   if (params.partials) launch_weight_sum(problem, params.split, args, true);
   if (problem.has_bias) launch_grad_bias(problem, args);

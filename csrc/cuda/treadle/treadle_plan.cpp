@@ -53,9 +53,9 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.out_blocks = count(p.columns, kChannels);
   p.in_blocks = count(p.rows, kChannels);
   p.line_pairs = count(p.y_h, 2);
-  p.tiles = count(p.x_w, kColumns);
-  const int32_t last = p.x_w - (p.tiles - 1) * kColumns, even = tile.share ? kGroups : 1;
-  p.last_batches = static_cast<int32_t>(round_up(ceil_div(last, kBatch), even));
+  p.tiles = count(p.x_w, columns(tile));
+  const int32_t last = p.x_w - (p.tiles - 1) * columns(tile), even = tile.share ? kGroups : 1;
+  p.last_batches = static_cast<int32_t>(round_up(ceil_div(last, columns(tile) / kBatches), even));
   p.steps = p.batch * p.tiles * p.line_pairs;
   p.split = choice.split;
   p.by_pairs = FastDivide(p.line_pairs);
@@ -70,14 +70,15 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
     columns += share * (role.full * 2 * kRows + role.pair * (kRows + 1)) * kChannels;
     operands += share * (role.full * 2 + role.pair);
   }
-  const double slices = double(kColumns) / kSlice, products = tile.strict ? 3 : 1;
+  const double slices = kBatches * kSlices, products = tile.strict ? 3 : 1;
   columns *= products;
   const double x = kPairBytes * 2 * (1 + 1.0 / slots(tile));
   const double y = stage_bytes(tile, channels_last(problem));
   const double mma = slices * columns / 2;
-  const double shared =
-      slices * (columns * kSlice * 4 / 128 + operands * 16) + ((tile.strict ? 2 : 1) * x + y) / 128;
-  const double l2 = (x + y) / kL2Bytes;
+  // What a second copy takes, exchanging words among lanes takes once more.
+  const double filled = (tile.strict ? 2 : 1) * x + y * (2 - 1.0 / copies(tile));
+  const double shared = slices * (columns * kSliceBytes / 128 + operands * 16) + filled / 128;
+  const double l2 = (x + y / copies(tile)) / kL2Bytes;
   const double busiest = std::max({mma, shared, l2});
   const double cycles = kWork * busiest + kRest * (mma + shared + l2 - busiest) + kStep +
                         (tile.strict ? kJoined * kBatches * kChannels * (kRows + 1) / 2 : 0);
@@ -95,7 +96,9 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
                                           std::string& reason) {
   std::vector<Candidate<Choice>> found;
   const bool strict = is_strict(problem);
-  for (int row = strict ? kFirstStrict : 0; row < (strict ? kTileCount : kFirstStrict); ++row) {
+  for (int row = 0; row < kTileCount; ++row) {
+    const Tile tile = kTiles[row];
+    if (tile.strict != strict || size(tile) != element_size(problem.dtype)) continue;
     Choice choice{row, 1};
     Params p;
     shape(problem, choice, p);
@@ -104,9 +107,9 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
       continue;
     }
     for (int split :
-         splits_worth_trying(problem, combinations(p), p.steps, int64_t{2} * kColumns)) {
+         splits_worth_trying(problem, combinations(p), p.steps, int64_t{2} * columns(tile))) {
       p.split = choice.split = split;
-      found.push_back({choice, predict(problem, device, p, kTiles[row])});
+      found.push_back({choice, predict(problem, device, p, tile)});
     }
   }
   return found;
@@ -130,11 +133,13 @@ std::string refusal(const Problem& problem, const Device& device) {
   const Axis &h = problem.h, &w = problem.w;
   if (!device.has_wgmma) return "treadle is for sm_90a";
   if (problem.direction != Direction::grad_weight) return "treadle is for grad_weight";
-  if (problem.dtype != DType::f32) return "treadle is for fp32";
+  if (problem.dtype == DType::f64) return "treadle is not for fp64";
   const bool last = channels_last(problem);
   if (problem.x_layout != problem.y_layout || (!last && problem.x_layout != Layout::nchw))
     return "treadle is for NCHW or channels last";
-  if (last && is_strict(problem)) return "strict fp32, treadle is for NCHW";
+  const int64_t size = element_size(problem.dtype);
+  if (last && (is_strict(problem) || size == 2))
+    return "strict fp32 and 16 bits, treadle is for NCHW";
   for (const Axis& axis : {h, w}) {
     if (axis.stride != 1) return "a stride of " + number(axis.stride);
     if (axis.dilation != 1 && axis.kernel > 1)
@@ -142,15 +147,17 @@ std::string refusal(const Problem& problem, const Device& device) {
     if (axis.in < 1 || axis.out < 1) return "no pixels";
   }
   // The copy engine steps, and starts, at whole 16 bytes.
-  if (!last && w.in % 4 != 0) return "rows of x, " + number(w.in) + ", are no whole 16 bytes";
+  if (!last && w.in * size % 16 != 0)
+    return "rows of x, " + number(w.in) + ", are no whole 16 bytes";
   if (last && (problem.out_channels % 4 != 0 || problem.group_out() % 4 != 0))
     return number(problem.group_out()) + " output channels are no whole 16 bytes";
+  if (w.out * size % 4 != 0) return "rows of dY, " + number(w.out) + ", are no whole words";
   if (problem.wide_index) return "a tensor has more than 2^31 elements";
   // Places beside the tensors, and copies, are counted in 32 bits.
   const int64_t reach = 4096;
   if (std::abs(h.near_pad) + std::abs(w.near_pad) + h.kernel + w.kernel > reach)
     return "taps lie too far apart";
-  if (problem.batch * ceil_div(w.in, kColumns) * ceil_div(h.out, 2) > INT32_MAX / 2)
+  if (problem.batch * ceil_div(w.in, kStripBytes / size) * ceil_div(h.out, 2) > INT32_MAX / 2)
     return "x has too many rows";
   return sums_too_short(problem, kLeastWgmmaTerms);
 }
@@ -187,11 +194,12 @@ Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
 }
 
 CUtensorMap map_of(const Problem& problem, const Params& p) {
+  const auto size = static_cast<int>(element_size(problem.dtype));
   TensorBox box;
-  box.element_bytes = 4;
+  box.element_bytes = size;
   box.axes = 4;
   const auto axis = [&](int i, int64_t extent, int64_t stride, int32_t count) {
-    box.extent[i] = extent, box.stride[i] = stride * 4, box.count[i] = count, box.step[i] = 1;
+    box.extent[i] = extent, box.stride[i] = stride * size, box.count[i] = count, box.step[i] = 1;
   };
   if (channels_last(problem)) {
     box.base = p.y;
@@ -201,7 +209,7 @@ CUtensorMap map_of(const Problem& problem, const Params& p) {
     axis(3, p.batch, p.y_stride[0], 1);
   } else {
     box.base = p.x;
-    axis(0, p.x_w, 1, kHalf);
+    axis(0, p.x_w, 1, kStripBytes / 2 / size);
     axis(1, int64_t{p.groups} * p.rows, p.x_stride[1], kChannels);
     axis(2, p.x_h, p.x_stride[2], 2);
     axis(3, p.batch, p.x_stride[0], 1);

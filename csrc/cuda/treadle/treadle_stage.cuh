@@ -53,7 +53,7 @@ struct Step {
     if (++tile == p.tiles) tile = 0, ++n;
   }
   __device__ __forceinline__ int line() const { return pair * 2; }
-  __device__ __forceinline__ int column() const { return tile * kColumns; }
+  __device__ __forceinline__ int column(Tile of) const { return tile * columns(of); }
   __device__ __forceinline__ int batches(const Params& p) const {
     return tile + 1 == p.tiles ? p.last_batches : kBatches;
   }
@@ -63,8 +63,13 @@ struct Step {
 __device__ __forceinline__ int first_row(const Params& p, const Scope& at, int line) {
   return line + p.pad_h - at.kernel_h - (kRows - 1);
 }
-__device__ __forceinline__ int first_column(const Params& p, const Scope& at, const Step& step) {
-  return step.column() - p.pad_w + at.kernel_w;
+__device__ __forceinline__ int first_column(const Params& p, const Scope& at, const Step& step,
+                                            Tile tile) {
+  return step.column(tile) - p.pad_w + at.kernel_w;
+}
+// That of the first word that is loaded: rows of dY start between words or none does.
+__device__ __forceinline__ int early(const Params& p, const Scope& at, Tile tile) {
+  return tile.halves ? (at.kernel_w - p.pad_w) & 1 : 0;
 }
 
 __device__ __forceinline__ uint32_t slot_full(uint32_t shared, int slot) {
@@ -89,7 +94,8 @@ __device__ __forceinline__ void ask_for_rows(const Scope& at, const Params& p, c
   for (int to = slot; to <= kSlots; to += kSlots)
 #pragma unroll 1
     for (int half = 0; half < 2; ++half)
-      copy_box(slot_at(shared, to) + half * kPlaneBytes, map, barrier, step.column() + half * kHalf,
+      copy_box(slot_at(shared, to) + half * kPlaneBytes, map, barrier,
+               step.column(kTiles[ROW]) + half * (columns(kTiles[ROW]) / 2),
                at.group * p.rows + at.input, row, step.n);
 }
 
@@ -101,7 +107,8 @@ __device__ __forceinline__ void ask_for_lines(const Scope& at, const Params& p, 
   const uint32_t barrier = stage_full(shared, stage);
   barrier_expect(barrier, kBytes);
   copy_box(shared + y_at(kTiles[ROW]) + stage * kBytes, map, barrier,
-           at.group * p.columns + at.output, first_column(p, at, step), step.line(), step.n);
+           at.group * p.columns + at.output, first_column(p, at, step, kTiles[ROW]), step.line(),
+           step.n);
 }
 
 // NCHW: two lines of dY, by a warpgroup: a warp has sixteen channels of a line, its lanes 64 words of each, and eight lanes
@@ -109,53 +116,93 @@ __device__ __forceinline__ void ask_for_lines(const Scope& at, const Params& p, 
 struct Lines {
   uint32_t word[16][2], beyond[4];
 };
-template <int ROW>
+// The first word beyond; in 16 bits it is the last of the 64 once more, which has to meet the next one.
+CONVT2D_HOST_DEVICE constexpr int first_beyond(Tile tile) {
+  return kStripBytes / 4 - (tile.halves ? 1 : 0);
+}
+template <class M, int ROW>
 __device__ __forceinline__ void load_lines(const Scope& at, const Params& p, const Step& step,
                                            Lines& lines) {
-  const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
-  const int first = first_column(p, at, step), channels = p.columns - at.output;
-  const float* const y = static_cast<const float*>(p.y) + step.n * p.y_stride[0] +
-                         (at.group * p.columns + at.output) * p.y_stride[1] +
-                         step.line() * p.y_stride[2] + first;
-  const auto there = [&](int line, int word) {
-    return step.line() + line < p.y_h && first + word >= 0 && first + word < p.y_w;
+  constexpr Tile tile = kTiles[ROW];
+  using T = typename M::Element;
+  constexpr int kNumbers = 4 / sizeof(T);  // of a word
+  const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+  const int line = step.line() + warp / 2, from = at.output + warp % 2 * 16;
+  const int first = first_column(p, at, step, tile) - early(p, at, tile);
+  const int channels = line < p.y_h ? p.columns - from : 0;
+  const T* const y = static_cast<const T*>(p.y) + step.n * p.y_stride[0] +
+                     (at.group * p.columns + from) * p.y_stride[1] + line * p.y_stride[2] + first;
+  const auto left = [&](int word) {
+    const int column = first + word * kNumbers;
+    return column >= 0 && column < p.y_w ? channels : 0;
   };
-  {
-    const int line = warp / 2, from = warp % 2 * 16;
-    const float* const mine = y + line * p.y_stride[2] + from * p.y_stride[1] + lane;
-    const int left[2] = {there(line, lane) ? channels - from : 0,
-                         there(line, lane + 32) ? channels - from : 0};
+  const int left_of[2] = {left(lane), left(lane + 32)};
 #pragma unroll
-    for (int c = 0; c < 16; ++c)
+  for (int c = 0; c < 16; ++c)
 #pragma unroll
-      for (int half = 0; half < 2; ++half)
-        lines.word[c][half] = load_if<4>(mine + c * p.y_stride[1] + half * 32, c, left[half]);
-  }
-  const int word = kColumns + thread % 8;
+    for (int half = 0; half < 2; ++half)
+      lines.word[c][half] =
+          load_if<4>(y + c * p.y_stride[1] + (lane + half * 32) * kNumbers, c, left_of[half]);
+  const int word = first_beyond(tile) + lane % 8;
+  const int left_beyond = word < line_words(tile) ? left(word) : 0;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const int line = i / 2, channel = i % 2 * 16 + thread / 8;
+    const int channel = i * 4 + lane / 8;
     lines.beyond[i] =
-        load_if<4>(y + line * p.y_stride[2] + channel * p.y_stride[1] + word, channel,
-                   word < kColumns + kTiles[ROW].taps - 1 && there(line, word) ? channels : 0);
+        load_if<4>(y + channel * p.y_stride[1] + word * kNumbers, channel, left_beyond);
   }
 }
 template <class M, int ROW>
 __device__ __forceinline__ void put_lines(uint32_t to, const Lines& lines) {
   constexpr int kPitch = pitch_words(kTiles[ROW]) * 4;
-  const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
-  // [line][channel]: warps follow each other there.
+  const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+  to += warp * 16 * kPitch;  // [line][channel]: warps follow each other there
 #pragma unroll
   for (int c = 0; c < 16; ++c)
 #pragma unroll
     for (int half = 0; half < 2; ++half)
-      store_shared_4(to + (warp * 16 + c) * kPitch + (lane + half * 32) * 4,
-                     M::round(lines.word[c][half]));
-  if (thread % 8 >= kTiles[ROW].taps - 1) return;
+      store_shared_4(to + c * kPitch + (lane + half * 32) * 4, M::round(lines.word[c][half]));
+  const int word = first_beyond(kTiles[ROW]) + lane % 8;
+  if (word >= line_words(kTiles[ROW])) return;
 #pragma unroll
   for (int i = 0; i < 4; ++i)
-    store_shared_4(to + (i * 16 + thread / 8) * kPitch + (kColumns + thread % 8) * 4,
-                   M::round(lines.beyond[i]));
+    store_shared_4(to + (i * 4 + lane / 8) * kPitch + word * 4, M::round(lines.beyond[i]));
+}
+
+// 16 bits: both copies of both lines. Words are those of the even copy as they come, and mixed with their next those of the
+// odd one; or, a column early, mixed those of the even copy, and as they come those of the odd one, a word before. Then the
+// first of a channel goes where nobody reads, behind the channel before.
+template <int ROW>
+__device__ __forceinline__ void put_copies(uint32_t to, const Lines& lines, int early) {
+  constexpr Tile tile = kTiles[ROW];
+  constexpr int kPitch = pitch_words(tile) * 4;
+  const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+  to += warp / 2 * line_bytes(tile, false) + warp % 2 * 16 * kPitch;
+  const uint32_t as_is = to + early * (copy_bytes(tile) - 4),
+                 mixed = to + (1 - early) * copy_bytes(tile);
+  const auto of_next = [&](uint32_t word) {
+    return __shfl_sync(0xffffffff, word, (lane + 1) % 32);
+  };
+  const auto mix = [](uint32_t word, uint32_t next) { return __byte_perm(word, next, 0x5432); };
+#pragma unroll
+  for (int c = 0; c < 16; ++c) {
+    const uint32_t (&word)[2] = lines.word[c];
+    const uint32_t next[2] = {of_next(lane == 0 ? word[1] : word[0]), of_next(word[1])};
+    const uint32_t place = c * kPitch + lane * 4;
+    store_shared_4(as_is + place, word[0]);
+    store_shared_4(as_is + place + 128, word[1]);
+    store_shared_4(mixed + place, mix(word[0], next[0]));
+    if (lane < 31) store_shared_4(mixed + place + 128, mix(word[1], next[1]));
+  }
+  const int word = first_beyond(tile) + lane % 8;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t next = of_next(lines.beyond[i]);
+    const uint32_t place = (i * 4 + lane / 8) * kPitch + word * 4;
+    if (word >= line_words(tile)) continue;
+    store_shared_4(as_is + place, lines.beyond[i]);
+    store_shared_4(mixed + place, mix(lines.beyond[i], next));
+  }
 }
 
 // Channels last: a pair of rows of x, by a warpgroup: a warp has 32 pixels of a row, a lane a channel of each.
@@ -165,7 +212,7 @@ struct Pixels {
 __device__ __forceinline__ void load_pixels(const Scope& at, const Params& p, const Step& step,
                                             int row, Pixels& pixels) {
   const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
-  const int h = row + warp / 2, w = step.column() + warp % 2 * kHalf;
+  const int h = row + warp / 2, w = step.tile * 2 * kHalf + warp % 2 * kHalf;
   const bool there = h >= 0 && h < p.x_h && at.input + lane < p.rows;
   const float* const x = static_cast<const float*>(p.x) + step.n * p.x_stride[0] +
                          h * p.x_stride[2] + w * p.x_stride[3] + at.group * p.rows + at.input +
@@ -200,7 +247,7 @@ struct Columns {
 __device__ __forceinline__ void load_columns(const Scope& at, const Params& p, const Step& step,
                                              int row, Columns& columns) {
   const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
-  const int h = row + warp / 2, w = step.column() + warp % 2 * kHalf + lane % 8 * 4;
+  const int h = row + warp / 2, w = step.tile * 2 * kHalf + warp % 2 * kHalf + lane % 8 * 4;
   const int channel = lane / 8, channels = p.rows - at.input;
   const float* const x = static_cast<const float*>(p.x) + step.n * p.x_stride[0] +
                          (at.group * p.rows + at.input + channel) * p.x_stride[1] +
@@ -275,21 +322,25 @@ __device__ __forceinline__ void bring(const Params& p, const Scope& at, const CU
           barrier_arrive(slot_full(shared, slot.stage));
           if (second) {
             Lines lines;
-            load_lines<ROW>(at, p, step, lines);
+            load_lines<M, ROW>(at, p, step, lines);
             barrier_wait(stage_empty, stage.parity ^ 1);
             put_lines<M, ROW>(to, lines);
             barrier_arrive(stage_full(shared, stage.stage));
           }
         } else {
           Lines lines;
-          if (second) load_lines<ROW>(at, p, step, lines);
+          if (second) load_lines<M, ROW>(at, p, step, lines);
           if (asks) {
             barrier_wait(slot_empty, slot.parity ^ 1);
             ask_for_rows<ROW>(at, p, step, row, map, shared, slot.stage);
           }
           if (second) {
             barrier_wait(stage_empty, stage.parity ^ 1);
-            put_lines<M, ROW>(to, lines);
+            if constexpr (tile.halves) {
+              put_copies<ROW>(to, lines, early(p, at, tile));
+            } else {
+              put_lines<M, ROW>(to, lines);
+            }
             barrier_arrive(stage_full(shared, stage.stage));
           }
         }
