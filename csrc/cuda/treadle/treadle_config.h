@@ -62,9 +62,12 @@ constexpr Tile kTiles[] = {
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]), kFirstStrict = 2, kFirstHalves = 4;
 
 constexpr int kChannels = 32, kRows = 3;  // of a block, input and output alike; kernel rows
-// Bytes of K: of an instruction, of a batch, of a strip; words of half a strip.
-constexpr int kSlices = 2, kSliceBytes = 32, kBatchBytes = kSlices * kSliceBytes;
-constexpr int kStripBytes = 256, kBatches = kStripBytes / kBatchBytes, kHalf = kStripBytes / 8;
+// Bytes of K: of an instruction, of a strip; words of half a strip. Instructions of a batch; batches of a strip.
+constexpr int kSliceBytes = 32, kStripBytes = 256, kHalf = kStripBytes / 8;
+CONVT2D_HOST_DEVICE constexpr int slices(Tile tile) { return tile.strict ? 2 : 4; }
+CONVT2D_HOST_DEVICE constexpr int batches(Tile tile) {
+  return kStripBytes / kSliceBytes / slices(tile);
+}
 constexpr int kSlice = kSliceBytes / 4;  // pixels of an instruction, channels last
 CONVT2D_HOST_DEVICE constexpr int size(Tile tile) { return tile.halves ? 2 : 4; }
 CONVT2D_HOST_DEVICE constexpr int columns(Tile tile) { return kStripBytes / size(tile); }

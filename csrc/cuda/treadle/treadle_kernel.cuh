@@ -67,7 +67,8 @@ __device__ __forceinline__ void fetch(uint32_t (&word)[4], uint32_t from,
   }
 }
 
-// A batch of a step: `y` is where its columns start in a line, `x` the first of its four rows.
+// A batch of a step: `y` is where its columns start in a line, `x` the first of its four rows. Words of a slice are fetched
+// while the one before is multiplied.
 template <class M, int ROW, int GROUP, bool CHANNELS_LAST>
 __device__ __forceinline__ void multiply_batch(Sums<ROW, GROUP>& sum,
                                                const Places<ROW, GROUP, CHANNELS_LAST>& places,
@@ -76,40 +77,33 @@ __device__ __forceinline__ void multiply_batch(Sums<ROW, GROUP>& sum,
   constexpr int kLine = line_bytes(kTiles[ROW], CHANNELS_LAST);
   constexpr int kSliceOfLine = CHANNELS_LAST ? kSlice * 128 : kSliceBytes;
   using T = typename M::Element;
-  uint32_t full[kSlices][role.full][2][4], pair[kSlices][role.pair + 1][4];
 #pragma unroll
-  for (int s = 0; s < kSlices; ++s) {
+  for (int s = 0; s < slices(kTiles[ROW]); ++s) {
+    uint32_t full[role.full][2][4], pair[4];
 #pragma unroll
     for (int i = 0; i < role.full; ++i)
 #pragma unroll
       for (int line = 0; line < 2; ++line)
-        fetch<ROW, CHANNELS_LAST>(full[s][i][line], y + line * kLine + s * kSliceOfLine,
+        fetch<ROW, CHANNELS_LAST>(full[i][line], y + line * kLine + s * kSliceOfLine,
                                   places.full[i]);
-    if constexpr (role.pair)
-      fetch<ROW, CHANNELS_LAST>(pair[s][0], y + s * kSliceOfLine, places.pair);
-  }
-#pragma unroll
-  for (int s = 0; s < kSlices; ++s) {
+    if constexpr (role.pair) fetch<ROW, CHANNELS_LAST>(pair, y + s * kSliceOfLine, places.pair);
 #pragma unroll
     for (int i = 0; i < role.full; ++i)
 #pragma unroll
-      for (int line = 0; line < 2; ++line) computed(full[s][i][line]);
-    if constexpr (role.pair) computed(pair[s][0]);
-  }
-  wgmma_fence();
-#pragma unroll
-  for (int s = 0; s < kSlices; ++s) {
+      for (int line = 0; line < 2; ++line) computed(full[i][line]);
+    if constexpr (role.pair) computed(pair);
     const uint64_t here = advance(x, s * (kSliceBytes >> 4));
+    wgmma_fence();
 #pragma unroll
     for (int line = 0; line < 2; ++line)
 #pragma unroll
       for (int i = 0; i < role.full; ++i)
-        WgmmaFetched<T, kRows * kChannels>::add(sum.full[i], full[s][i][line],
+        WgmmaFetched<T, kRows * kChannels>::add(sum.full[i], full[i][line],
                                                 advance(here, line * (kRowBytes >> 4)));
-    if constexpr (role.pair)
-      WgmmaFetched<T, (kRows + 1) * kChannels>::add(sum.pair[0], pair[s][0], here);
+    if constexpr (role.pair) WgmmaFetched<T, (kRows + 1) * kChannels>::add(sum.pair[0], pair, here);
+    wgmma_commit();
+    wgmma_wait<1>();
   }
-  wgmma_commit();
   wgmma_wait<0>();
 }
 
@@ -121,7 +115,7 @@ __device__ __forceinline__ void multiply_strict(Sums<ROW, GROUP>& sum,
                                                 uint64_t x) {
   constexpr Role role = kTiles[ROW].role[GROUP];
   static_assert(role.full + role.pair == 1);
-  constexpr int kLines = role.full ? 2 : 1, kCount = kSlices * kLines;
+  constexpr int kLines = role.full ? 2 : 1, kCount = slices(kTiles[ROW]) * kLines;
   constexpr int kWidth = (role.full ? kRows : kRows + 1) * kChannels;
   constexpr uint32_t kRest = 2 * plane_bytes(kTiles[ROW]) >> 4;
   uint32_t high[kCount][4], low[kCount][4];
@@ -157,7 +151,8 @@ __device__ __forceinline__ void multiply(const Params& p, const Scope& at, uint3
                                          Sums<ROW, GROUP>& sum) {
   constexpr Tile tile = kTiles[ROW];
   constexpr int kFirst = tile.share ? GROUP : 0, kNext = tile.share ? kGroups : 1;
-  constexpr int kBatchOfLine = CHANNELS_LAST ? kSlices * kSlice * 128 : kBatchBytes;
+  constexpr int kBatchBytes = slices(tile) * kSliceBytes;
+  constexpr int kBatchOfLine = kBatchBytes * (CHANNELS_LAST ? 32 : 1);  // a word is 128 bytes
   const Places<ROW, GROUP, CHANNELS_LAST> places;
   const uint64_t layout = swizzled_layout(128, 8 * 128);
   Ring slot, stage;  // of the step's second pair, and its lines
@@ -176,15 +171,16 @@ __device__ __forceinline__ void multiply(const Params& p, const Scope& at, uint3
     }
     const uint32_t y =
         shared + y_at(tile) + stage.stage * stage_bytes(tile, CHANNELS_LAST) + batch * kBatchOfLine;
-    const uint64_t x = operand(
-        layout, slot_at(shared, before) + batch / 2 * plane_bytes(tile) + batch % 2 * kBatchBytes);
+    const int in_row = batch * kBatchBytes;
+    const uint64_t x =
+        operand(layout, slot_at(shared, before) + in_row / 128 * plane_bytes(tile) + in_row % 128);
     if constexpr (tile.strict) {
       multiply_strict<M, ROW, GROUP>(sum, places, y, x);
     } else {
       multiply_batch<M, ROW, GROUP, CHANNELS_LAST>(sum, places, y, x);
     }
     batch += kNext;
-    if (batch < step.batches(p)) continue;
+    if (batch < step.batches(p, tile)) continue;
     batch = kFirst;
     ++i;
     step.advance(p);

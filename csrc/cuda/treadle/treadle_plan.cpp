@@ -55,7 +55,8 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   p.line_pairs = count(p.y_h, 2);
   p.tiles = count(p.x_w, columns(tile));
   const int32_t last = p.x_w - (p.tiles - 1) * columns(tile), even = tile.share ? kGroups : 1;
-  p.last_batches = static_cast<int32_t>(round_up(ceil_div(last, columns(tile) / kBatches), even));
+  p.last_batches =
+      static_cast<int32_t>(round_up(ceil_div(last, columns(tile) / batches(tile)), even));
   p.steps = p.batch * p.tiles * p.line_pairs;
   p.split = choice.split;
   p.by_pairs = FastDivide(p.line_pairs);
@@ -70,7 +71,7 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
     columns += share * (role.full * 2 * kRows + role.pair * (kRows + 1)) * kChannels;
     operands += share * (role.full * 2 + role.pair);
   }
-  const double slices = kBatches * kSlices, products = tile.strict ? 3 : 1;
+  const double slices = kStripBytes / kSliceBytes, products = tile.strict ? 3 : 1;
   columns *= products;
   const double x = kPairBytes * 2 * (1 + 1.0 / slots(tile));
   const double y = stage_bytes(tile, channels_last(problem));
@@ -81,7 +82,7 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double l2 = (x + y / copies(tile)) / kL2Bytes;
   const double busiest = std::max({mma, shared, l2});
   const double cycles = kWork * busiest + kRest * (mma + shared + l2 - busiest) + kStep +
-                        (tile.strict ? kJoined * kBatches * kChannels * (kRows + 1) / 2 : 0);
+                        (tile.strict ? kJoined * batches(tile) * kChannels * (kRows + 1) / 2 : 0);
   const double blocks = double(combinations(p)) * p.split;
   const double steps = std::ceil(double(p.steps) / p.split);
   const double busy_us = std::ceil(blocks / device.sm_count) *

@@ -54,8 +54,8 @@ struct Step {
   }
   __device__ __forceinline__ int line() const { return pair * 2; }
   __device__ __forceinline__ int column(Tile of) const { return tile * columns(of); }
-  __device__ __forceinline__ int batches(const Params& p) const {
-    return tile + 1 == p.tiles ? p.last_batches : kBatches;
+  __device__ __forceinline__ int batches(const Params& p, Tile of) const {
+    return tile + 1 == p.tiles ? p.last_batches : treadle::batches(of);
   }
 };
 
