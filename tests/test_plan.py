@@ -239,6 +239,7 @@ MANY = Case("many_channels", 16, 192, 96, (40, 56), (4, 4), (2, 2), (1, 1))
 SAME = Case("stride_1", 8, 48, 48, (200, 300), (3, 3), (1, 1), (1, 1))
 ONE_TAP = Case("one_tap", 4, 64, 128, (248, 216), (1, 1), (1, 1), (0, 0))
 ROWS = Case("rows", 8, 96, 64, (200, 304), (3, 5), (1, 1), (1, 2))
+LINES = Case("lines", 8, 32, 32, (256, 512), (3, 3), (1, 1), (1, 1))
 BOXES = Case("k_is_s_in_small_planes", 200, 256, 256, (14, 14), (2, 2), (2, 2))
 KEYPOINTS = Case("keypoints", 400, 384, 17, (14, 20), (4, 4), (2, 2), (1, 1))
 SHUFFLE = Case("k_is_s", 8, 96, 48, (100, 120), (2, 2), (2, 2))
@@ -357,6 +358,7 @@ REGIMES = (
     (SAME, ("tf32", "f32"), ("grad_weight",), ("nchw",), HOPPER, "hopper"),  # odd rows of dY
     (ROWS, ("f16", "bf16"), ("grad_weight",), ("nchw",), HOPPER, "shuttle"),
     (ROWS, ("tf32",), ("grad_weight",), ("nchw",), HOPPER, "treadle"),
+    (LINES, ("f16", "bf16", "tf32"), ("grad_weight",), ("nchw",), HOPPER, "treadle"),  # words
     (PATCHES, ("tf32",), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),
     (MANY, ("f16", "bf16"), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),
     (SAME, ("f16", "bf16"), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),

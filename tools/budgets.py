@@ -70,7 +70,7 @@ KERNELS = {
     "mite": 56,  # twelve forms and six of grad_weight, of three types
     "heddle": 8,  # two of TF32 and of strict fp32, one of four types for grad_input
     "shuttle": 6,  # three tiles, of two types
-    "treadle": 8,  # two of TF32 in two layouts, two of strict fp32
+    "treadle": 12,  # two of TF32 in two layouts, two of strict fp32, two of two 16-bit types
     "reed": 24,  # two of three types, one strict; two held of four, one wide; six lapped, two broad
     "depthwise": 204,  # y, or dY, in registers: 45 in NCHW, 24 in NHWC; four of mma
     "weight": 4,  # weight_sum.cu
