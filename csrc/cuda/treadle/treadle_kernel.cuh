@@ -311,13 +311,13 @@ __global__ void __launch_bounds__(kThreads, 1)
   extern __shared__ __align__(1024) unsigned char smem[];
   const uint32_t shared = shared_address(smem);
   const Scope at = scope_of(p, kTiles[ROW]);
-  // A barrier for what the copy engine brings counts the thread that asks, else those that bring.
+  // A barrier for what the copy engine brings counts the thread that asks, else the warps that bring.
   constexpr Tile tile = kTiles[ROW];
   if (threadIdx.x < slots(tile)) {
-    barrier_init(slot_full(shared, threadIdx.x), CHANNELS_LAST || tile.strict ? 128 : 1);
+    barrier_init(slot_full(shared, threadIdx.x), CHANNELS_LAST || tile.strict ? 4 : 1);
     barrier_init(slot_full(shared, threadIdx.x) + 8, kConsumers / 32);
   } else if (threadIdx.x >= 32 && threadIdx.x < 32 + stages(tile)) {
-    barrier_init(stage_full(shared, threadIdx.x - 32), CHANNELS_LAST ? 1 : 128);
+    barrier_init(stage_full(shared, threadIdx.x - 32), CHANNELS_LAST ? 1 : 4);
     barrier_init(stage_full(shared, threadIdx.x - 32) + 8, kConsumers / 32);
   }
   fence_for_wgmma();  // and for the copy engine

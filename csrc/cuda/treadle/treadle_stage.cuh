@@ -280,6 +280,12 @@ __device__ __forceinline__ void put_columns(uint32_t shared, int slot, const Col
   }
 }
 
+// What all lanes of a warp have written is there: one arrival for them, since lanes arrive one after the other.
+__device__ __forceinline__ void arrive_as_warp(uint32_t barrier) {
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
+}
+
 // Two warpgroups: pairs of rows, and the lines that are multiplied with a pair and the one before it, in turn.
 template <class M, int ROW, bool CHANNELS_LAST>
 __device__ __forceinline__ void bring(const Params& p, const Scope& at, const CUtensorMap* map,
@@ -310,7 +316,7 @@ __device__ __forceinline__ void bring(const Params& p, const Scope& at, const CU
           barrier_wait(slot_empty, slot.parity ^ 1);
           put_pixels<M, ROW>(shared, slot.stage, pixels);
           fence_for_wgmma();
-          barrier_arrive(slot_full(shared, slot.stage));
+          arrive_as_warp(slot_full(shared, slot.stage));
         } else if constexpr (tile.strict) {
           {
             Columns columns;
@@ -319,13 +325,13 @@ __device__ __forceinline__ void bring(const Params& p, const Scope& at, const CU
             put_columns<ROW>(shared, slot.stage, columns);
           }
           fence_for_wgmma();
-          barrier_arrive(slot_full(shared, slot.stage));
+          arrive_as_warp(slot_full(shared, slot.stage));
           if (second) {
             Lines lines;
             load_lines<M, ROW>(at, p, step, lines);
             barrier_wait(stage_empty, stage.parity ^ 1);
             put_lines<M, ROW>(to, lines);
-            barrier_arrive(stage_full(shared, stage.stage));
+            arrive_as_warp(stage_full(shared, stage.stage));
           }
         } else {
           Lines lines;
@@ -341,7 +347,7 @@ __device__ __forceinline__ void bring(const Params& p, const Scope& at, const CU
             } else {
               put_lines<M, ROW>(to, lines);
             }
-            barrier_arrive(stage_full(shared, stage.stage));
+            arrive_as_warp(stage_full(shared, stage.stage));
           }
         }
       }
