@@ -89,8 +89,8 @@ CONVT2D_HOST_DEVICE constexpr int plane_bytes(Tile tile) { return (slots(tile) +
 CONVT2D_HOST_DEVICE constexpr int x_bytes(Tile tile) {
   return (tile.strict ? 4 : 2) * plane_bytes(tile);
 }
-// Of dY: pixels of a line, channels last; words of a channel, those that are loaded, of which the first may be half a column
-// too early, and from one channel to the next; copies of a line.
+// Of dY: pixels of a line, channels last; words that are loaded of a channel, in 16 bits from a column early on; words from one
+// channel to the next; copies of a line.
 constexpr int kPixels = 72;
 CONVT2D_HOST_DEVICE constexpr int line_words(Tile tile) {
   return tile.halves ? (columns(tile) + tile.taps) / 2 + 1 : columns(tile) + tile.taps - 1;

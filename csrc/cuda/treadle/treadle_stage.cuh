@@ -67,7 +67,8 @@ __device__ __forceinline__ int first_column(const Params& p, const Scope& at, co
                                             Tile tile) {
   return step.column(tile) - p.pad_w + at.kernel_w;
 }
-// That of the first word that is loaded: rows of dY start between words or none does.
+// How many columns before that one the first word is loaded that has it: in 16 bits words start at even columns of dY, whose
+// rows are whole words.
 __device__ __forceinline__ int early(const Params& p, const Scope& at, Tile tile) {
   return tile.halves ? (at.kernel_w - p.pad_w) & 1 : 0;
 }
