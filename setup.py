@@ -34,7 +34,7 @@ CUDA_ROOMS = {
     "depthwise_walks_input.cu depthwise_walks_weight.cu "
     "depthwise_gather.cu depthwise_grad_weight.cu",
     "cuda/fold": "fold_plan.cpp fold_launch.cpp fold_kernel.cu fold_kernel_shifted.cu "
-    "fold_kernel_flat.cu fold_kernel_words.cu",
+    "fold_kernel_flat.cu fold_kernel_words.cu fold_kernel_crossed.cu",
     "cuda/slide": "slide_plan.cpp slide_launch.cpp slide_kernel_f16.cu slide_kernel_bf16.cu "
     "slide_turned.cu slide_strided_plan.cpp slide_strided.cu slide_rows_plan.cpp",
     "cuda/scroll": "scroll_plan.cpp scroll_planes_plan.cpp scroll_launch.cpp scroll_f16.cu "

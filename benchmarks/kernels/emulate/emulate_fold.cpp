@@ -11,6 +11,7 @@ alignas(1024) unsigned char smem[232 * 1024];  // the kernel declares it extern
 }
 
 #include "cuda/cuda_families.h"
+#include "cuda/fold/fold_crossed.cuh"
 #include "cuda/fold/fold_flat_halves.cuh"
 #include "cuda/fold/fold_kernel.cuh"
 #include "cuda/fold/fold_plan.h"
@@ -40,7 +41,9 @@ bool check(const Case& one, Precision precision, int most) {
       constexpr fold::Tile tile = fold::kTiles[row];
       if constexpr (fold::has_tile(row, sizeof(T)))
         emulate::run_grid(fold::blocks_of(params), fold::threads(tile), params.shared_bytes, [&] {
-          if constexpr (tile.flat)
+          if constexpr (tile.crossed)
+            fold::convt2d_fold_crossed_kernel<row>(params, maps);
+          else if constexpr (tile.flat)
             fold::convt2d_fold_flat_kernel<T, row>(params, maps);
           else
             fold::convt2d_fold_kernel<T, row>(params, maps);

@@ -25,6 +25,10 @@
 // and 4 x 4, these have a kernel of their own (fold_flat_halves.cuh), in which x may be shifted or not, weights may stay,
 // and a warp lays its products out as memory has them.
 //
+// Crossed: words whose pixels are rows of the instruction and whose weights are its columns, 2 x 2 kernels that are their
+// stride (fold_crossed.cuh). Lanes fetch x as it lies, so that nobody turns it; weights stay, turned once. Each warpgroup has
+// stages of its own, of its part of a tile's pixels, and waits for no other.
+//
 // Shifted: the copy engine starts at multiples of 16 bytes, which 2, 4 or 8 neighbouring planes of 16 bits are together
 // where each of them is not: a set. It brings pixels with some from before them, and three warps move them to where they
 // belong (fold_shift.cuh). K has the first channels of a chunk's sets first, then the second ones, and so on.
@@ -49,6 +53,8 @@ struct Tile {
   bool shifted = false;  // 16 bits, planes of x that are no whole 16 bytes
   bool flat = false;     // 16 bits, outputs that are products; planes of any size
   int groups = 2;  // warpgroups; four where sums are short: storing takes as long as multiplying
+  bool crossed =
+      false;  // words, outputs that are products: `width` pixels times all rows of a block
 };
 constexpr Tile kTiles[] = {{2, 2, 128},
                            {2, 1, 128},
@@ -63,16 +69,19 @@ constexpr Tile kTiles[] = {{2, 2, 128},
                            {2, 2, 112, false, true, true},
                            {2, 1, 128, false, true, true},
                            {1, 1, 128, false, true, true},
-                           {2, 1, 128, false, true, true, 4}};
+                           {2, 1, 128, false, true, true, 4},
+                           {1, 2, 64, false, false, false, 4, true}};
 // From kFirstWords on, words alone.
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]), kFirstWords = 3, kFirstStrict = 4,
-              kFirstShifted = 6, kFirstFlat = 9;
+              kFirstShifted = 6, kFirstFlat = 9, kFirstCrossed = 14;
 // Of numbers of so many bytes.
 CONVT2D_HOST_DEVICE constexpr bool has_tile(int row, int bytes) {
-  return bytes == 2 ? row < kFirstWords || row >= kFirstShifted : row < kFirstShifted;
+  const bool halves = row >= kFirstShifted && row < kFirstCrossed;
+  return row < kFirstWords || halves == (bytes == 2);
 }
 static_assert(kTiles[kFirstStrict].strict && kTiles[kFirstShifted].shifted);
 static_assert(kTiles[kFirstFlat].flat && !kTiles[kFirstFlat - 1].flat);
+static_assert(kTiles[kFirstCrossed].crossed && !kTiles[kFirstCrossed - 1].crossed);
 
 CONVT2D_HOST_DEVICE constexpr int consumers(Tile tile) { return 128 * tile.groups; }
 // Of the last warpgroup, one thread asks the copy engine; three warps help: they turn words, or shift pixels.
@@ -206,6 +215,8 @@ CONVT2D_HOST_DEVICE int carried_bytes(const Params& p) { return p.row_channels *
 
 // Shared memory: barriers, the bias, and what has its place in Params.
 constexpr int kHelpedAt = 16 * kMostStages, kBiasAt = kHelpedAt + 8 * kMostStages, kHeader = 2048;
-static_assert(kBiasAt + 4 * kRows * 4 <= kHeader);
+// Crossed tiles: of each warpgroup's ring.
+constexpr int kRingsAt = kBiasAt + 4 * kRows * 4, kRingBytes = 16 * kMostStages;
+static_assert(kRingsAt + 4 * kRingBytes <= kHeader);
 
 }  // namespace convt2d::cuda::fold

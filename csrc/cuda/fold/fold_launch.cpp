@@ -10,7 +10,8 @@ namespace {
 
 void launch(const Problem& problem, const Plan& plan, const Args& args) {
   const Params params = params_of(problem, plan, args);
-  const auto run = params.number_bytes == 4   ? launch_words
+  const auto run = kTiles[plan.row].crossed   ? launch_crossed
+                   : params.number_bytes == 4 ? launch_words
                    : kTiles[plan.row].flat    ? launch_flat
                    : kTiles[plan.row].shifted ? launch_shifted
                                               : launch_halves;

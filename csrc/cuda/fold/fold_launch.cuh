@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/cuda_check.h"
+#include "cuda/fold/fold_crossed.cuh"
 #include "cuda/fold/fold_flat_halves.cuh"
 #include "cuda/fold/fold_kernel.cuh"
 #include "cuda/fold/fold_launch.h"
@@ -12,7 +13,9 @@ namespace convt2d::cuda::fold {
 
 template <class T, int ROW>
 constexpr auto kernel_of() {
-  if constexpr (kTiles[ROW].flat)
+  if constexpr (kTiles[ROW].crossed)
+    return convt2d_fold_crossed_kernel<ROW>;
+  else if constexpr (kTiles[ROW].flat)
     return convt2d_fold_flat_kernel<T, ROW>;
   else
     return convt2d_fold_kernel<T, ROW>;
@@ -27,7 +30,9 @@ void launch_rows(int row, const Params& params, const Maps& maps, int64_t blocks
     allow_shared_memory<kernel>(params.shared_bytes);
     kernel<<<static_cast<unsigned>(blocks), threads(kTiles[kRow]), params.shared_bytes,
              static_cast<cudaStream_t>(stream)>>>(params, maps);
-    check_launch(kTiles[kRow].flat ? "convt2d_fold_flat_kernel" : "convt2d_fold_kernel");
+    check_launch(kTiles[kRow].crossed ? "convt2d_fold_crossed_kernel"
+                 : kTiles[kRow].flat  ? "convt2d_fold_flat_kernel"
+                                      : "convt2d_fold_kernel");
   });
 }
 

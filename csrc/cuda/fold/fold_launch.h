@@ -11,5 +11,6 @@ Launch launch_halves;   // fold_kernel.cu
 Launch launch_shifted;  // fold_kernel_shifted.cu
 Launch launch_flat;     // fold_kernel_flat.cu
 Launch launch_words;    // fold_kernel_words.cu
+Launch launch_crossed;  // fold_kernel_crossed.cu
 
 }  // namespace convt2d::cuda::fold

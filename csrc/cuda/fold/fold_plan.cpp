@@ -70,6 +70,18 @@ constexpr double kFlatBeside = 0.266;     // of the lesser of work and bytes
 constexpr double kFlatOver = 1.13, kFlatMoved2 = 1.15, kFlatMoved4 = 1.53;
 constexpr double kFlatFour = 1.2;  // the same, of four warpgroups instead of two (2026-11-30)
 
+// Crossed tiles: counted, not fitted.
+constexpr double kCrossedLaunch = 6;  // us
+constexpr double kCrossedBlock =
+    4000;  // cycles until weights are turned, beside their copying; the last stores
+constexpr double kCrossedTensor = 0.8;  // of the tensor core's rate: shared memory is as busy
+constexpr double kCrossedSlice =
+    150;  // from one product of a warpgroup to the next: fetched, multiplied
+constexpr double kCrossedStored = 1200;   // of a warpgroup: a tile's outputs
+constexpr double kCrossedL2Bytes = 36;    // a cycle
+constexpr double kCrossedMemoryRate = 1;  // of the copy rate
+constexpr double kCrossedBeside = 0.25;   // of the lesser of work and bytes
+
 struct Choice {
   int row;  // of kTiles
   bool resident;
@@ -267,6 +279,9 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
       return "rows of " + std::to_string(p.row_w) + " pixels are too long";
     p.together = p.kernel == 2 ? std::gcd(p.row_w, 4) : 1;
   }
+  if (tile.crossed && (!p.flat || p.kernel != 2 || !p.resident || !p.copied))
+    return "crossed tiles are for 2 x 2 kernels that are their stride, with weights that are rows "
+           "of whole vectors and stay";
   p.column_blocks = static_cast<int32_t>(ceil_div(p.columns, block_channels(p, tile)));
   if (std::string reason = set_rows(problem, choice.strips, tile, p); !reason.empty())
     return reason;
@@ -309,7 +324,24 @@ double predict_flat(const Problem& problem, const Device& device, const Params& 
   return kFlatLaunch + std::max(busy_us, memory_us) + kFlatBeside * std::min(busy_us, memory_us);
 }
 
+double predict_crossed(const Problem& problem, const Device& device, const Params& p, Tile tile) {
+  const double slices = double(p.chunks) * p.depth / slice_channels(4);
+  // A warpgroup's product of a slice, alone on the tensor core.
+  const double product = row_blocks(tile) * kRows / 2 / kCrossedTensor;
+  const double cycles = std::max({tile.groups * slices * product,
+                                  slices * std::max(product, kCrossedSlice) + kCrossedStored,
+                                  double(p.chunks) * x_bytes(p, tile) / kCrossedL2Bytes});
+  const double weights = double(p.chunks) * weight_bytes(p, tile) / kCrossedL2Bytes;
+  const double waves = std::ceil(double(blocks_of(p)) / device.sm_count);
+  const double items = std::ceil(double(p.items) / p.walkers);
+  const double busy_us = waves * (kCrossedBlock + weights + items * cycles) / kClock;
+  const double memory_us = tensor_bytes(problem) / (kCrossedMemoryRate * device.copy_bytes_per_us);
+  return kCrossedLaunch + std::max(busy_us, memory_us) +
+         kCrossedBeside * std::min(busy_us, memory_us);
+}
+
 double predict(const Problem& problem, const Device& device, const Params& p, Tile tile) {
+  if (tile.crossed) return predict_crossed(problem, device, p, tile);
   if (tile.flat) return predict_flat(problem, device, p, tile);
   const Costs& cost = tile.strict ? kStrict : words(p) ? kWords : tile.shifted ? kShifted : kHalves;
   const double mma = cost.multiply * tile.groups * tile.row_blocks * p.chunks * p.depth /
@@ -477,6 +509,7 @@ Maps maps_of(const Params& p, Tile tile, const Args& args) {
   const int64_t plane = int64_t{p.x_h} * p.x_w * bytes, group = plane * p.reduce,
                 image = group * p.groups, row = int64_t{p.columns} * taps(p) * bytes;
   const int32_t channels = words(p) ? kRegionChannels : p.depth;
+  const int32_t line_channels = tile.crossed ? p.depth : channels;
   TensorBox x{args.x.data,
               bytes,
               5,
@@ -503,12 +536,12 @@ Maps maps_of(const Params& p, Tile tile, const Args& args) {
         {1, 1, 1, 1}};
   };
   Maps maps{};
-  if (!tile.shifted) maps.x = map_of(x);
+  if (!tile.shifted && !tile.crossed) maps.x = map_of(x);
   maps.x_line = map_of(line_of(args.x.data, plane, plane - int64_t{p.plane_rest} * bytes,
-                               int64_t{p.batch} * p.groups, channels));
-  if (p.resident && !(tile.flat && p.copied)) return maps;
-  maps.w_line = map_of(line_of(args.w.data, row, row, p.groups, p.depth));
-  if (words(p)) {
+                               int64_t{p.batch} * p.groups, line_channels));
+  if (p.resident && !tile.crossed && !(tile.flat && p.copied)) return maps;
+  maps.w_line = map_of(line_of(args.w.data, row, row, p.groups, tile.crossed ? channels : p.depth));
+  if (words(p) && !p.resident) {
     const int32_t lines = weight_lines(tile, bytes);
     maps.w = map_of({args.w.data,
                      bytes,
