@@ -155,14 +155,15 @@ struct Params {
   int32_t depth, chunks;  // channels of a chunk
   int32_t box_chunks;     // whose x can come as one box
   int32_t stages;
-  int32_t resident;                 // the weights come once and stay
-  int32_t copied;                   // flat tiles of 16 bits: the copy engine brings them
-  int32_t together;                 // pixels of a row of x whose outputs a lane stores at once
-  int32_t row_channels;             // output channels of 64 rows
-  int32_t column_blocks;            // blocks side by side
-  int32_t tile_rows;                // rows of x; more than one: whole ones
-  int32_t tile_images;              // more than one: whole ones
-  int32_t image_lines;              // of each of them; of the tile, if it is no whole image
+  int32_t resident;       // the weights come once and stay
+  int32_t copied;         // flat tiles of 16 bits: the copy engine brings them
+  int32_t together;       // pixels of a row of x whose outputs a lane stores at once
+  int32_t row_channels;   // output channels of 64 rows
+  int32_t column_blocks;  // blocks side by side
+  int32_t tile_rows;      // rows of x; more than one: whole ones
+  int32_t tile_images;    // more than one: whole ones
+  int32_t
+      image_lines;  // of each of them; of the tile, if it is no whole image; crossed: of a plane
   int32_t strips, strip_positions;  // pairs of outputs of a row
   int32_t segments, segment_rows;   // of x
   int32_t reach_rows;               // rows of x above its own that an item starts with

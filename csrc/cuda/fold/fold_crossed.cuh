@@ -9,8 +9,9 @@
 //   x          [warpgroup][stage][32 pixels][channel][128 B, swizzled]
 //   weights    [8 channels][32 rows][8 rows][even channels, odd ones][row][16 B]
 //
-// A warpgroup has its part of a tile's pixels, and a warp that asks the copy engine for them. Only the weights are shared,
-// so one warpgroup may store while others multiply.
+// Lines of 32 pixels are numbered through all planes, the last one of each with what it has. A warpgroup has two of a
+// tile's, which may be of two images, and a warp that asks the copy engine for them. Only the weights are shared, so one
+// warpgroup may store while others multiply.
 #pragma once
 
 #include "cuda/device/barrier.cuh"
@@ -27,29 +28,44 @@ namespace convt2d::cuda::fold {
 template <int ROW>
 using CrossedSums = float[1][row_blocks(kTiles[ROW]) * kRows / 2];
 
-// Calls `visit` with each tile's item and the first pixel of a warpgroup's part of it, if the plane has it.
+template <int ROW>
+constexpr int kPartLines = kTiles[ROW].width / line_numbers(4);
+
+// Calls `visit` with the first line of a warpgroup's part of each tile, if there are lines for it.
 template <int ROW, class Visit>
 __device__ __forceinline__ void for_parts(const Params& p, const Scope& at, int group,
                                           Visit&& visit) {
-  for_tiles(p, at, [&](const Item& item, int) {
-    const int first = item.first_position + group * kTiles[ROW].width;
-    if (first < p.x_w) visit(item, first);
-  });
+  const int lines = p.batch * p.image_lines;
+  for (int item = at.walker; item < p.items; item += p.walkers) {
+    const int line = (item * parts(kTiles[ROW]) + group) * kPartLines<ROW>;
+    if (line < lines) visit(line);
+  }
+}
+
+// The image and first pixel of a line.
+struct Line {
+  int n, first;
+};
+__device__ __forceinline__ Line line_of(const Params& p, int number) {
+  const int n = number / p.image_lines;
+  return {n, (number - n * p.image_lines) * line_numbers(4)};
 }
 
 // A warpgroup's pixels, in its ring.
 template <int ROW>
 __device__ __forceinline__ void bring_pixels(const Params& p, const Maps& maps, const Scope& at,
                                              int group, StageRing& ring) {
-  constexpr int kNumbers = line_numbers(4);
-  for_parts<ROW>(p, at, group, [&](const Item& item, int first) {
+  for_parts<ROW>(p, at, group, [&](int number) {
+    Line line[kPartLines<ROW>];
+#pragma unroll
+    for (int i = 0; i < kPartLines<ROW>; ++i) line[i] = line_of(p, number + i);
     for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
       barrier_wait(ring.empty(), ring.parity ^ 1);
       barrier_expect(ring.full(), ring.bytes);
 #pragma unroll
-      for (int line = 0; line < kTiles[ROW].width / kNumbers; ++line)
-        copy_box(ring.stage() + line * p.depth * kLine, &maps.x_line, ring.full(),
-                 first + line * kNumbers, chunk * p.depth, item.n * p.groups + at.group, 0);
+      for (int i = 0; i < kPartLines<ROW>; ++i)
+        copy_box(ring.stage() + i * p.depth * kLine, &maps.x_line, ring.full(), line[i].first,
+                 chunk * p.depth, line[i].n * p.groups + at.group, 0);
     }
   });
 }
@@ -99,20 +115,19 @@ __device__ __forceinline__ void multiply_pixels(CrossedSums<ROW>& sum, const uin
   }
 }
 
-// What a lane has of two pixels are four neighbours of a row of y: column 2 t of eight is tap row t % 2 of a channel.
+// A warp has half of a line. What a lane has of two pixels are four neighbours of a row of y: column 2 t of eight is tap row t % 2 of a channel.
 template <int ROW>
-__device__ __forceinline__ void store_crossed(const Params& p, const Scope& at, const Item& item,
-                                              int first, uint32_t bias,
-                                              const CrossedSums<ROW>& sum) {
+__device__ __forceinline__ void store_crossed(const Params& p, const Scope& at, const Line& line,
+                                              uint32_t bias, const CrossedSums<ROW>& sum) {
   constexpr Tile tile = kTiles[ROW];
   const int lane = threadIdx.x % 32, channel = lane % 4 / 2, tap_row = lane % 2;
-  const int pixel = first + threadIdx.x / 32 % 4 * 16 + lane / 4 * 2;
+  const int pixel = line.first + threadIdx.x / 32 % 2 * 16 + lane / 4 * 2;
   const int column = first_channel(p, tile, at, 0) + channel;
   const int64_t y_plane = int64_t{p.x_w} * taps(p),
-                image = int64_t{item.n * p.groups + at.group} * p.columns + column;
+                image = int64_t{line.n * p.groups + at.group} * p.columns + column;
   float* to = static_cast<float*>(p.destination) + image * y_plane +
               2 * (pixel + p.row_w * (divide(pixel, p.row_magic) + tap_row));
-  const int last = pixel < p.x_w ? p.columns - column - 1 : -1;
+  const int last = line.n < p.batch && pixel < p.x_w ? p.columns - column - 1 : -1;
 #pragma unroll
   for (int i = 0; i < row_blocks(tile) * kRows / 8; ++i, to += 2 * y_plane) {
     const float add = load_shared<float>(bias + (channel + 2 * i) * 4);
@@ -136,7 +151,7 @@ __device__ __forceinline__ void consume_crossed(const Params& p, const Scope& at
     pixels[odd] =
         (warp / 2 * p.depth + channel) * kLine + (warp % 2 * 64 + lane / 4 * 8 ^ channel << 4);
   }
-  for_parts<ROW>(p, at, group, [&](const Item& item, int first) {
+  for_parts<ROW>(p, at, group, [&](int number) {
     CrossedSums<ROW> sum;
     clear(sum);
     uint32_t weights = shared + p.weights_at;
@@ -153,7 +168,7 @@ __device__ __forceinline__ void consume_crossed(const Params& p, const Scope& at
     }
     wgmma_wait<0>();
     finished(sum[0]);
-    store_crossed<ROW>(p, at, item, first, shared + kBiasAt, sum);
+    store_crossed<ROW>(p, at, line_of(p, number + warp / 2), shared + kBiasAt, sum);
   });
 }
 

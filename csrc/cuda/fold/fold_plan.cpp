@@ -153,7 +153,9 @@ std::string set_rows(const Problem& problem, bool strips, Tile tile, Params& p) 
     p.strips = static_cast<int32_t>(ceil_div(p.x_w, pixels));
     p.strip_positions = static_cast<int32_t>(pixels);
     p.tile_rows = p.tile_images = 1;
-    p.image_lines = tile_lines(tile, p.number_bytes);
+    p.image_lines = tile.crossed
+                        ? static_cast<int32_t>(ceil_div(p.x_w, line_numbers(p.number_bytes)))
+                        : tile_lines(tile, p.number_bytes);
     return {};
   }
   p.strips = 1;
@@ -210,6 +212,10 @@ void set_items(const Problem& problem, const Choice& choice, Params& p) {
   p.segment_rows = static_cast<int32_t>(rows);
   p.carried_rows = p.tile_rows < p.x_h ? p.kernel - kStride : 0;
   p.items = static_cast<int32_t>(ceil_div(problem.batch, p.tile_images)) * p.strips * p.segments;
+  const Tile tile = kTiles[choice.row];
+  if (tile.crossed)  // lines of all planes, one after the other
+    p.items = static_cast<int32_t>(
+        ceil_div(problem.batch * p.image_lines, tile_lines(tile, p.number_bytes)));
   p.walkers = std::min(choice.walkers, p.items);
 }
 
