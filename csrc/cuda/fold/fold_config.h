@@ -25,9 +25,9 @@
 // and 4 x 4, these have a kernel of their own (fold_flat_halves.cuh), in which x may be shifted or not, weights may stay,
 // and a warp lays its products out as memory has them.
 //
-// Crossed: words whose pixels are rows of the instruction and whose weights are its columns, 2 x 2 kernels that are their
-// stride (fold_crossed.cuh). Lanes fetch x as it lies, so that nobody turns it; weights stay, turned once. Each warpgroup has
-// stages of its own, of its part of a tile's pixels, and waits for no other.
+// Crossed: pixels are rows of the instruction and weights its columns, TF32 and 16 bits, 2 x 2 kernels that are their stride
+// (fold_crossed.cuh). Lanes fetch x as it lies, so that nobody turns or shifts it; weights stay. Each warpgroup has stages
+// of its own, of its part of a tile's pixels, and waits for no other.
 //
 // Shifted: the copy engine starts at multiples of 16 bytes, which 2, 4 or 8 neighbouring planes of 16 bits are together
 // where each of them is not: a set. It brings pixels with some from before them, and three warps move them to where they
@@ -53,8 +53,7 @@ struct Tile {
   bool shifted = false;  // 16 bits, planes of x that are no whole 16 bytes
   bool flat = false;     // 16 bits, outputs that are products; planes of any size
   int groups = 2;  // warpgroups; four where sums are short: storing takes as long as multiplying
-  bool crossed =
-      false;  // words, outputs that are products: `width` pixels times all rows of a block
+  bool crossed = false;  // outputs that are products: `width` pixels times all of a block
 };
 constexpr Tile kTiles[] = {{2, 2, 128},
                            {2, 1, 128},
@@ -70,18 +69,19 @@ constexpr Tile kTiles[] = {{2, 2, 128},
                            {2, 1, 128, false, true, true},
                            {1, 1, 128, false, true, true},
                            {2, 1, 128, false, true, true, 4},
-                           {1, 2, 64, false, false, false, 4, true}};
+                           {1, 2, 64, false, false, false, 4, true},
+                           {1, 2, 128, false, false, false, 2, true}};
 // From kFirstWords on, words alone.
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]), kFirstWords = 3, kFirstStrict = 4,
-              kFirstShifted = 6, kFirstFlat = 9, kFirstCrossed = 14;
+              kFirstShifted = 6, kFirstFlat = 9, kCrossedWords = 14, kCrossedHalves = 15;
 // Of numbers of so many bytes.
 CONVT2D_HOST_DEVICE constexpr bool has_tile(int row, int bytes) {
-  const bool halves = row >= kFirstShifted && row < kFirstCrossed;
+  const bool halves = row >= kFirstShifted && row != kCrossedWords;
   return row < kFirstWords || halves == (bytes == 2);
 }
 static_assert(kTiles[kFirstStrict].strict && kTiles[kFirstShifted].shifted);
 static_assert(kTiles[kFirstFlat].flat && !kTiles[kFirstFlat - 1].flat);
-static_assert(kTiles[kFirstCrossed].crossed && !kTiles[kFirstCrossed - 1].crossed);
+static_assert(kTiles[kCrossedWords].crossed && kTiles[kCrossedHalves].crossed);
 
 CONVT2D_HOST_DEVICE constexpr int consumers(Tile tile) { return 128 * tile.groups; }
 // Of the last warpgroup, one thread asks the copy engine; three warps help: they turn words, or shift pixels.
@@ -93,10 +93,16 @@ CONVT2D_HOST_DEVICE constexpr bool helped(Tile tile, int bytes) {
   return bytes == 4 || tile.shifted;
 }
 CONVT2D_HOST_DEVICE constexpr int consumer_registers(Tile tile, int bytes) {
-  return tile.groups == 4 ? 104 : bytes == 4 || tile.flat ? 216 : tile.shifted ? 224 : 232;
+  return tile.groups == 4                          ? 104
+         : bytes == 4 || tile.flat || tile.crossed ? 216
+         : tile.shifted                            ? 224
+                                                   : 232;
 }
 CONVT2D_HOST_DEVICE constexpr int producer_registers(Tile tile, int bytes) {
-  return tile.groups == 4 ? 64 : bytes == 4 || tile.flat ? 72 : tile.shifted ? 56 : 40;
+  return tile.groups == 4                          ? 64
+         : bytes == 4 || tile.flat || tile.crossed ? 72
+         : tile.shifted                            ? 56
+                                                   : 40;
 }
 CONVT2D_HOST_DEVICE constexpr int parts(Tile tile) { return tile.groups / tile.row_groups; }
 
@@ -162,8 +168,7 @@ struct Params {
   int32_t column_blocks;  // blocks side by side
   int32_t tile_rows;      // rows of x; more than one: whole ones
   int32_t tile_images;    // more than one: whole ones
-  int32_t
-      image_lines;  // of each of them; of the tile, if it is no whole image; crossed: of a plane
+  int32_t image_lines;    // of each; of the tile, if it is no whole image; crossed: of a plane
   int32_t strips, strip_positions;  // pairs of outputs of a row
   int32_t segments, segment_rows;   // of x
   int32_t reach_rows;               // rows of x above its own that an item starts with
@@ -216,7 +221,12 @@ CONVT2D_HOST_DEVICE int carried_bytes(const Params& p) { return p.row_channels *
 
 // Shared memory: barriers, the bias, and what has its place in Params.
 constexpr int kHelpedAt = 16 * kMostStages, kBiasAt = kHelpedAt + 8 * kMostStages, kHeader = 2048;
-// Crossed tiles: of each warpgroup's ring.
+// Crossed tiles: lines of a warpgroup; pixels of a line, some of which are there for second planes to begin later; each
+// warpgroup's ring.
+constexpr int kPartLines = 2;
+CONVT2D_HOST_DEVICE int line_pixels(const Params& p) {
+  return line_numbers(p.number_bytes) - (p.set_shift > 0 ? vector_numbers(p.number_bytes) : 0);
+}
 constexpr int kRingsAt = kBiasAt + 4 * kRows * 4, kRingBytes = 16 * kMostStages;
 static_assert(kRingsAt + 4 * kRingBytes <= kHeader);
 

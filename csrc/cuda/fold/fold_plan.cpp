@@ -125,6 +125,12 @@ bool is_flat(const Problem& problem) {
   if (element_size(problem.dtype) == 2) return w.kernel == 2 || w.kernel == 4;
   return element_size(problem.dtype) == 4 && (w.kernel == 1 || (w.kernel == 2 && w.in % 2 == 0));
 }
+// A lane's pixels are neighbours in pairs, and weights are copied.
+bool is_crossed(const Problem& problem) {
+  return is_flat(problem) && !is_strict(problem) && problem.w.kernel == 2 &&
+         problem.w.in % 2 == 0 && planes_of_set(problem) <= 2 && problem.w_layout == Layout::nchw &&
+         problem.group_out() * 4 * element_size(problem.dtype) % 16 == 0;
+}
 bool is_flat_halves(const Problem& problem) {
   return is_flat(problem) && element_size(problem.dtype) == 2;
 }
@@ -153,9 +159,8 @@ std::string set_rows(const Problem& problem, bool strips, Tile tile, Params& p) 
     p.strips = static_cast<int32_t>(ceil_div(p.x_w, pixels));
     p.strip_positions = static_cast<int32_t>(pixels);
     p.tile_rows = p.tile_images = 1;
-    p.image_lines = tile.crossed
-                        ? static_cast<int32_t>(ceil_div(p.x_w, line_numbers(p.number_bytes)))
-                        : tile_lines(tile, p.number_bytes);
+    p.image_lines = tile.crossed ? static_cast<int32_t>(ceil_div(p.x_w, line_pixels(p)))
+                                 : tile_lines(tile, p.number_bytes);
     return {};
   }
   p.strips = 1;
@@ -262,10 +267,11 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
     p.x_h = 1;
   }
   p.depth = choice.depth;
-  if (tile.shifted) {
+  if (tile.shifted || tile.crossed) {
     while (1 << p.set_shift < planes_of_set(problem)) ++p.set_shift;
     p.plane_rest = static_cast<int32_t>(h.in * w.in % vector_numbers(p.number_bytes));
-    if (p.set_shift > 0 && p.depth >> p.set_shift < shifted_channels(tile))
+    const int32_t sets = tile.crossed ? slice_channels(p.number_bytes) : shifted_channels(tile);
+    if (p.set_shift > 0 && p.depth >> p.set_shift < sets)
       return "a chunk has too few sets of planes";
   }
   p.chunks = static_cast<int32_t>(ceil_div(p.reduce, choice.depth));
@@ -283,11 +289,10 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
     p.row_channels = kRows / taps(p);
     if (p.row_w > kMostFlatRow)
       return "rows of " + std::to_string(p.row_w) + " pixels are too long";
-    p.together = p.kernel == 2 ? std::gcd(p.row_w, 4) : 1;
   }
-  if (tile.crossed && (!p.flat || p.kernel != 2 || !p.resident || !p.copied))
-    return "crossed tiles are for 2 x 2 kernels that are their stride, with weights that are rows "
-           "of whole vectors and stay";
+  if (p.flat && !tile.flat && int64_t{p.x_w} * p.row_w > UINT32_MAX)
+    return "planes of " + std::to_string(p.x_w) + " pixels are too large";  // for divide()
+  if (p.flat) p.together = p.kernel == 2 ? std::gcd(p.row_w, 4) : 1;
   p.column_blocks = static_cast<int32_t>(ceil_div(p.columns, block_channels(p, tile)));
   if (std::string reason = set_rows(problem, choice.strips, tile, p); !reason.empty())
     return reason;
@@ -331,9 +336,9 @@ double predict_flat(const Problem& problem, const Device& device, const Params& 
 }
 
 double predict_crossed(const Problem& problem, const Device& device, const Params& p, Tile tile) {
-  const double slices = double(p.chunks) * p.depth / slice_channels(4);
-  // A warpgroup's product of a slice, alone on the tensor core.
-  const double product = row_blocks(tile) * kRows / 2 / kCrossedTensor;
+  const double slices = double(p.chunks) * p.depth / slice_channels(p.number_bytes);
+  // A warpgroup's products of a slice, alone on the tensor core.
+  const double product = tile.width * row_blocks(tile) / 2 / kCrossedTensor;
   const double cycles = std::max({tile.groups * slices * product,
                                   slices * std::max(product, kCrossedSlice) + kCrossedStored,
                                   double(p.chunks) * x_bytes(p, tile) / kCrossedL2Bytes});
@@ -415,17 +420,20 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
   const bool strict = is_strict(problem), flat = is_flat_halves(problem),
              shifted = flat || is_shifted(problem);
   for (int row = 0; row < kTileCount; ++row) {
-    if (kTiles[row].strict != strict || kTiles[row].shifted != shifted || kTiles[row].flat != flat)
+    const Tile tile = kTiles[row];
+    if (tile.crossed ? !is_crossed(problem)
+                     : tile.strict != strict || tile.shifted != shifted || tile.flat != flat)
       continue;
     if (!has_tile(row, static_cast<int>(element_size(problem.dtype)))) continue;
-    const bool half_empty = rows * 2 <= int64_t{row_blocks(kTiles[row])} * kRows;
-    if (half_empty && row_blocks(kTiles[row]) > 1) continue;
+    const bool half_empty = rows * 2 <= int64_t{row_blocks(tile)} * kRows;
+    if (half_empty && row_blocks(tile) > 1) continue;
     for (const int depth : {64, 32, 16}) {
       if (depth * element_size(problem.dtype) > kLine) continue;
       if (depth > 16 && depth / 2 >= problem.group_in()) continue;
+      if (tile.crossed && depth * element_size(problem.dtype) < 2 * 32) continue;  // two slices
       for (const bool resident : {true, false})
         for (const bool strips : {false, true})
-          if (!strips || !is_flat(problem))
+          if ((resident || !tile.crossed) && (!strips || !is_flat(problem)))
             consider({row, resident, depth, 2, strips, 1, INT32_MAX});
     }
   }
@@ -546,7 +554,8 @@ Maps maps_of(const Params& p, Tile tile, const Args& args) {
   maps.x_line = map_of(line_of(args.x.data, plane, plane - int64_t{p.plane_rest} * bytes,
                                int64_t{p.batch} * p.groups, line_channels));
   if (p.resident && !tile.crossed && !(tile.flat && p.copied)) return maps;
-  maps.w_line = map_of(line_of(args.w.data, row, row, p.groups, tile.crossed ? channels : p.depth));
+  maps.w_line = map_of(
+      line_of(args.w.data, row, row, p.groups, tile.crossed && words(p) ? channels : p.depth));
   if (words(p) && !p.resident) {
     const int32_t lines = weight_lines(tile, bytes);
     maps.w = map_of({args.w.data,
