@@ -49,7 +49,7 @@ KERNELS = {
     "crimp": 21,  # eight widths of strips, two types; five of columns of words
     "pleat": 34,  # eight widths of rows, strips, eight tiles of flat rows, two types
     "twill": 8,  # four tiles, two types
-    "fold": 29,  # six of 16 bits, six of words, six of planes of no whole vectors, ten flat ones, a crossed one
+    "fold": 31,  # six of 16 bits, six of words, six of planes of no whole vectors, ten flat, three crossed
     "slide": 24,  # seven tiles, three of turned rows, two of strided ones, of two types
     "scroll": 43,  # eight tiles of pixels and six of planes, of three types; another of words
     "narrow": 32,  # four of four types; three ribbons of three, two of strict fp32; grad_weight

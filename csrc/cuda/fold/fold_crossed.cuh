@@ -244,7 +244,7 @@ __device__ __forceinline__ void consume_crossed(const Params& p, const Scope& at
       } else {
         multiply_pixels<T, ROW, 2>(sum, place, ring.stage(), weights);
       }
-      // What is multiplied has been fetched.
+      __syncwarp();  // all have their words
       if (threadIdx.x % 32 == 0) barrier_arrive(ring.empty());
       at_weights += weight_bytes(p, tile);
     }
