@@ -79,6 +79,7 @@ constexpr double kCrossedSlice =
     150;  // from one product of a warpgroup to the next: fetched, multiplied
 constexpr double kCrossedStored = 1200;   // of a warpgroup: a tile's outputs
 constexpr double kCrossedL2Bytes = 36;    // a cycle
+constexpr double kCrossedLatency = 1200;  // cycles until a stage is filled again
 constexpr double kCrossedMemoryRate = 1;  // of the copy rate
 constexpr double kCrossedBeside = 0.25;   // of the lesser of work and bytes
 
@@ -339,7 +340,8 @@ double predict_crossed(const Problem& problem, const Device& device, const Param
   const double slices = double(p.chunks) * p.depth / slice_channels(p.number_bytes);
   // A warpgroup's products of a slice, alone on the tensor core.
   const double product = tile.width * row_blocks(tile) / 2 / kCrossedTensor;
-  const double cycles = std::max({tile.groups * slices * product,
+  const double mma = tile.groups * slices * product;
+  const double cycles = std::max({mma, (mma + p.chunks * kCrossedLatency) / p.stages,
                                   slices * std::max(product, kCrossedSlice) + kCrossedStored,
                                   double(p.chunks) * x_bytes(p, tile) / kCrossedL2Bytes});
   const double weights = double(p.chunks) * weight_bytes(p, tile) / kCrossedL2Bytes;
