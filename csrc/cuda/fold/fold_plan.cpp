@@ -70,11 +70,12 @@ constexpr double kFlatBeside = 0.266;     // of the lesser of work and bytes
 constexpr double kFlatOver = 1.13, kFlatMoved2 = 1.15, kFlatMoved4 = 1.53;
 constexpr double kFlatFour = 1.2;  // the same, of four warpgroups instead of two (2026-11-30)
 
-// Crossed tiles: counted, not fitted.
+// Crossed tiles (by 7 layers' on an H200, 2026-11-30).
 constexpr double kCrossedLaunch = 6;  // us
 constexpr double kCrossedBlock =
     4000;  // cycles until weights are turned, beside their copying; the last stores
-constexpr double kCrossedTensor = 0.8;  // of the tensor core's rate: shared memory is as busy
+constexpr double kCrossedTensor = 0.7;  // of the tensor core's rate: shared memory is as busy
+constexpr double kCrossedMoved = 1.3;   // work over that where second planes begin later
 constexpr double kCrossedSlice =
     150;  // from one product of a warpgroup to the next: fetched, multiplied
 constexpr double kCrossedStored = 1200;   // of a warpgroup: a tile's outputs
@@ -340,7 +341,7 @@ double predict_crossed(const Problem& problem, const Device& device, const Param
   const double slices = double(p.chunks) * p.depth / slice_channels(p.number_bytes);
   // A warpgroup's products of a slice, alone on the tensor core.
   const double product = tile.width * row_blocks(tile) / 2 / kCrossedTensor;
-  const double mma = tile.groups * slices * product;
+  const double mma = tile.groups * slices * product * (p.set_shift > 0 ? kCrossedMoved : 1);
   const double cycles = std::max({mma, (mma + p.chunks * kCrossedLatency) / p.stages,
                                   slices * std::max(product, kCrossedSlice) + kCrossedStored,
                                   double(p.chunks) * x_bytes(p, tile) / kCrossedL2Bytes});

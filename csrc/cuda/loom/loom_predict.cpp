@@ -165,7 +165,7 @@ struct Laid {
   double line_row, lane_row, patch_row;
 };
 constexpr Laid kLaid[] = {
-    {90, 30, 78, 25, 660, 0, 640, {13600, 2720}, {3660, 7800}, 8500, 30, .8, .46, 60.8, 354, 9.34},
+    {90, 30, 78, 25, 660, 0, 100, {13600, 2720}, {3660, 7800}, 8500, 30, .8, .46, 60.8, 354, 9.34},
     {95,
      13.5,
      16,
@@ -188,6 +188,8 @@ constexpr double kLaidWords = .76;
 // Two turned stages over more; columns of words, of one phase or where rows start anywhere; of a tile's stores what products of
 // the other one do not hide.
 constexpr double kLaidTwo = 1.04, kLaidColumns = 1.25, kLaidShown = .03;
+// Chunks of 64 channels over those of fewer, 16 bits (a chunk itself took 640 cycles before: 33 layers on an H200, 2026-11-30).
+constexpr double kLaidDeep = 1.1;
 
 const Laid& laid_of(const GatherParams& p) { return kLaid[p.element_bytes == 2 ? 0 : 1]; }
 
@@ -224,7 +226,8 @@ double laid_cycles(const GatherParams& p, Tile tile, int group, bool at_least) {
   const double over =
       (p.turned_stages == 2 && !at_least ? kLaidTwo : 1) *
       (!halves && p.layout != kRuns && (tile.phases == 1 || starts_anywhere(p, tile)) ? kLaidColumns
-                                                                                      : 1);
+                                                                                      : 1) *
+      (halves && p.slices > 2 && !at_least ? kLaidDeep : 1);
   const auto products = [&](double steps) {
     const double tensor = steps * (width / 2 + (tile.phases == 2 ? fit.step : 0)),
                  banks = (steps * (width * kSliceBytes + kMatrix) + x_bytes + 2 * turned_bytes) /

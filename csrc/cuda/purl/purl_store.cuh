@@ -56,7 +56,7 @@ struct Unit {
   }
 };
 
-// What 16, 4 or 2 bytes of outputs add to `probe`: zero times each, which is NaN where one is not finite. A lone half's other one is 0.
+// What 16, 8, 4 or 2 bytes of outputs add to `probe`: zero times each, which is NaN where one is not finite. A lone half's other one is 0.
 template <class T, int WORDS>
 __device__ __forceinline__ void probe_words(const uint32_t (&word)[WORDS], uint32_t& probe) {
 #pragma unroll
@@ -78,6 +78,30 @@ __device__ __forceinline__ bool is_nan(uint32_t probe) {
   return all != all;
 }
 
+template <int UNIT, int WORDS>
+__device__ __forceinline__ void load_unit(uint32_t from, uint32_t (&word)[WORDS]) {
+  if constexpr (UNIT == 16) {
+    load_shared_16(from, word);
+  } else if constexpr (UNIT == 8) {
+    load_shared_8(from, word);
+  } else if constexpr (UNIT == 4) {
+    word[0] = load_shared_4(from);
+  } else {
+    word[0] = load_shared<unsigned short>(from);
+  }
+}
+// If `key` is not negative.
+template <int UNIT, int WORDS>
+__device__ __forceinline__ void store_unit_if(int key, void* to, const uint32_t (&word)[WORDS]) {
+  if constexpr (UNIT == 2) {
+    store_half_if(key, to, static_cast<unsigned short>(word[0]));
+  } else {
+    constexpr int kLast = WORDS - 1;
+    store_words_if<WORDS>(key, to, word[0], word[kLast < 1 ? kLast : 1],
+                          word[kLast < 2 ? kLast : 2], word[kLast]);
+  }
+}
+
 // A pass from shared memory to x.
 template <class T, int UNIT>
 __device__ __forceinline__ void store_pass(const Params& p, const Item& item, int pass,
@@ -87,24 +111,19 @@ __device__ __forceinline__ void store_pass(const Params& p, const Item& item, in
   const int first = item.channel + pass * kPassChannels + unit.channel,
             left = unit.there ? p.columns - first : 0;
   T* const to = unit.to + pass * kPassChannels * unit.plane;
-#pragma unroll 4
-  for (int i = 0; i < kPassChannels; i += Unit::step) {
-    const uint32_t from = unit.from + i * pass_pitch(sizeof(T));
-    T* const place = to + i * unit.plane;
-    if (i < left) {
-      uint32_t word[UNIT > 4 ? UNIT / 4 : 1];
-      if constexpr (UNIT == 16) {
-        load_shared_16(from, word);
-        store_words(place, word[0], word[1], word[2], word[3]);
-      } else if constexpr (UNIT == 4) {
-        word[0] = load_shared_4(from);
-        *reinterpret_cast<uint32_t*>(place) = word[0];
-      } else {
-        const auto half = load_shared<unsigned short>(from);
-        *reinterpret_cast<unsigned short*>(place) = half;
-        word[0] = half;
-      }
-      probe_words<T>(word, probe);
+  // Some at once, and without branches: loads wait for each other else.
+  constexpr int kCount = kPassChannels / Unit::step, kAtOnce = kCount < 4 ? kCount : 4;
+#pragma unroll
+  for (int first_of = 0; first_of < kCount; first_of += kAtOnce) {
+    uint32_t word[kAtOnce][UNIT > 4 ? UNIT / 4 : 1];
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k)
+      load_unit<UNIT>(unit.from + (first_of + k) * Unit::step * pass_pitch(sizeof(T)), word[k]);
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      const int i = (first_of + k) * Unit::step;
+      store_unit_if<UNIT>(left - 1 - i, to + i * unit.plane, word[k]);
+      if (i < left) probe_words<T>(word[k], probe);
     }
   }
 }
@@ -119,6 +138,8 @@ __device__ __forceinline__ void store_tile(const Params& p, const float (&sum)[W
   barrier_among(team, 128);
   if (p.unit == 16) {
     store_pass<T, 16>(p, item, PASS, staging, probe);
+  } else if (p.unit == 8) {
+    store_pass<T, 8>(p, item, PASS, staging, probe);
   } else if (sizeof(T) == 4 || p.unit == 4) {
     store_pass<T, 4>(p, item, PASS, staging, probe);
   } else {
