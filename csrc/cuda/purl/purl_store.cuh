@@ -111,7 +111,7 @@ __device__ __forceinline__ void store_pass(const Params& p, const Item& item, in
   const int first = item.channel + pass * kPassChannels + unit.channel,
             left = unit.there ? p.columns - first : 0;
   T* const to = unit.to + pass * kPassChannels * unit.plane;
-  // Some at once, and without branches: loads wait for each other else.
+  // Some at once, and without branches.
   constexpr int kCount = kPassChannels / Unit::step, kAtOnce = kCount < 4 ? kCount : 4;
 #pragma unroll
   for (int first_of = 0; first_of < kCount; first_of += kAtOnce) {
@@ -119,11 +119,12 @@ __device__ __forceinline__ void store_pass(const Params& p, const Item& item, in
 #pragma unroll
     for (int k = 0; k < kAtOnce; ++k)
       load_unit<UNIT>(unit.from + (first_of + k) * Unit::step * pass_pitch(sizeof(T)), word[k]);
+    __syncwarp();  // else some are loaded where they are stored, and waited for
 #pragma unroll
     for (int k = 0; k < kAtOnce; ++k) {
       const int i = (first_of + k) * Unit::step;
       store_unit_if<UNIT>(left - 1 - i, to + i * unit.plane, word[k]);
-      if (i < left) probe_words<T>(word[k], probe);
+      probe_words<T>(word[k], probe);  // of what is not there, too
     }
   }
 }

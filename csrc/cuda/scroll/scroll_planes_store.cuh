@@ -111,6 +111,7 @@ __device__ __forceinline__ void store_words_of(const PlanePlaces<T, ROW>& places
 #pragma unroll
       for (int k = 0; k < kWords; ++k)
         word[c][k] = load_shared_4(from + (first + c) * kPitch + k * 128);
+    __syncwarp();  // else the last one is loaded where it is stored, and waited for
 #pragma unroll
     for (int c = 0; c < kTogether; ++c, behind += plane)
 #pragma unroll
