@@ -177,8 +177,6 @@ struct Params {
   int32_t rows_apart;    // pairs of rows of y from one image of a tile to the next
   int32_t carried_rows;  // of y
   int32_t items, walkers;
-  int32_t
-      ranks;  // blocks of a cluster: the same weights, which each of them copies to all, and items side by side
   uint32_t rows_apart_magic;
   int32_t flat;
   int32_t row_w;  // flat: pixels of a row of x
