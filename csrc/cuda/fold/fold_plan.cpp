@@ -74,8 +74,8 @@ constexpr double kFlatFour = 1.2;  // the same, of four warpgroups instead of tw
 constexpr double kCrossedLaunch = 6;  // us
 constexpr double kCrossedBlock =
     4000;  // cycles until weights are turned, beside their copying; the last stores
-constexpr double kCrossedTensor = 0.7;  // of the tensor core's rate: shared memory is as busy
-constexpr double kCrossedMoved = 1.3;   // work over that where second planes begin later
+constexpr double kCrossedTensor = 0.73;  // of the tensor core's rate: shared memory is as busy
+constexpr double kCrossedMoved = 1.3;    // work over that where second planes begin later
 constexpr double kCrossedSlice =
     150;  // from one product of a warpgroup to the next: fetched, multiplied
 constexpr double kCrossedStored = 1200;   // of a warpgroup: a tile's outputs
