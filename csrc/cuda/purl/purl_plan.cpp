@@ -11,22 +11,22 @@
 namespace convt2d::cuda::purl {
 namespace {
 
-// By 64 layers' plans on an H200 (2026-11-30), TF32 and fp16: within 12 % of the times, and what is chosen takes 1.02 times the best of
+// By 64 layers' plans on an H200 (2026-11-30), TF32 and fp16: within 10 % of the times, and what is chosen takes 1.01 times the best of
 // all families.
 constexpr double kClock = 1700;  // cycles a microsecond
-constexpr double kCopied = 40;   // bytes a cycle of weights
-// Cycles of the copy engine: a row of a box, each 128 bytes of it behind the first, a box. Rows that start elsewhere in 32 bytes than in
-// memory take longer.
-constexpr double kCopiedRow = 3, kCopiedLine = 1.4, kBox = 30, kSkewed = 1.46;
+constexpr double kCopied = 39;   // bytes a cycle of weights
+// Cycles of the copy engine: a row of a box, each 128 bytes of it behind the first, a box.
+constexpr double kCopiedRow = 3, kCopiedLine = 1.3, kBox = 50;
 constexpr double kChain =
-    560;  // cycles of a chunk, however narrow: words come, are multiplied, and come again
-constexpr double kStore = 7;          // cycles of a pass for each unit of a thread,
-constexpr double kStored = 36;        // bytes a cycle that a multiprocessor stores,
-constexpr double kPass = 200;         // and cycles beside these
-constexpr double kTile = 750;         // cycles of a tile beside its chunks and passes
+    575;  // cycles of a chunk, however narrow: words come, are multiplied, and come again;
+constexpr double kStreamed = 180;     // and where weights come along
+constexpr double kStore = 1.4;        // cycles of a pass for each unit of a thread,
+constexpr double kStored = 43;        // bytes a cycle that a multiprocessor stores,
+constexpr double kPass = 390;         // and cycles beside these
+constexpr double kTile = 320;         // cycles of a tile beside its chunks and passes
 constexpr double kLaunch = 6.3;       // us: launch, first boxes, last stores
 constexpr double kMemoryRate = 0.85;  // of the copy rate
-constexpr double kBeside = 0.04;      // of the lesser of work and bytes
+constexpr double kBeside = 0.03;      // of the lesser of work and bytes
 constexpr int kLeastStages = 2, kMostOfBox = 256, kPads = 4;
 
 struct Choice {
@@ -160,14 +160,13 @@ double predict(const Problem& problem, const Device& device, const Params& p, co
   const double products = kTeams * kSteps * width / 2;
   const double shared =
       kTeams * kSteps * (width * 32 / 128 + 4 * 4 * visits * (kTiles[choice.row].odd ? 2 : 1));
-  // What the copy engine is asked for, by rows of a box. Those that are an odd number of 16 bytes apart, and of planes, start
-  // elsewhere in 32 bytes than in memory, every second time.
+  // What the copy engine is asked for, by rows of a box.
   const int line = choice.pitch * size;
-  const double skewed = choice.form != kRows || line % 32 != 0 ? kSkewed : 1;
-  const double row = (kCopiedRow + kCopiedLine * (ceil_div(line, kLine) - 1)) * skewed;
+  const double row = kCopiedRow + kCopiedLine * (ceil_div(line, kLine) - 1);
   const double engine = p.images * p.boxes * (p.box_pitch / line * row + kBox);
   const double weights = p.resident ? 0 : double(width) * kLine / kCopied;
-  const double chunk = std::max({products, shared, engine + weights, kChain});
+  const double chunk =
+      std::max({products, shared, engine + weights, kChain + (p.resident ? 0 : kStreamed)});
   const double threads_units = kPassChannels * kTeamPixels * size / p.unit / 128.;
   const double channels = std::min(width, p.columns), passes = std::ceil(channels / kPassChannels);
   const double tile = p.chunks * chunk + passes * (kPass + kStore * threads_units) +
