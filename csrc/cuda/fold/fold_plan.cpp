@@ -383,10 +383,12 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double tiles =
       std::ceil((p.segment_rows + (p.segments > 1 ? p.reach_rows : 0)) / double(p.tile_rows));
   const double resident = p.resident ? cost.resident * p.chunks * weight_bytes(p, tile) : 0;
-  const double busy_us =
-      waves * (cost.block + resident + items * (cost.item + tiles * tile_cycles)) / kClock;
+  // Weights that stay are there before anything else moves.
+  const double before_us = waves * resident / kClock;
+  const double busy_us = waves * (cost.block + items * (cost.item + tiles * tile_cycles)) / kClock;
   const double memory_us = tensor_bytes(problem) / (cost.memory_rate * device.copy_bytes_per_us);
-  return cost.launch + std::max(busy_us, memory_us) + cost.beside * std::min(busy_us, memory_us);
+  return cost.launch + before_us + std::max(busy_us, memory_us) +
+         cost.beside * std::min(busy_us, memory_us);
 }
 
 std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& device,
