@@ -309,7 +309,7 @@ REGIMES = (
     (MANY, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "pleat"),  # rows of 56
     (MANY, ("tf32", "f32"), ("forward",), ("nchw",), HOPPER, "loom"),
     (MANY, TENSOR_CORES, ("grad_input",), ("nchw",), HOPPER, "purl"),  # rows of dY
-    (POSE, TENSOR_CORES, ("grad_input",), ("nchw",), HOPPER, "purl"),  # runs of it
+    (HEADS, TENSOR_CORES, ("grad_input",), ("nchw",), HOPPER, "purl"),  # runs of planes
     (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nchw",), HOPPER, "scroll"),
     (ROWS, ("f16", "bf16"), ("forward", "grad_input"), ("nhwc",), HOPPER, "scroll"),
     (NARROW, ("f16", "bf16"), ("forward", "grad_input"), ("nchw",), HOPPER, "slide"),
@@ -326,7 +326,7 @@ REGIMES = (
     (FEWER, ("f16", "bf16"), ("forward",), ("nchw",), ("h200",), "spread"),
     (SMALLER, ("f16", "bf16", "tf32"), ("forward",), ("nchw",), ("h200",), "spread"),  # whole
     (PATCHES, TENSOR_CORES, ("grad_input",), ("nhwc",), HOPPER, "hopper"),
-    (PATCHES, ("tf32",), ("grad_input",), ("nchw",), HOPPER, "purl"),
+    (PATCHES, TENSOR_CORES, ("grad_input",), ("nchw",), HOPPER, "purl"),
     (KEYPOINTS, ("f16", "bf16"), ("grad_weight",), ("nhwc",), HOPPER, "hopper"),  # packed columns
     (SAME, ("f32",), ("forward",), ("nchw",), ("a100",), "igemm"),  # three tf32 products
     (SHUFFLE, ("f32",), ("forward",), ("nchw",), NOT_HOPPER, "direct"),  # sums too short for them
