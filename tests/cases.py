@@ -235,6 +235,8 @@ CASES: tuple[Case, ...] = (
     _case("odd_planes_k4s4", (64, 32), (11, 13), k=4, s=4, n=2),
     _case("odd_planes_k2s2", (72, 40), (14, 14), k=2, s=2, n=5),
     _case("odd_planes_groups", (64, 48), (5, 7), k=3, s=2, p=1, op=1, g=2, n=1),
+    # Planes of which purl wants kernel rows.
+    _case("k4s4_kernel_rows", (64, 16), (17, 19), k=4, s=4, n=1),
     # Few channels of y: their taps are all of K, two of 16 bits a word where stride and rows are
     # even.
     _case("k9s2_to_1_channel", (40, 1), (9, 20), k=9, s=2, p=4, op=1),

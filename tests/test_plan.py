@@ -624,6 +624,17 @@ def test_purl_brings_whole_rows_runs_or_kernel_rows():
 
 
 @needs_cuda_room
+def test_exact_cases_reach_what_is_rarely_best():
+    for name, direction, dtypes, family, words in (
+        ("k2s2_even_planes", "forward", ("tf32",), "fold", "(128 rows) x 256 pixels"),
+        ("k4s4_kernel_rows", "grad_input", ("f16", "bf16"), "purl", "dY in kernel rows"),
+    ):
+        for dtype in dtypes:
+            text = explain(BY_NAME[name], direction, dtype, "nchw", "h200", family)
+            assert words in text.splitlines()[1], text
+
+
+@needs_cuda_room
 def test_twill_says_why_it_declines():
     check_changes(
         "twill",
