@@ -96,9 +96,7 @@ __device__ __forceinline__ void store_unit_if(int key, void* to, const uint32_t 
   if constexpr (UNIT == 2) {
     store_half_if(key, to, static_cast<unsigned short>(word[0]));
   } else {
-    constexpr int kLast = WORDS - 1;
-    store_words_if<WORDS>(key, to, word[0], word[kLast < 1 ? kLast : 1],
-                          word[kLast < 2 ? kLast : 2], word[kLast]);
+    store_words_if<WORDS>(key, to, word[0], word[1 % WORDS], word[2 % WORDS], word[3 % WORDS]);
   }
 }
 
