@@ -614,7 +614,7 @@ def test_purl_brings_whole_rows_runs_or_kernel_rows():
     for case, dtype, words in (
         (MANY, "f16", "dY in rows of"),
         (even, "f16", "dY in rows of"),
-        (POSE, "f16", "2 images x 8 rows of 6 pixels"),
+        (POSE, "f16", "2 images x 8 rows of 6 pixels x 256 channels, dY in runs of"),
         (HEADS, "f16", "dY in runs of"),
         (PATCHES, "f16", "dY in kernel rows of"),
         (SHUFFLE, "f16", "weights stay"),
