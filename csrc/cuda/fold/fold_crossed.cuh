@@ -123,61 +123,82 @@ __device__ __forceinline__ void find_pixels(const Params& p, PixelPlaces& place)
     }
 }
 
-// The first operand of a slice.
-template <class T, int ROW>
-__device__ __forceinline__ void fetch_pixels(PixelWords<ROW>& word, const uint32_t (&place)[2],
+// What a lane fetches of a slice, and makes of it: the first operand.
+template <class T>
+using Fetched = uint32_t[is_word<T> ? 2 : 4][2];
+template <class T>
+__device__ __forceinline__ void fetch_pixels(Fetched<T>& fetched, const uint32_t (&place)[2],
                                              uint32_t region) {
-  if constexpr (is_word<T>) {
 #pragma unroll
-    for (int odd = 0; odd < 2; ++odd) {
-      uint32_t two[2];
-      load_shared_8(region + place[odd], two);
-      word[0][2 * odd] = two[0];
-      word[0][2 * odd + 1] = two[1];
-    }
+  for (int i = 0; i < (is_word<T> ? 2 : 4); ++i)
+    load_shared_8(region + i / 2 * kRegion + place[i % 2], fetched[i]);
+}
+template <class T, int ROW>
+__device__ __forceinline__ void arrange_pixels(PixelWords<ROW>& word, const Fetched<T>& fetched) {
+  if constexpr (is_word<T>) {
+    // threadIdx.y is zero, which the compiler does not know: of a copy it would make the same register, and fetch to what is
+    // being multiplied.
+#pragma unroll
+    for (int i = 0; i < 4; ++i) word[0][i] = fetched[i / 2][i % 2] | threadIdx.y;
   } else {
 #pragma unroll
-    for (int eight = 0; eight < 2; ++eight) {
-      uint32_t even[2], odd[2];
-      load_shared_8(region + eight * kRegion + place[0], even);
-      load_shared_8(region + eight * kRegion + place[1], odd);
+    for (int i = 0; i < 2; ++i)
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        word[i][2 * eight] = __byte_perm(even[i], odd[i], 0x5410);
-        word[i][2 * eight + 1] = __byte_perm(even[i], odd[i], 0x7632);
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < 2; ++i) computed(word[i]);
+      for (int w = 0; w < 4; ++w)
+        word[i][w] =
+            __byte_perm(fetched[w / 2 * 2][i], fetched[w / 2 * 2 + 1][i], w % 2 ? 0x7632 : 0x5410);
   }
+#pragma unroll
+  for (int i = 0; i < kProducts<ROW>; ++i) computed(word[i]);
 }
 
-// Multiplies a chunk of SLICES, an even number, of which the first half have first planes. The words of a slice stay until
-// it is multiplied, two slices later.
+// Multiplies a tile's chunks of SLICES, an even number, of which the first half have first planes. The words of a slice stay
+// until it is multiplied, two slices later; those of the next one are fetched meanwhile, since that takes as long.
 template <class T, int ROW, int SLICES>
-__device__ __forceinline__ void multiply_pixels(CrossedSums<ROW>& sum, const PixelPlaces& place,
-                                                uint32_t stage, uint64_t weights) {
+__device__ __forceinline__ void multiply_pixels(const Params& p, CrossedSums<ROW>& sum,
+                                                const PixelPlaces& place, StageRing& ring,
+                                                uint32_t at_weights, uint64_t layout) {
   constexpr Tile tile = kTiles[ROW];
   constexpr int kSlice = slice_channels(sizeof(T)) * kLine,
                 kWeights = kSlice * (is_word<T> ? weight_lines(tile, 4) : 1) >> 4;
   PixelWords<ROW> word[2];
+  Fetched<T> fetched;
+  barrier_wait(ring.full(), ring.parity);
+  fetch_pixels<T>(fetched, place[0], ring.stage());
+#pragma unroll 1
+  for (int chunk = 0; chunk < p.chunks; ++chunk, at_weights += weight_bytes(p, tile)) {
+    const uint64_t weights = operand(layout, at_weights);
+    const uint32_t stage = ring.stage();
 #pragma unroll
-  for (int slice = 0; slice < SLICES; ++slice) {
-    fetch_pixels<T, ROW>(word[slice % 2], place[2 * slice >= SLICES], stage + slice * kSlice);
-    wgmma_fence();
+    for (int slice = 0; slice < SLICES; ++slice) {
+      arrange_pixels<T, ROW>(word[slice % 2], fetched);
+      wgmma_fence();
 #pragma unroll
-    for (int i = 0; i < kProducts<ROW>; ++i) {
-      if constexpr (is_word<T>) {
-        WgmmaFetched<T, kBlockRows<ROW>>::add(sum[i], word[slice % 2][i],
-                                              advance(weights, slice * kWeights));
-      } else {
-        WgmmaTurned<T, kBlockRows<ROW>>::add(sum[i], word[slice % 2][i],
-                                             advance(weights, slice * kWeights));
+      for (int i = 0; i < kProducts<ROW>; ++i) {
+        if constexpr (is_word<T>) {
+          WgmmaFetched<T, kBlockRows<ROW>>::add(sum[i], word[slice % 2][i],
+                                                advance(weights, slice * kWeights));
+        } else {
+          WgmmaTurned<T, kBlockRows<ROW>>::add(sum[i], word[slice % 2][i],
+                                               advance(weights, slice * kWeights));
+        }
       }
+      wgmma_commit();
+      if (slice + 1 < SLICES) {
+        fetch_pixels<T>(fetched, place[2 * (slice + 1) >= SLICES], stage + (slice + 1) * kSlice);
+      } else {
+        __syncwarp();  // all have their words
+        if (threadIdx.x % 32 == 0) barrier_arrive(ring.empty());
+        ring.advance();
+        if (chunk + 1 < p.chunks) {
+          barrier_wait(ring.full(), ring.parity);
+          fetch_pixels<T>(fetched, place[0], ring.stage());
+        }
+      }
+      wgmma_wait<1>();
     }
-    wgmma_commit();
-    wgmma_wait<1>();
   }
+  wgmma_wait<0>();
 }
 
 // A warp has half of a line. Of a lane's pixels, column 2 t of eight is the first output of tap row t % 2 of a channel.
@@ -225,7 +246,6 @@ __device__ __forceinline__ void store_crossed(const Params& p, const Scope& at, 
 template <class T, int ROW>
 __device__ __forceinline__ void consume_crossed(const Params& p, const Scope& at, int group,
                                                 uint32_t shared, StageRing& ring) {
-  constexpr Tile tile = kTiles[ROW];
   constexpr int kSlice = slice_channels(sizeof(T));
   const uint64_t layout =
       is_word<T> ? operand_layout(kLine, 2 * kLine) : turned_layout(kLine, p.depth * kLine);
@@ -234,21 +254,11 @@ __device__ __forceinline__ void consume_crossed(const Params& p, const Scope& at
   for_parts<ROW>(p, at, group, [&](int number) {
     CrossedSums<ROW> sum;
     clear(sum);
-    uint32_t at_weights = shared + p.weights_at;
-#pragma unroll 1
-    for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
-      barrier_wait(ring.full(), ring.parity);
-      const uint64_t weights = operand(layout, at_weights);
-      if (p.depth == 4 * kSlice) {
-        multiply_pixels<T, ROW, 4>(sum, place, ring.stage(), weights);
-      } else {
-        multiply_pixels<T, ROW, 2>(sum, place, ring.stage(), weights);
-      }
-      __syncwarp();  // all have their words
-      if (threadIdx.x % 32 == 0) barrier_arrive(ring.empty());
-      at_weights += weight_bytes(p, tile);
+    if (p.depth == 4 * kSlice) {
+      multiply_pixels<T, ROW, 4>(p, sum, place, ring, shared + p.weights_at, layout);
+    } else {
+      multiply_pixels<T, ROW, 2>(p, sum, place, ring, shared + p.weights_at, layout);
     }
-    wgmma_wait<0>();
 #pragma unroll
     for (int i = 0; i < kProducts<ROW>; ++i) finished(sum[i]);
     store_crossed<T, ROW>(p, at, line_of(p, number + threadIdx.x / 64 % 2), shared + kBiasAt, sum);
