@@ -79,8 +79,8 @@ struct Forward {
   double asked, held;
   double l2_bytes;   // a cycle, of a multiprocessor
   double long_rows;  // of weights of two phases that come tap by tap
-  // Of what waits for a patch; of a slice, with one stage of them, with two of turned ones.
-  double alone, one_stage, two_turned;
+  // Of what waits for a patch; of a slice, with one stage of them, with two of turned ones, by phases.
+  double alone, one_stage, two_turned[2];
   double chunk;  // cycles
   // Of a tile, cycles, by phases: of what lanes have, of lines, of lines of rows that start anywhere; and for a row of lines.
   double tile[2], lined[2], anywhere[2], line;
@@ -97,7 +97,7 @@ constexpr Forward kForward[] = {
      3.8,
      1,
      1.054,
-     1.084,
+     {1.084, 1.084},
      630,
      {9000, 6200},
      {4800, 4600},
@@ -115,7 +115,7 @@ constexpr Forward kForward[] = {
      3.1,
      1.67,
      1.104,
-     1.054,
+     {1.054, 1},
      500,
      {6000, 5000},
      {1600, 4200},
@@ -133,7 +133,7 @@ constexpr Forward kForward[] = {
      3.2,
      2.01,
      1,
-     1.043,
+     {1.043, 1.043},
      590,
      {4200, 2100},
      {1900, 1900},
@@ -339,7 +339,7 @@ double tile_cycles(const GatherParams& p, Tile tile, int group, bool at_least) {
     const double longest = std::max({work, (patch * kL2Bytes + weights) / fit.l2_bytes,
                                      alone * fit.alone, asked, in_turn}) *
                            (p.x_stages == 1 && !p.brought && !at_least ? fit.one_stage : 1) *
-                           (p.turned_stages == 2 && !at_least ? fit.two_turned : 1);
+                           (p.turned_stages == 2 && !at_least ? fit.two_turned[phases] : 1);
     const double shown = anywhere ? 1 : 1 - kHidden;
     const double stored = p.lined ? shown * pairs * 2 * tile.phases * kLineWord / kInstructions +
                                         p.tile_n * p.tile_h * fit.line
