@@ -55,6 +55,7 @@ KERNELS = {
     "scroll": 43,  # eight tiles of pixels and six of planes, of three types; another of words
     "narrow": 32,  # four of four types; three ribbons of three, two of strict fp32; grad_weight
     "spread": 24,  # six of three types, two of three for grad_input
+    "tuft": 9,  # two widths of two types, twice in planes of odd sizes; one of words
     "purl": 15,  # three widths, twice in 16 bits of two types
     "plait": 2,  # two types; kernel rows are branches of one
     "fan": 10,

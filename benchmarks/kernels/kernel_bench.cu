@@ -70,6 +70,7 @@
 #include "cuda/spread/spread_plan.h"
 #include "cuda/strand/strand_plan.h"
 #include "cuda/treadle/treadle_plan.h"
+#include "cuda/tuft/tuft_plan.h"
 #include "cuda/twill/twill_plan.h"
 #include "cuda/weight_sum.h"
 #include "layers.h"
@@ -213,6 +214,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = cuda::fringe::plans(problem, device, reason);
   } else if (name == "purl") {
     plans = cuda::purl::plans(problem, device, reason);
+  } else if (name == "tuft") {
+    plans = cuda::tuft::plans(problem, device, reason);
   } else if (name == "quilt") {
     plans = cuda::quilt::plans(problem, device, reason);
   } else if (name == "braid") {

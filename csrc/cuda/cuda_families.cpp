@@ -36,6 +36,7 @@
 #include "cuda/spread/spread.h"
 #include "cuda/strand/strand.h"
 #include "cuda/treadle/treadle.h"
+#include "cuda/tuft/tuft.h"
 #include "cuda/twill/twill.h"
 
 namespace convt2d::cuda {
@@ -46,6 +47,7 @@ FamilyList families() {
       depthwise_family,  // one input channel a group: bound by memory, so no tile of a GEMM
       plain_family,  // sm_90a: 16-bit NCHW, kernels of one tap: planes are rows of a matrix, in all three passes
       fold_family,  // sm_90a: 16-bit NCHW forward, operands as they lie, taps added up afterwards
+      tuft_family,  // sm_90a: NCHW forward of kernels that are their stride, x and w as they lie, planes of any size
       twill_family,  // sm_90a: 16-bit NCHW forward of 3 x 3 kernels with stride 2; tap columns added up in registers
       pleat_family,  // sm_90a: 16-bit NCHW forward of 4 x 4 kernels with stride 2; likewise, added up in registers
       crimp_family,  // sm_90a: likewise, and TF32, of kernels of one column and two strides' rows, added up by the tensor core

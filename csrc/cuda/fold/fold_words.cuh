@@ -1,10 +1,7 @@
 // fold of words: TF32, or strict fp32 as three TF32 products. wgmma wants rows of them along K.
 //
 // Weights stay as they lie: a lane fetches what it holds of the first operand. x is turned in place, a region of 8 channels
-// x 32 pixels by a warp: from a line of pixels for each channel to 16 bytes of four channels for each pixel.
-//
-//   before   [channel][128 B, swizzled]
-//   after    [8 pixels][even channels, odd ones][pixel][16 B]
+// x 32 pixels by a warp (device/turn_regions.cuh).
 //
 // So K has the even channels of a region first. Lanes that fetch channels 2 t then meet no bank twice. Flat tiles have the
 // pixels of a line in another order, for a lane to end up with four neighbours.
@@ -14,6 +11,7 @@
 #include "cuda/device/mma.cuh"
 #include "cuda/device/stage_ring.cuh"
 #include "cuda/device/strict_product.cuh"
+#include "cuda/device/turn_regions.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/fold/fold_scope.cuh"
 
@@ -22,34 +20,6 @@ namespace convt2d::cuda::fold {
 // Sums of a thread.
 template <int ROW>
 using Sums = float[kTiles[ROW].row_blocks][kTiles[ROW].width / 2];
-
-// Two regions at once, since loads take long. Strict fp32: what is left of each number goes `low` bytes behind it.
-template <bool STRICT>
-__device__ __forceinline__ void turn_regions(uint32_t regions, uint32_t low, uint32_t pixel) {
-  const int lane = threadIdx.x % 32;
-  const uint32_t to = lane / 8 * 256 + lane % 8 * 16;
-  uint32_t word[2][kRegionChannels];
-#pragma unroll
-  for (int r = 0; r < 2; ++r)
-#pragma unroll
-    for (int c = 0; c < kRegionChannels; ++c)
-      word[r][c] = load_shared_4(regions + r * kRegion + c * kLine + (pixel ^ c << 4));
-  __syncwarp();
-#pragma unroll
-  for (int r = 0; r < 2; ++r)
-#pragma unroll
-    for (int odd = 0; odd < 2; ++odd) {
-      uint32_t high[4], rest[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        high[i] = word[r][2 * i + odd];
-        if constexpr (STRICT) MmaF32x3::split(high[i], high[i], rest[i]);
-      }
-      const uint32_t at = regions + r * kRegion + to + odd * kLine;
-      store_shared_16(at, high);
-      if constexpr (STRICT) store_shared_16(at + low, rest);
-    }
-}
 
 // Everything that a block multiplies.
 template <int ROW>

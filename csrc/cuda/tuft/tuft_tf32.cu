@@ -1,0 +1,9 @@
+#include "cuda/tuft/tuft_launch.cuh"
+
+namespace convt2d::cuda::tuft {
+
+void launch_tf32(int row, const Params& params, const Maps& maps, int64_t blocks, void* stream) {
+  launch_rows<float>(row, params, maps, blocks, stream);
+}
+
+}  // namespace convt2d::cuda::tuft
