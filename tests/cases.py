@@ -235,6 +235,9 @@ CASES: tuple[Case, ...] = (
     _case("odd_planes_k4s4", (64, 32), (11, 13), k=4, s=4, n=2),
     _case("odd_planes_k2s2", (72, 40), (14, 14), k=2, s=2, n=5),
     _case("odd_planes_groups", (64, 48), (5, 7), k=3, s=2, p=1, op=1, g=2, n=1),
+    # Such planes, whose lines tuft brings in two boxes and in four.
+    _case("planes_of_27_k2x4", (72, 24), (3, 9), k=(2, 4), s=(2, 4), n=3),
+    _case("planes_of_22_k8", (40, 4), (2, 11), k=(3, 8), s=(3, 8), n=2),
     # Planes of which purl wants kernel rows.
     _case("k4s4_kernel_rows", (64, 16), (17, 19), k=4, s=4, n=1),
     # Few channels of y: their taps are all of K, two of 16 bits a word where stride and rows are

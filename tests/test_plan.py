@@ -297,7 +297,8 @@ REGIMES = (
     (HOLES, TENSOR_CORES, ("forward",), ("nhwc",), HOPPER, "rows"),
     (IMAGES, TENSOR_CORES, ("forward",), ("nhwc",), HOPPER, "rows"),
     (FEW_OF_GROUPS, (*TENSOR_CORES, "f32"), ("grad_input",), ("nchw",), ("h200",), "heddle"),
-    (SHUFFLE, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "fold"),
+    (SHUFFLE, ("f32",), ("forward",), ("nchw",), HOPPER, "fold"),
+    (SHUFFLE, ("tf32",), ("forward",), ("nchw",), ("h200",), "fold"),
     (POINTS, ("tf32",), ("forward",), ("nchw",), HOPPER, "fold"),
     (SAME, TENSOR_CORES, ("forward", "grad_input"), DENSE, NOT_HOPPER, "igemm"),
     (SAME, ("f32", "tf32"), ("forward",), ("nchw",), HOPPER, "loom"),
@@ -315,13 +316,13 @@ REGIMES = (
     (NARROW, ("f16", "bf16"), ("forward", "grad_input"), ("nchw",), HOPPER, "slide"),
     (NARROW, ("tf32",), ("forward",), ("nchw",), ("h200",), "loom"),
     (SHUFFLE, TENSOR_CORES, ("forward",), DENSE, NOT_HOPPER, "reed"),
-    (SHUFFLE, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
+    (SHUFFLE, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "tuft"),
     (SHUFFLE, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "hopper"),
-    (BOXES, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
+    (BOXES, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "tuft"),
     (SHUFFLE, TENSOR_CORES, ("grad_input",), ("nchw",), HOPPER, "purl"),
     (PATCHES, TENSOR_CORES, ("forward",), ("nhwc",), HOPPER, "hopper"),
-    (PATCHES, TENSOR_CORES, ("forward",), ("nchw",), HOPPER, "reed"),  # pixels are held
-    (HEADS, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
+    (PATCHES, TENSOR_CORES, ("forward",), ("nchw",), HOPPER, "tuft"),  # planes of no vectors
+    (HEADS, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "tuft"),
     (KEYPOINTS, ("f16", "bf16"), ("forward",), ("nchw",), ("h200",), "pleat"),  # rows of 20
     (FEWER, ("f16", "bf16"), ("forward",), ("nchw",), ("h200",), "spread"),
     (SMALLER, ("f16", "bf16", "tf32"), ("forward",), ("nchw",), ("h200",), "spread"),  # whole
@@ -580,6 +581,41 @@ def test_crimp_says_why_it_declines():
         (COLUMNS, "forward", "f16", "nhwc", "h200", "NCHW"),
         (COLUMNS, "forward", "f16", "nchw", "b200", "sm_90a"),
     )
+
+
+@needs_cuda_room
+def test_tuft_says_why_it_declines():
+    check_changes(
+        "tuft",
+        PATCHES,
+        ({"stride": (4, 2)}, "kernels that are their stride, without padding, not 4 x 4"),
+        ({"padding": (1, 0)}, "without padding"),
+        ({"output_padding": (0, 1)}, "that are their stride"),
+        ({"kernel": (4, 3), "stride": (4, 3)}, "2, 4 or 8 columns, not 3"),
+        ({"in_channels": 188}, "188 channels are no whole sets of 8"),
+        ({"size": (1, 7)}, "planes of 7 pixels"),
+        ({"kernel": (1, 2), "stride": (1, 2), "out_channels": 3}, "6 weights are no whole 16"),
+        ({"in_channels": 1024}, "1024 channels need 262144 bytes"),
+    )
+    check_refusals(
+        "tuft",
+        (PATCHES, "grad_input", "f16", "nchw", "h200", "forward"),
+        (PATCHES, "forward", "f32", "nchw", "h200", "TF32"),
+        (PATCHES, "forward", "f16", "nhwc", "h200", "NCHW"),
+        (PATCHES, "forward", "f16", "nchw", "b200", "sm_90a"),
+    )
+
+
+@needs_cuda_room
+def test_tuft_brings_as_many_places_at_once_as_lines_have_room_for():
+    for case, dtype, words in (
+        (SHUFFLE, "f16", "3 chunks in 1 boxes"),
+        (HEADS, "f16", "8 chunks in 2 boxes"),  # 4 pixels behind the last whole 16 bytes
+        (PATCHES, "f16", "6 chunks in 4 boxes"),  # 6
+        (PATCHES, "tf32", "12 chunks in 1 boxes"),  # 2
+    ):
+        text = explain(case, "forward", dtype, "nchw", "h200", "tuft")
+        assert words in text.splitlines()[1], text
 
 
 @needs_cuda_room

@@ -78,7 +78,7 @@ __device__ __forceinline__ uint2 load_8_and_around(const void* from) {
 // Hides where a number came from, so that it is not computed or read again.
 __device__ __forceinline__ void keep_in_register(uint32_t& number) { asm("" : "+r"(number)); }
 template <class T>
-__device__ __forceinline__ void keep_in_register(const T*& pointer) {
+__device__ __forceinline__ void keep_in_register(T*& pointer) {
   asm("" : "+l"(pointer));
 }
 

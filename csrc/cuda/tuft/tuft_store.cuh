@@ -42,6 +42,7 @@ struct Spot {
     const int64_t channel = int64_t{line.n * p.groups + at.group} * p.columns;
     to = static_cast<T*>(p.y) + channel * p.plane * taps(p) +
          p.kernel_w * (pixel + row * (p.kernel_h - 1) * p.x_w);
+    keep_in_register(to);  // else every address is summed up anew
     missing = pixel < p.plane ? 0 : -1;
   }
 

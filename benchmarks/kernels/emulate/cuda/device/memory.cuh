@@ -29,7 +29,7 @@ inline uint2 load_8_and_around(const void* from) {
 }
 inline void keep_in_register(uint32_t&) {}
 template <class T>
-void keep_in_register(const T*&) {}
+void keep_in_register(T*&) {}
 template <int WORDS>
 void store_words_if(int key, void* to, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   const uint32_t word[4] = {a, b, c, d};
