@@ -347,6 +347,8 @@ CONVT2D_WGMMA_TURNED(__half, ".f32.f16.f16", 72, 36, "36", "37", "38", "39", "40
 CONVT2D_WGMMA_TURNED(__nv_bfloat16, ".f32.bf16.bf16", 72, 36, "36", "37", "38", "39", "40")
 
 #define CONVT2D_WGMMA_FETCHED_WIDTHS(TYPE, SHAPE, NAME, TAIL)                           \
+  CONVT2D_WGMMA_FETCHED(TYPE, SHAPE, NAME, 16, 8, TAIL, "8", "9", "10", "11", "12")     \
+  CONVT2D_WGMMA_FETCHED(TYPE, SHAPE, NAME, 32, 16, TAIL, "16", "17", "18", "19", "20")  \
   CONVT2D_WGMMA_FETCHED(TYPE, SHAPE, NAME, 64, 32, TAIL, "32", "33", "34", "35", "36")  \
   CONVT2D_WGMMA_FETCHED(TYPE, SHAPE, NAME, 128, 64, TAIL, "64", "65", "66", "67", "68") \
   CONVT2D_WGMMA_FETCHED(TYPE, SHAPE, NAME, 256, 128, TAIL, "128", "129", "130", "131", "132")
@@ -362,9 +364,7 @@ CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 48, 24, "", "24", "25", "26
 CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 112, 56, "", "56", "57", "58", "59", "60")
 CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 120, 60, "", "60", "61", "62", "63", "64")
 CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 72, 36, "", "36", "37", "38", "39", "40")
-CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 16, 8, "", "8", "9", "10", "11", "12")
 CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 24, 12, "", "12", "13", "14", "15", "16")
-CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 32, 16, "", "16", "17", "18", "19", "20")
 CONVT2D_WGMMA_FETCHED(float, "k8", ".f32.tf32.tf32", 96, 48, "", "48", "49", "50", "51", "52")
 CONVT2D_WGMMA_FETCHED(__half, "k16", ".f32.f16.f16", 96, 48, ", 0", "48", "49", "50", "51", "52")
 CONVT2D_WGMMA_FETCHED(__nv_bfloat16, "k16", ".f32.bf16.bf16", 96, 48, ", 0", "48", "49", "50", "51",
