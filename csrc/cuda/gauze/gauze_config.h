@@ -33,7 +33,7 @@ constexpr int kStride = 2, kPad = 1, kPhases = kStride * kStride;
 struct Tile {
   int kernel, channels, teams;  // channels out; warpgroups that multiply
 };
-constexpr Tile kTiles[] = {{4, 32, 2}, {4, 16, 3}, {3, 64, 2}, {3, 32, 2}, {3, 16, 4}, {4, 64, 2}};
+constexpr Tile kTiles[] = {{4, 32, 2}, {4, 16, 4}, {3, 64, 2}, {3, 32, 2}, {3, 16, 4}, {4, 64, 2}};
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 // Weights of 4 bytes have no room for the last one but of layers that others serve.
 constexpr int kWordTiles = 5;
@@ -43,7 +43,7 @@ CONVT2D_HOST_DEVICE constexpr int taps(Tile tile) { return tile.kernel * tile.ke
 CONVT2D_HOST_DEVICE constexpr int consumers(Tile tile) { return 128 * tile.teams; }
 CONVT2D_HOST_DEVICE constexpr int threads(Tile tile) { return consumers(tile) + 128; }
 CONVT2D_HOST_DEVICE constexpr int consumer_registers(Tile tile) {
-  return tile.teams == 2 ? 240 : tile.teams == 3 ? 160 : 120;
+  return tile.teams == 2 ? 240 : 120;
 }
 constexpr int kProducerRegisters = 24;
 
@@ -62,11 +62,6 @@ CONVT2D_HOST_DEVICE constexpr int depth(int size) { return kSlices * slice_chann
 // Bytes of weights: of a half of a slice, of a slice.
 CONVT2D_HOST_DEVICE constexpr int half_bytes(Tile tile) { return taps(tile) * tile.channels * 16; }
 CONVT2D_HOST_DEVICE constexpr int slice_bytes(Tile tile) { return 2 * half_bytes(tile); }
-// Pixels of a stage's row before those of the strip: the copy engine starts at whole 16 bytes.
-CONVT2D_HOST_DEVICE constexpr int lead(int kernel, int size) {
-  return first_shift(kernel) < 0 ? 16 / size : 0;
-}
-
 constexpr int kMostStages = 8;
 
 // Everything a block needs, passed by value. 32-bit element offsets: larger tensors are declined.
@@ -79,6 +74,7 @@ struct Params {
   int32_t width, team_rows, rows;  // of a tile: columns, rows of a warpgroup, and of all
   int32_t items, walkers;          // the latter: blocks
   int32_t chunks, stages, stage_bytes;
+  int32_t lead;              // pixels of a stage's row before those of the strip
   int32_t pitch, row_bytes;  // of a stage: bytes from channel to channel, from row to row
   int32_t stages_at, shared_bytes;
   FastDivide by_blocks, by_groups, by_strips, by_bands;  // of items

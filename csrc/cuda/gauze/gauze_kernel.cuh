@@ -18,16 +18,15 @@ __device__ __forceinline__ StageRing ring_of(const Params& p, uint32_t shared) {
 
 template <class T, int TILE>
 __device__ __forceinline__ void bring(const Params& p, const Maps& maps, uint32_t shared) {
-  constexpr int kKernel = kTiles[TILE].kernel, kSize = sizeof(T);
+  constexpr int kFirst = first_shift(kTiles[TILE].kernel);
   StageRing ring = ring_of(p, shared);
   for (int i = blockIdx.x; i < p.items; i += p.walkers) {
     const Item item = item_of<TILE>(p, i);
     for (int chunk = 0; chunk < p.chunks; ++chunk, ring.advance()) {
       barrier_wait(ring.empty(), ring.parity ^ 1);
       barrier_expect(ring.full(), p.stage_bytes);
-      copy_box(ring.stage(), &maps.x, ring.full(), item.column - lead(kKernel, kSize),
-               chunk * depth(kSize), item.row + first_shift(kKernel),
-               item.image * p.groups + item.group);
+      copy_box(ring.stage(), &maps.x, ring.full(), item.column - p.lead, chunk * depth(sizeof(T)),
+               item.row + kFirst, item.image * p.groups + item.group);
     }
   }
 }
@@ -112,6 +111,9 @@ __device__ __forceinline__ void fetch(const Params& p, Pairs<TILE>& pair, uint32
 template <class T, int TILE>
 __device__ __forceinline__ void arrange(Words<TILE>& word, const Pairs<TILE>& pair) {
   constexpr int kFirst = first_shift(kTiles[TILE].kernel);
+  // Zero, which the compiler does not know. Else it would find that two shifts have words alike, and move these from one's to the
+  // other's registers, for each instruction; and of a copy it would make the same register, and fetch to what is being multiplied.
+  const uint32_t hidden = threadIdx.y;
 #pragma unroll
   for (int i = 0; i < shifts(kTiles[TILE].kernel); ++i) {
 #pragma unroll
@@ -121,17 +123,17 @@ __device__ __forceinline__ void arrange(Words<TILE>& word, const Pairs<TILE>& pa
         // From the first pixel of the first pair.
         const int pixel = i + kFirst + next - 2 * kFirst;
         const uint32_t (&of)[4] = pair[pixel / 2];
-        // threadIdx.y is zero, which the compiler does not know: of a copy it would make the same register, and fetch to what is
-        // being multiplied.
+        const int picked = pixel % 2 ? 0x7632 : 0x5410;
         word[i][half * 2 + next] = sizeof(T) == 2 ? __byte_perm(of[half * 2], of[half * 2 + 1],
-                                                                pixel % 2 ? 0x7632 : 0x5410)
-                                                  : of[half * 2 + pixel % 2] | threadIdx.y;
+                                                                next ? picked | hidden : picked)
+                                   : next         ? of[half * 2 + pixel % 2] ^ hidden
+                                                  : of[half * 2 + pixel % 2] | hidden;
       }
     computed(word[i]);
   }
 }
 
-// All products of a step: row `row` of those that shifts reach.
+// All products of a step: row `row` of those that shifts reach. In an order in which none adds to the sums of the one before.
 template <class T, int TILE>
 __device__ __forceinline__ void multiply_step(Sums<TILE>& sum, const Words<TILE>& word, int row,
                                               uint64_t weights) {
@@ -140,13 +142,15 @@ __device__ __forceinline__ void multiply_step(Sums<TILE>& sum, const Words<TILE>
 #pragma unroll
   for (int column = 0; column < shifts(tile.kernel); ++column)
 #pragma unroll
-    for (int phase = 0; phase < kPhases; ++phase) {
-      const int h = tap_of(phase / kStride, row + kFirst),
-                v = tap_of(phase % kStride, column + kFirst);
-      if (h >= 0 && h < tile.kernel && v >= 0 && v < tile.kernel)
-        WgmmaFetched<T, tile.channels>::add(
-            sum[phase], word[column], advance(weights, (h * tile.kernel + v) * tile.channels));
-    }
+    for (int b = kStride - 1; b >= 0; --b)
+#pragma unroll
+      for (int a = 0; a < kStride; ++a) {
+        const int h = tap_of(a, row + kFirst), v = tap_of(b, column + kFirst);
+        if (h >= 0 && h < tile.kernel && v >= 0 && v < tile.kernel)
+          WgmmaFetched<T, tile.channels>::add(
+              sum[2 * a + b], word[column],
+              advance(weights, (h * tile.kernel + v) * tile.channels));
+      }
 }
 
 // The products of a tile. The words of a step stay until it is multiplied, two steps later; those of the next one are fetched
@@ -212,13 +216,13 @@ __device__ __forceinline__ void start(Sums<TILE>& sum, uint32_t biases) {
 template <class T, int TILE>
 __device__ __forceinline__ void consume(const Params& p, uint32_t shared) {
   constexpr Tile tile = kTiles[TILE];
-  constexpr int kFirst = first_shift(tile.kernel), kSize = sizeof(T);
+  constexpr int kFirst = first_shift(tile.kernel);
   bring_weights<T, TILE>(p, shared);
   StageRing ring = ring_of(p, shared);
   // Of a stage, a lane's first pair, of its first row and channel.
   const Pixel pixel = pixel_of(p);
   const uint32_t place = pixel.row * p.row_bytes + threadIdx.x % 4 * p.pitch +
-                         (lead(tile.kernel, kSize) + pixel.column + 2 * kFirst) * kSize;
+                         (p.lead + pixel.column + 2 * kFirst) * int(sizeof(T));
   uint32_t probe = 0;
   for (int i = blockIdx.x; i < p.items; i += p.walkers) {
     Sums<TILE> sum;

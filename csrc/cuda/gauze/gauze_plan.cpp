@@ -12,8 +12,10 @@ namespace convt2d::cuda::gauze {
 namespace {
 
 // Counted, not yet measured. Cycles, and bytes a cycle of a multiprocessor.
-constexpr double kClock = 1700;       // cycles a microsecond
-constexpr double kCopied = 35;        // bytes of x and w
+constexpr double kClock = 1700;  // cycles a microsecond
+constexpr double kCopied = 35;   // bytes of x and w
+// Cycles of the copy engine: a row of a box, twice that if it starts elsewhere in 32 bytes, and each 128 bytes of it behind the first.
+constexpr double kCopiedRow = 3, kCopiedLine = 1.3;
 constexpr double kStored = 18;        // bytes of y
 constexpr double kProduct = 16;       // the least that an instruction takes
 constexpr double kStep = 110;         // of one warpgroup's step, whose words come meanwhile
@@ -22,7 +24,7 @@ constexpr double kWeights = 1500;     // of weights beside their bytes
 constexpr double kLaunch = 3;         // us
 constexpr double kMemoryRate = 0.85;  // of the copy rate
 constexpr double kBeside = 0.03;      // of the lesser of work and bytes
-constexpr int kLeastStages = 2, kWidths[] = {16, 32, 64};
+constexpr int kLeastStages = 2, kWidths[] = {64, 32, 16};
 
 struct Choice {
   int row, walkers, stages, width;
@@ -30,10 +32,16 @@ struct Choice {
 
 int number(int64_t value) { return static_cast<int>(value); }
 
-// Bytes from channel to channel of a stage: an odd number of 32, so that banks do not meet.
-int pitch_of(const Choice& choice, int size) {
-  const int bytes = (lead(kTiles[choice.row].kernel, size) + choice.width + 2) * size;
-  return number(ceil_div(bytes, 32) | 1) * 32;
+// Bytes from channel to channel of a stage, an odd number of 32, so that banks do not meet; `lead` bytes before a strip, and its
+// last pixels' neighbours behind it.
+int pitch_of(int width, int size, int lead) {
+  return number(ceil_div(lead + (width + 2) * size, 32) | 1) * 32;
+}
+
+// Bytes before a strip, of which shifts by -1 want one pixel: the copy engine starts at whole 16, and likes 32, if that takes no more.
+int lead_of(int kernel, int width, int size) {
+  if (first_shift(kernel) == 0) return 0;
+  return pitch_of(width, size, 32) == pitch_of(width, size, 16) ? 32 : 16;
 }
 
 // All but pointers.
@@ -55,7 +63,9 @@ Params shape(const Problem& problem, const Choice& choice) {
   p.by_strips = FastDivide(strips), p.by_bands = FastDivide(bands);
   p.chunks = number(ceil_div(p.reduce, depth(size)));
   p.stages = choice.stages;
-  p.pitch = pitch_of(choice, size), p.row_bytes = depth(size) * p.pitch;
+  const int lead = lead_of(tile.kernel, p.width, size);
+  p.lead = lead / size;
+  p.pitch = pitch_of(p.width, size, lead), p.row_bytes = depth(size) * p.pitch;
   p.stage_bytes = (p.rows + shifts(tile.kernel) - 1) * p.row_bytes;
   SharedPlaces places{kWeightsAt};
   places.take(int64_t{p.chunks} * kSlices * slice_bytes(tile), 16);
@@ -71,7 +81,10 @@ double predict(const Problem& problem, const Device& device, const Params& p, co
                shared = pairs * pairs * 4 * 4 + slice_bytes(tile) / 128., chain = pairs * kStep;
   const double slices = double(p.chunks) * kSlices,
                multiplied = slices * std::max(tile.teams * std::max(products, shared), chain),
-               copied = double(p.chunks) * p.stage_bytes / kCopied,
+               row = (kCopiedRow + kCopiedLine * (ceil_div(p.pitch, 128) - 1)) *
+                     (p.lead * size % 32 ? 2 : 1),
+               copied = double(p.chunks) *
+                        std::max(p.stage_bytes / kCopied, p.stage_bytes / p.pitch * row),
                stored = double(tile.teams) * kTeamPixels * kPhases *
                         std::min(tile.channels, p.columns) * size / kStored;
   const double item = std::max({multiplied, copied, stored}) + kTile;

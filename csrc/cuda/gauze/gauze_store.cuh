@@ -39,7 +39,7 @@ struct Pixel {
   int row, column;
 };
 __device__ __forceinline__ Pixel pixel_of(const Params& p) {
-  const int place = warp_of_block() % 4 * kWarpPixels, row = place / p.width;
+  const int place = warp_of_block() % 4 * kWarpPixels, row = place * p.team_rows / kTeamPixels;
   return {warpgroup_of_block() * p.team_rows + row,
           place - row * p.width + int(threadIdx.x % 32 / 4 * 2)};
 }
