@@ -46,6 +46,7 @@ CUDA_ROOMS = {
     "cuda/twill": "twill_plan.cpp twill_launch.cpp twill_f16.cu twill_bf16.cu",
     "cuda/crimp": "crimp_plan.cpp crimp_launch.cpp crimp_f16.cu crimp_bf16.cu crimp_tf32.cu",
     "cuda/tuft": "tuft_plan.cpp tuft_launch.cpp tuft_f16.cu tuft_bf16.cu tuft_tf32.cu",
+    "cuda/gauze": "gauze_plan.cpp gauze_launch.cpp gauze_f16.cu gauze_bf16.cu gauze_tf32.cu",
     "cuda/purl": "purl_plan.cpp purl_launch.cpp purl_f16.cu purl_bf16.cu purl_tf32.cu",
     "cuda/pleat": "pleat_plan.cpp pleat_launch.cpp pleat_f16.cu pleat_bf16.cu",
     "cuda/plain": "plain_plan.cpp plain_launch.cpp plain_f16.cu plain_bf16.cu",

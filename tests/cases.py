@@ -240,6 +240,9 @@ CASES: tuple[Case, ...] = (
     _case("planes_of_22_k8", (40, 4), (2, 11), k=(3, 8), s=(3, 8), n=2),
     # Planes of which purl wants kernel rows.
     _case("k4s4_kernel_rows", (64, 16), (17, 19), k=4, s=4, n=1),
+    # Few channels of x, rows of whole sixteens, one strip of them and two.
+    _case("k3s2_rows_of_48", (36, 40), (7, 48), k=3, s=2, p=1, op=1),
+    _case("k4s2_rows_of_80", (24, 72), (5, 80), k=4, s=2, p=1),
     # Few channels of y: their taps are all of K, two of 16 bits a word where stride and rows are
     # even.
     _case("k9s2_to_1_channel", (40, 1), (9, 20), k=9, s=2, p=4, op=1),

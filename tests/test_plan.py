@@ -168,6 +168,15 @@ TWILLED = tuple(  # whole eights of pixels of a row, and of channels out; output
     and case.size[1] % 8 == 0
     and case.out_channels // case.groups % 8 == 0
 )
+GAUZED = tuple(  # rows of whole sixteens and twice that; weights that fit, of words too
+    case.name
+    for case in CASES
+    if (case.kernel, case.output_padding) in (((3, 3), (1, 1)), ((4, 4), (0, 0)))
+    and (case.stride, case.padding, case.dilation) == ((2, 2), (1, 1), (1, 1))
+    and case.size[1] % 16 == 0
+    and case.in_channels <= 64 * case.groups
+    and case.out_channels * case.kernel[0] % (8 * case.groups) == 0
+)
 WOVEN = tuple(  # planes and kernels that are whole vectors of 16 bits
     name
     for name in FANNED
@@ -210,6 +219,7 @@ MUST_SERVE = (
     ("fold", SHIFTED, ("forward",), ("f16", "bf16"), ("nchw",), ("h200", "h100")),
     ("slide", SLID, ("forward",), ("f16", "bf16"), ("nchw",), ("h200", "h100")),
     ("pleat", PLEATED, ("forward",), ("f16", "bf16"), ("nchw",), ("h200", "h100")),
+    ("gauze", GAUZED, ("forward",), TENSOR_CORES, ("nchw",), ("h200", "h100")),
     ("twill", TWILLED, ("forward",), ("f16", "bf16"), ("nchw",), ("h200", "h100")),
     ("narrow", FEW_COLUMNS, ("forward",), TENSOR_CORES, ("nchw",), ("h200", "h100")),
     ("narrow", FEW_VECTORS, ("forward",), TENSOR_CORES, ("nhwc",), ("h200", "h100")),
@@ -253,6 +263,7 @@ SQUARES = Case("rows_of_32", 16, 192, 96, (24, 32), (4, 4), (2, 2), (1, 1))
 DEEP = Case("deep", 12, 768, 320, (20, 24), (4, 4), (2, 2), (1, 1))
 COLUMNS = Case("columns", 6, 320, 160, (10, 200), (8, 1), (4, 1), (2, 0))
 GENERATOR = Case("generator", 12, 320, 160, (56, 56), (3, 3), (2, 2), (1, 1), (1, 1))
+FINE = Case("few_of_x", 32, 64, 64, (32, 64), (4, 4), (2, 2), (1, 1))
 POSE = Case("rows_of_6", 48, 1536, 192, (8, 6), (4, 4), (2, 2), (1, 1))
 WIDE = Case("rows_of_128", 8, 320, 160, (60, 128), (4, 4), (2, 2), (1, 1))
 NARROW = Case("few_to_fold", 24, 64, 64, (100, 120), (3, 3), (2, 2), (1, 1))
@@ -688,6 +699,30 @@ def test_twill_says_why_it_declines():
         (GENERATOR, "forward", "tf32", "nchw", "h200", "fp16 and bf16"),
         (GENERATOR, "forward", "f16", "nhwc", "h200", "NCHW"),
         (GENERATOR, "forward", "f16", "nchw", "b200", "sm_90a"),
+    )
+
+
+@needs_cuda_room
+def test_gauze_says_why_it_declines():
+    check_changes(
+        "gauze",
+        FINE,
+        ({"kernel": (3, 4)}, "3 x 3 and 4 x 4"),
+        ({"stride": (1, 2)}, "stride 2"),
+        ({"padding": (1, 0)}, "padding 1"),
+        ({"output_padding": (0, 1)}, "129 columns, which are not twice the 64"),
+        ({"output_padding": (1, 0)}, "65 rows, more than twice the 32"),
+        ({"size": (32, 56)}, "56 pixels"),
+        ({"kernel": (3, 3), "output_padding": (1, 1), "out_channels": 20}, "180 weights"),
+        ({"in_channels": 640}, "640 input channels a group"),
+        ({"in_channels": 2560, "out_channels": 2560, "groups": 160}, "160 groups"),
+    )
+    check_refusals(
+        "gauze",
+        (FINE, "grad_input", "f16", "nchw", "h200", "forward"),
+        (FINE, "forward", "f32", "nchw", "h200", "fp16, bf16 and TF32"),
+        (FINE, "forward", "f16", "nhwc", "h200", "NCHW"),
+        (FINE, "forward", "f16", "nchw", "b200", "sm_90a"),
     )
 
 

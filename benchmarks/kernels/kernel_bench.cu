@@ -43,6 +43,7 @@
 #include "cuda/fan/fan_plan.h"
 #include "cuda/fold/fold_plan.h"
 #include "cuda/fringe/fringe_plan.h"
+#include "cuda/gauze/gauze_plan.h"
 #include "cuda/heddle/heddle_input.h"
 #include "cuda/heddle/heddle_plan.h"
 #include "cuda/hopper/hopper_fetched_weight.h"
@@ -212,6 +213,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = cuda::plain::plans(problem, device, reason);
   } else if (name == "fringe") {
     plans = cuda::fringe::plans(problem, device, reason);
+  } else if (name == "gauze") {
+    plans = cuda::gauze::plans(problem, device, reason);
   } else if (name == "purl") {
     plans = cuda::purl::plans(problem, device, reason);
   } else if (name == "tuft") {

@@ -12,6 +12,7 @@
 #include "cuda/fan/fan_plan.h"
 #include "cuda/fold/fold.h"
 #include "cuda/fringe/fringe.h"
+#include "cuda/gauze/gauze.h"
 #include "cuda/heddle/heddle.h"
 #include "cuda/hopper/hopper.h"
 #include "cuda/hopper/hopper_plan.h"
@@ -49,6 +50,7 @@ FamilyList families() {
       fold_family,  // sm_90a: 16-bit NCHW forward, operands as they lie, taps added up afterwards
       tuft_family,  // sm_90a: NCHW forward of kernels that are their stride, x and w as they lie, planes of any size
       twill_family,  // sm_90a: 16-bit NCHW forward of 3 x 3 kernels with stride 2; tap columns added up in registers
+      gauze_family,  // sm_90a: NCHW forward of 3 x 3 and 4 x 4 kernels with stride 2, few input channels; pixels out of registers
       pleat_family,  // sm_90a: 16-bit NCHW forward of 4 x 4 kernels with stride 2; likewise, added up in registers
       crimp_family,  // sm_90a: likewise, and TF32, of kernels of one column and two strides' rows, added up by the tensor core
       slide_family,  // sm_90a: 16-bit NCHW with short kernel rows, whose columns are added up afterwards

@@ -112,8 +112,8 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
       // A block has the same channels in all its tiles.
       const int same = number(bare.by_blocks.divisor * bare.by_groups.divisor);
       if (same > device.sm_count) {
-        reason = "of groups and blocks of channels there are " + std::to_string(same) +
-                 ", more than multiprocessors";
+        reason = std::to_string(same) + " groups and blocks of channels are more than " +
+                 std::to_string(device.sm_count) + " multiprocessors";
         continue;
       }
       choice.walkers = std::min(bare.items, device.sm_count / same * same);
