@@ -37,11 +37,34 @@ CONVT2D_HOST_DEVICE constexpr int channel_of(int k) {
   return sizeof(T) == 2 ? k / 2 + k % 2 * 4 : k;
 }
 
+// 16 bytes of w of each channel of half a slice, and from there to `half`: of each number what these channels have.
+template <class T>
+using Unit = uint32_t[16 / sizeof(T)][4];
+template <class T, int TILE>
+__device__ __forceinline__ void store_unit(const Unit<T>& word, int unit, uint32_t half) {
+  constexpr Tile tile = kTiles[TILE];
+  constexpr int kNumbers = 16 / sizeof(T);
+#pragma unroll
+  for (int i = 0; i < kNumbers; ++i) {
+    const int number = unit * kNumbers + i, channel = number / taps(tile),
+              tap = number % taps(tile);
+    uint32_t turned[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      turned[j] = sizeof(T) == 2
+                      ? __byte_perm(word[2 * j % kNumbers][i / 2],
+                                    word[(2 * j + 1) % kNumbers][i / 2], i % 2 ? 0x7632 : 0x5410)
+                      : MmaTF32::round(word[j][i % 4]);
+    store_shared_16(half + (tap * tile.channels + channel) * 16, turned);
+  }
+}
+
 // A block's weights and biases to shared memory. What does not exist is zero.
 template <class T, int TILE>
 __device__ __forceinline__ void bring_weights(const Params& p, uint32_t shared) {
   constexpr Tile tile = kTiles[TILE];
-  constexpr int kNumbers = 16 / sizeof(T), kUnits = tile.channels * taps(tile) / kNumbers;
+  constexpr int kNumbers = 16 / sizeof(T), kUnits = tile.channels * taps(tile) / kNumbers,
+                kAtOnce = 16 / kNumbers;  // all wait as long as one
   const Item item = item_of<TILE>(p, blockIdx.x);
   const int first = item.group * p.columns + item.channel, left = p.columns - item.channel;
   if (threadIdx.x < tile.channels)
@@ -50,32 +73,27 @@ __device__ __forceinline__ void bring_weights(const Params& p, uint32_t shared) 
                          ? load(static_cast<const T*>(p.bias) + first + threadIdx.x)
                          : 0.f);
   const int row = p.columns * taps(tile), units = left * taps(tile) / kNumbers,
-            halves = p.chunks * kSlices * 2;
+            all = p.chunks * kSlices * 2 * kUnits;
   const T* const w =
       static_cast<const T*>(p.w) + int64_t{item.group} * p.reduce * row + item.channel * taps(tile);
-  for (int k = threadIdx.x; k < halves * kUnits; k += consumers(tile)) {
-    const int half = k / kUnits, unit = k % kUnits;
-    uint32_t word[kNumbers][4];  // of each channel in
+  for (int from = threadIdx.x; from < all; from += kAtOnce * consumers(tile)) {
+    Unit<T> word[kAtOnce];
 #pragma unroll
-    for (int i = 0; i < kNumbers; ++i) {
-      const int channel = half * kNumbers + channel_of<T>(i);
-      load_16_if(w + channel * row + unit * kNumbers, unit, channel < p.reduce ? units : 0,
-                 word[i]);
+    for (int k = 0; k < kAtOnce; ++k) {
+      const int index = from + k * consumers(tile), half = index / kUnits, unit = index % kUnits;
+#pragma unroll
+      for (int i = 0; i < kNumbers; ++i) {
+        const int channel = half * kNumbers + channel_of<T>(i);
+        load_16_if(w + channel * row + unit * kNumbers, unit, channel < p.reduce ? units : 0,
+                   word[k][i]);
+      }
     }
 #pragma unroll
-    for (int i = 0; i < kNumbers; ++i) {
-      const int number = unit * kNumbers + i, channel = number / taps(tile),
-                tap = number % taps(tile);
-      uint32_t turned[4];
-#pragma unroll
-      for (int j = 0; j < 4; ++j)
-        turned[j] = sizeof(T) == 2
-                        ? __byte_perm(word[2 * j % kNumbers][i / 2],
-                                      word[(2 * j + 1) % kNumbers][i / 2], i % 2 ? 0x7632 : 0x5410)
-                        : MmaTF32::round(word[j][i % 4]);
-      store_shared_16(
-          shared + kWeightsAt + half * half_bytes(tile) + (tap * tile.channels + channel) * 16,
-          turned);
+    for (int k = 0; k < kAtOnce; ++k) {
+      const int index = from + k * consumers(tile);
+      if (index < all)
+        store_unit<T, TILE>(word[k], index % kUnits,
+                            shared + kWeightsAt + index / kUnits * half_bytes(tile));
     }
   }
   fence_for_wgmma();
