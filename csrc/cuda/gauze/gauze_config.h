@@ -42,10 +42,13 @@ CONVT2D_HOST_DEVICE constexpr int tiles_of(int size) { return size == 4 ? kWordT
 CONVT2D_HOST_DEVICE constexpr int taps(Tile tile) { return tile.kernel * tile.kernel; }
 CONVT2D_HOST_DEVICE constexpr int consumers(Tile tile) { return 128 * tile.teams; }
 CONVT2D_HOST_DEVICE constexpr int threads(Tile tile) { return consumers(tile) + 128; }
+// Of a thread. A launch has what the compiler gave all threads, 168 each of 384 or 96 of 640; who asks for more waits forever.
 CONVT2D_HOST_DEVICE constexpr int consumer_registers(Tile tile) {
-  return tile.teams == 2 ? 240 : 120;
+  return tile.teams == 2 ? 240 : 112;
 }
-constexpr int kProducerRegisters = 24;
+CONVT2D_HOST_DEVICE constexpr int producer_registers(Tile tile) {
+  return tile.teams == 2 ? 24 : 32;
+}
 
 // Along an axis, a phase reads pixels shifted by -1, 0 or 1, kernels of three none by -1.
 CONVT2D_HOST_DEVICE constexpr int first_shift(int kernel) { return kernel == 4 ? -1 : 0; }

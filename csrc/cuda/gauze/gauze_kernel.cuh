@@ -268,7 +268,7 @@ __global__ void __launch_bounds__(threads(kTiles[TILE]), 1)
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
   if (warp_of_block() >= consumers(tile) / 32) {
-    fewer_registers<kProducerRegisters>();
+    fewer_registers<producer_registers(tile)>();
     if (threadIdx.x == consumers(tile)) bring<T, TILE>(p, maps, shared);
   } else {
     more_registers<consumer_registers(tile)>();
