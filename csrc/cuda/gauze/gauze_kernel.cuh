@@ -172,10 +172,10 @@ __device__ __forceinline__ void multiply_step(Sums<TILE>& sum, const Words<TILE>
 }
 
 // The products of a tile. The words of a step stay until it is multiplied, two steps later; those of the next one are fetched
-// meanwhile.
-template <class T, int TILE>
+// meanwhile. `after_chunk` is called at the end of each.
+template <class T, int TILE, class Visit>
 __device__ __forceinline__ void multiply(const Params& p, uint32_t place, uint32_t shared,
-                                         StageRing& ring, Sums<TILE>& sum) {
+                                         StageRing& ring, Sums<TILE>& sum, Visit&& after_chunk) {
   constexpr Tile tile = kTiles[TILE];
   constexpr int kRows = shifts(tile.kernel), kSteps = kSlices * kRows;
   static_assert(kSteps % 2 == 0);
@@ -204,6 +204,7 @@ __device__ __forceinline__ void multiply(const Params& p, uint32_t place, uint32
         __syncwarp();  // all have their words
         if (threadIdx.x % 32 == 0) barrier_arrive(ring.empty());
         ring.advance();
+        after_chunk();
         if (left > 1) {
           barrier_wait(ring.full(), ring.parity);
           fetch<T, TILE>(p, pair, ring.stage() + place);
@@ -231,6 +232,9 @@ __device__ __forceinline__ void start(Sums<TILE>& sum, uint32_t biases) {
     }
 }
 
+constexpr int kTurns =
+    1;  // of the names of barriers: from there on, of each warpgroup but the first
+
 template <class T, int TILE>
 __device__ __forceinline__ void consume(const Params& p, uint32_t shared) {
   constexpr Tile tile = kTiles[TILE];
@@ -242,10 +246,17 @@ __device__ __forceinline__ void consume(const Params& p, uint32_t shared) {
   const uint32_t place = pixel.row * p.row_bytes + threadIdx.x % 4 * p.pitch +
                          (p.lead + pixel.column + 2 * kFirst) * int(sizeof(T));
   uint32_t probe = 0;
+  // Warpgroups start one after the other, a chunk apart, and stay so: while one stores, others multiply.
+  const int team = warpgroup_of_block();
+  bool next_waits = team + 1 < tile.teams;
+  if (team > 0) barrier_among(kTurns + team, 256);
   for (int i = blockIdx.x; i < p.items; i += p.walkers) {
     Sums<TILE> sum;
     start<TILE>(sum, shared + kBiasAt);
-    multiply<T, TILE>(p, place, shared, ring, sum);
+    multiply<T, TILE>(p, place, shared, ring, sum, [&] {
+      if (next_waits) barrier_join(kTurns + team + 1, 256);
+      next_waits = false;
+    });
     uint32_t index = i;
     keep_in_register(index);  // what follows from it is worked out again: sums want the registers
     store_tile<T, TILE>(p, sum, item_of<TILE>(p, int(index)), probe);

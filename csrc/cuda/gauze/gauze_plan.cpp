@@ -19,7 +19,7 @@ constexpr double kCopiedRow = 3, kCopiedLine = 1.3;
 constexpr double kStored = 18;        // bytes of y
 constexpr double kProduct = 16;       // the least that an instruction takes
 constexpr double kStep = 110;         // of one warpgroup's step, whose words come meanwhile
-constexpr double kTile = 700;         // of a tile beside products: sums start, the last ones leave
+constexpr double kTile = 400;         // of a tile beside products, though others multiply
 constexpr double kWeights = 1500;     // of weights beside their bytes
 constexpr double kLaunch = 3;         // us
 constexpr double kMemoryRate = 0.85;  // of the copy rate
