@@ -9,8 +9,8 @@
 // four neighbours of a row of y, and stores them straight from its registers. Nobody turns, shifts, exchanges or adds.
 //
 //   x        [row][channel in][pitch]   a stage: a chunk of channels of a tile's rows and those around them, as the copy engine
-//            brings them, with zeros beside the image. A pair of neighbouring pixels is what a lane fetches, the pairs on its both
-//            sides too: these have the pixels of all shifts along a row. Lanes t of four have neighbouring channels, lanes g of
+//            brings them, with zeros beside the image. A pair of neighbouring pixels is what a lane fetches, and the pairs on both
+//            sides of it: these have the pixels of all shifts along a row. Lanes t of four have neighbouring channels, lanes g of
 //            eight neighbouring pairs: a pitch of an odd number of 32 bytes makes them meet no bank twice
 //   weights  [slice of K][half][tap][channel out][16 B]   all of them stay; written once, in the order of K that lanes fetch
 //
