@@ -39,8 +39,8 @@ constexpr int kMostTaps = 64, kMostPhases = 32;            // of an axis
 constexpr int kMostPlaneTaps = 16, kMostPlanePhases = 16;  // the same in NCHW
 constexpr int kMostPairs = 64;                             // of phases of both axes, of a block
 
-// In strict fp32 a pixel's units are split once for so many neighbouring phases of w.
-constexpr int kPhasesAtOnce = 3;
+// Of NCHW, neighbouring phases of w that a warp has sums for; strict fp32 splits a pixel's units once for them.
+constexpr int kMostPhasesAtOnce = 5, kMostStrictPhases = 3;
 constexpr int kMostReadings = 64;
 
 struct AxisTaps {
@@ -56,7 +56,7 @@ struct AxisTaps {
   int8_t begin[kMostPhases + 1];  // of a phase's taps there
 };
 
-// Where two units of pixels are read for all phases of one of h and `kPhasesAtOnce` of w, and which of the latter have a tap there,
+// Where two units of pixels are read for all phases of one of h and `phases_at_once` of w, and which of the latter have a tap there,
 // as bits. Each of these has a block of weights, one after the other.
 struct Reading {
   int16_t row, column;
@@ -68,7 +68,6 @@ struct Readings {
   int16_t first[kMostPairs + 1];                    // of a phase of h and phases of w
   int16_t of_tap[kMostPlaneTaps * kMostPlaneTaps];  // or -1
   int8_t place[kMostPlaneTaps * kMostPlaneTaps];    // of a tap among a reading's phases
-  int32_t parts_w;                                  // of the phases of w
 };
 
 // 16 bytes of outputs, of which a warp stores those of a run: so many lie side by side in shared memory. The way from one
@@ -100,8 +99,9 @@ struct Params {
   int32_t tile_rows, tile_width;    // positions
   int32_t patch_rows, patch_width;  // pixels
   FastDivide divide_units, divide_patch_width;
-  int32_t staging_pitch;  // bytes of a channel
-  int32_t joined;         // 1: a block has whole rows of y, which follow each other in memory
+  int32_t phases_at_once, row_parts;  // of the phases of w, an item's; so many items has a row
+  int32_t staging_pitch;              // bytes of a channel
+  int32_t joined;  // 1: a block has whole rows of y, which follow each other in memory
   int32_t buffers;
   // Places in shared memory: weights; pixels; outputs of a row, once or twice; where a step's pixels are, less the
   // position's place; bias.

@@ -8,9 +8,9 @@
 
 namespace convt2d::cuda::rows {
 
-// Of the first output of a block's row of y, first channel.
-__device__ __forceinline__ int64_t element_of(const Params& p, const Place& at, int row) {
-  const int64_t plane = (int64_t{at.n} * p.groups + at.group) * p.columns + at.column;
+// Of the first output of a block's row of y, first channel. 32 bits will do: the planner refuses others.
+__device__ __forceinline__ int element_of(const Params& p, const Place& at, int row) {
+  const int plane = (at.n * p.groups + at.group) * p.columns + at.column;
   return (plane * p.h.out + row) * p.w.out + at.w * p.w.stride;
 }
 // Outputs of it that exist.
@@ -72,106 +72,97 @@ __device__ __forceinline__ void fill_bias(const Params& p, const Place& at, uint
   const float value = p.bias && threadIdx.x < at.channels ? float(load(bias + threadIdx.x)) : 0.f;
   store_shared_4(shared + p.bias_at + threadIdx.x * 4, __float_as_uint(value));
 }
-// 16 channels x 32 positions on tensor cores. A lane has channels lane / 4 and 8 more, and of eight positions those at
-// lane % 4 * 2.
-template <class M>
+
+// 16 channels x 32 positions x PHASES phases on tensor cores, the latter's steps one after the other.
+template <class M, int PHASES>
 __device__ __forceinline__ void multiply(const Params& p, uint32_t shared, const Work& work) {
-  using T = typename M::Element;
   const int lane = threadIdx.x % 32;
-  float sum[kChunk / 8][4];
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const float bias = bias_of(p, shared, lane / 4 + half * 8);
-#pragma unroll
-    for (int i = 0; i < kChunk / 8; ++i) sum[i][2 * half] = sum[i][2 * half + 1] = bias;
-  }
+  const float bias[2] = {bias_of(p, shared, lane / 4), bias_of(p, shared, lane / 4 + 8)};
+  float sum[PHASES][kTiles][4];
   // Matrices of weights: both halves of the channels of a step, then of the next; of pixels: both steps of eight
   // positions, then of the next eight.
-  uint32_t weights = shared + p.weights_at + work.first * (kChannels * kUnit) + lane * kUnit;
-  uint32_t table = shared + p.steps_at + (work.first + lane / 8 % 2) * 4;
+  int step = p.first_step[work.pair];
+  uint32_t weights = shared + p.weights_at + step * (kChannels * kUnit) + lane * kUnit;
+  uint32_t table = shared + p.steps_at + (step + lane / 8 % 2) * 4;
   const uint32_t pixels = work.pixels + (lane / 16 * 8 + lane % 8) * kUnit;
-#pragma unroll 1
-  for (int step = work.first; step < work.end; step += 2) {
-    const uint32_t from = pixels + load_shared_4(table);
-    uint32_t a[4];
-    ldmatrix_x4(a, weights);
 #pragma unroll
-    for (int i = 0; i < kChunk / 8; i += 2) {
-      uint32_t b[4];
-      ldmatrix_x4(b, from + i * 8 * kUnit);
-      M::mma(sum[i], a, b[0], b[1]);
-      M::mma(sum[i + 1], a, b[2], b[3]);
-    }
-    weights += 2 * kChannels * kUnit;
-    table += 2 * 4;
-  }
-  const int stride = p.w.stride * int(sizeof(T));
+  for (int phase = 0; phase < PHASES; ++phase) {
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const uint32_t to = staged_row<T>(p, work.staging, work.element, lane / 4 + 8 * half) +
-                        (work.output + lane % 4 * 2 * p.w.stride) * sizeof(T);
+    for (int i = 0; i < kTiles; ++i)
 #pragma unroll
-    for (int i = 0; i < kChunk / 8; ++i) {
-      const float low = sum[i][2 * half], high = sum[i][2 * half + 1];
-      if constexpr (sizeof(T) == 2) {
-        const uint32_t both = pack<T>(low, high);
-        store_shared_2(to + 8 * i * stride, static_cast<unsigned short>(both));
-        store_shared_2(to + (8 * i + 1) * stride, static_cast<unsigned short>(both >> 16));
-      } else {
-        store_shared_4(to + 8 * i * stride, __float_as_uint(low));
-        store_shared_4(to + (8 * i + 1) * stride, __float_as_uint(high));
+      for (int k = 0; k < 4; ++k) sum[phase][i][k] = bias[k / 2];
+    const auto add = [&] {
+      const uint32_t from = pixels + load_shared_4(table);
+      uint32_t a[4];
+      ldmatrix_x4(a, weights);
+#pragma unroll
+      for (int i = 0; i < kTiles; i += 2) {
+        uint32_t b[4];
+        ldmatrix_x4(b, from + i * 8 * kUnit);
+        M::mma(sum[phase][i], a, b[0], b[1]);
+        M::mma(sum[phase][i + 1], a, b[2], b[3]);
       }
-    }
+      weights += 2 * kChannels * kUnit;
+      table += 2 * 4;
+    };
+    // There is one, and apart from the others it takes the bias as it is.
+    add();
+    const int end = p.first_step[work.pair + phase + 1];
+#pragma unroll 1
+    for (step += 2; step < end; step += 2) add();
   }
+  stage_sums<typename M::Element, PHASES>(p, work, sum);
 }
 
-// All phases of w of a row of positions, to its buffer. Strict fp32 takes some together.
+// All phases of w of a row of positions, to its buffer.
 template <class M>
 __device__ __forceinline__ void compute_row(const Params& p, const Place& at, uint32_t shared,
                                             int r, int phase_h, uint32_t element,
                                             uint32_t staging) {
-  const int parts = M::kSplit ? p.readings.parts_w : p.w.phases;
   const uint32_t patch = shared + p.patch_at + r * p.units * p.patch_width * kUnit;
-  int part = 0;
-  for (int position = int(threadIdx.x) / 32 * kChunk;; position += kWarps * kChunk) {
-    for (; position >= p.tile_width; position -= p.tile_width) ++part;
-    if (part >= parts) break;
-    const int phase_w = M::kSplit ? part * kPhasesAtOnce : part;
+  for (int item = threadIdx.x / 32;; item += kWarps) {
+    const int part = p.divide_chunks.quotient(item);
+    if (part >= p.row_parts) break;
+    const int position = item * kChunk - part * p.tile_width;
+    const int phase_w = part * p.phases_at_once;
     const int output = position * p.w.stride + phase_w;
     if (at.w * p.w.stride + output >= p.w.out) continue;
-    const int pair = phase_h * parts + part;
-    const uint32_t pixels = patch + position * kUnit;
+    const int phases = min(p.phases_at_once, p.w.phases - phase_w);
+    Work work{phase_h * p.row_parts + part, patch + position * kUnit, element, staging, output};
     if constexpr (M::kSplit) {
-      multiply_strict(
-          p, shared,
-          {p.readings.first[pair], p.readings.first[pair + 1], pixels, element, staging, output},
-          min(kPhasesAtOnce, p.w.phases - phase_w));
+      multiply_strict(p, shared, work, phases);
     } else {
-      multiply<M>(p, shared,
-                  {p.first_step[pair], p.first_step[pair + 1], pixels, element, staging, output});
+      work.pair = phase_h * p.w.phases + phase_w;
+      visit_count<kMostPhasesAtOnce>(
+          phases, [&](auto count) { multiply<M, decltype(count)::value>(p, shared, work); });
     }
   }
+}
+
+// Whether a block has whole rows of y that follow each other in memory.
+template <class T>
+__device__ __forceinline__ bool rows_are_joined(const Params& p) {
+  return line_bytes(sizeof(T)) == kLineBytes && p.joined;
 }
 
 // What a block stores of a channel's row, in numbers from the line on in which it begins: outputs, of which those
 // before `begin` are another block's, those from `finish` on wait for the next row, or the next row's bias is known. What the
 // row before left lies before `first`.
 struct Stretch {
-  int64_t element;
-  int first, end;
+  int element, first, end;
   int begin, finish;
 };
 template <class T>
-__device__ __forceinline__ Stretch stretch_of(const Params& p, const Place& at, int64_t element,
+__device__ __forceinline__ Stretch stretch_of(const Params& p, const Place& at, int element,
                                               int channel, int row, int end_row) {
   constexpr int kRest = kLine<T> - 1;
-  element += int64_t{channel} * (p.h.out * p.w.out);
+  element += channel * (p.h.out * p.w.out);
   Stretch result;
-  result.first = int(element) & kRest;
+  result.first = element & kRest;
   result.element = element - result.first;
   result.begin = result.first;
   result.finish = result.end = result.first + outputs_of(p, at);
-  if (!p.joined) return result;
+  if (!rows_are_joined<T>(p)) return result;
   const int row_before = at.h * p.h.stride, up = p.h.taps[0] == 0 ? kRest : 0;
   if (row > row_before) {
     result.begin = 0;
@@ -191,12 +182,13 @@ __device__ __forceinline__ Stretch stretch_of(const Params& p, const Place& at, 
 // the buffer of the next row.
 template <class T, bool EMPTY>
 __device__ __forceinline__ void store_row(const Params& p, const Place& at, uint32_t shared,
-                                          uint32_t staging, uint32_t next, int64_t element, int row,
+                                          uint32_t staging, uint32_t next, int element, int row,
                                           int end_row) {
   constexpr int kVec = kVector<T>, kLanes = kThreads / kChannels;
   T* const y = static_cast<T*>(p.destination);
   const int channel = threadIdx.x / kLanes, lane = threadIdx.x % kLanes;
   const Stretch stretch = stretch_of<T>(p, at, element, channel, row, end_row);
+  const bool joined = rows_are_joined<T>(p);
   T* const to = y + stretch.element;
   const uint32_t from = staging + channel * p.staging_pitch;
   const float bias = bias_of(p, shared, channel);
@@ -220,7 +212,7 @@ __device__ __forceinline__ void store_row(const Params& p, const Place& at, uint
   const int held =
       EMPTY ? stretch.begin < stretch.first ? (stretch.first + kVec - 1) / kVec * kVec : 0
             : stretch.finish;
-  if (p.joined) {
+  if (joined) {
     __syncwarp();  // what the row before left is there
     if constexpr (EMPTY) {
       if (stretch.first + lane < held) put(from + (stretch.first + lane) * sizeof(T), same);
@@ -243,34 +235,43 @@ __device__ __forceinline__ void store_row(const Params& p, const Place& at, uint
   const bool exists = channel < at.channels;
   // Lanes begin at a multiple of 128 bytes, so that a sector is not written in pieces.
   constexpr int kAtOnce = 4;
-  const int beside = int(stretch.element / kVec) & kLineBytes / kUnit - 1;
-  for (int first = lane - beside; exists && first < end_whole; first += kAtOnce * kLanes) {
-    const auto visit = [&](auto&& use) {
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        const int piece = first + i * kLanes;
-        if (piece >= first_whole && piece < end_whole) use(i, piece);
-      }
-    };
-    uint32_t word[kAtOnce][4];
-    if constexpr (EMPTY) {
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) word[i][0] = word[i][1] = word[i][2] = word[i][3] = same;
-      // A lane's first piece alone may be one that the row before began.
-      if (first == lane && lane * kVec < held) load_shared_16(from + lane * kUnit, word[0]);
-    } else {
-      visit([&](int i, int piece) { load_shared_16(from + piece * kUnit, word[i]); });
+  int piece = lane - (stretch.element / kVec & kLineBytes / kUnit - 1);
+  if (piece < first_whole) piece += kLanes;
+  uint32_t word[kAtOnce][4];
+  if constexpr (EMPTY) {
+    // A lane's first piece alone may be one that the row before began.
+    if (exists && piece * kVec < min(held, end_whole * kVec)) {
+      load_shared_16(from + piece * kUnit, word[0]);
+      store_words(to + piece * kVec, word[0][0], word[0][1], word[0][2], word[0][3]);
+      piece += kLanes;
     }
-    visit([&](int i, int piece) {
-      store_words(to + piece * kVec, word[i][0], word[i][1], word[i][2], word[i][3]);
-    });
+  }
+  T* place = to + piece * kVec;
+  uint32_t staged = from + piece * kUnit;
+  for (int left = exists ? end_whole - piece : 0; left > 0; left -= kAtOnce * kLanes) {
+    if constexpr (!EMPTY) {
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i)
+        if (left > i * kLanes) load_shared_16(staged + i * kLanes * kUnit, word[i]);
+      staged += kAtOnce * kLanes * kUnit;
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (left <= i * kLanes) continue;
+      if constexpr (EMPTY) {
+        store_words(place + i * kLanes * kVec, same, same, same, same);
+      } else {
+        store_words(place + i * kLanes * kVec, word[i][0], word[i][1], word[i][2], word[i][3]);
+      }
+    }
+    place += kAtOnce * kLanes * kVec;
   }
   if (exists) {
     const int left = stretch.begin + lane, right = end_whole * kVec + lane;
     if (left < min(first_whole * kVec, stretch.finish)) store_end(left);
     if (right < stretch.finish) store_end(right);
   }
-  if (p.joined && row + 1 < end_row) {
+  if (joined && row + 1 < end_row) {
     const uint32_t rest = next + channel * p.staging_pitch;
     __syncwarp();  // a buffer may be its own next one
     for (int i = lane; i < stretch.end - stretch.finish; i += kLanes)
@@ -315,18 +316,18 @@ __global__ __launch_bounds__(kThreads,
   bool empty_before = false;
 #pragma unroll 1
   for (int row = at.h * p.h.stride; row < end_row; ++row) {
-    const int64_t element = element_of(p, at, row);
+    const int element = element_of(p, at, row);
     if (p.h.taps[phase_h] == 0) {
       store_row<T, true>(p, at, shared, staging, staging, element, row, end_row);
-      empty_before = p.joined;
+      empty_before = rows_are_joined<T>(p);
     } else {
       // An empty row's left-over lies in this row's buffer, and is read until all are here.
       if (p.buffers == 1 || empty_before) __syncthreads();
       empty_before = false;
-      compute_row<M>(p, at, shared, r, phase_h, uint32_t(element), staging);
+      compute_row<M>(p, at, shared, r, phase_h, element, staging);
       if (repairs) {
         __syncthreads();
-        repair_row<T>(p, at, staging, uint32_t(element), row);
+        repair_row<T>(p, at, staging, element, row);
       }
       // When all threads are here, the other buffer has been read and is free for the next row.
       __syncthreads();

@@ -28,12 +28,14 @@ constexpr double kWeightPass = 932;    // or a unit of each thread on its way
 constexpr double kPixelPass = 1240;    // of pixels, as many of a warp as it loads at once
 constexpr double kStepWait = 91.5;  // from two steps to the next two, as two read their operands,
 constexpr double kStrictStepWait = 250;  // in strict fp32
-constexpr double kItemWait = 205;        // beside them
-constexpr double kRowWait = 936;         // of a row of y,
-constexpr double kMeeting = 200;         // and where its warps meet once more
-constexpr double kStoreWait = 184;       // and 16 bytes of each thread on their way
-constexpr double kTogether = 1.21;       // of two blocks beside each other
-constexpr double kLastRound = 0.288;     // of which few blocks are left
+// Beside them (205 of one phase was fitted; divided by instructions): of an item, and of each of its phases, whose outputs are
+// stored in pairs, or apart.
+constexpr double kItemWait = 100, kPhaseWait = 40, kApartWait = 105;
+constexpr double kRowWait = 936;      // of a row of y,
+constexpr double kMeeting = 200;      // and where its warps meet once more
+constexpr double kStoreWait = 184;    // and 16 bytes of each thread on their way
+constexpr double kTogether = 1.21;    // of two blocks beside each other
+constexpr double kLastRound = 0.288;  // of which few blocks are left
 constexpr double kTensorMemoryRate = 0.825, kTensorBeside = 0.259;  // as below
 
 // The same of channels-last tensors: counted, and fitted to 1760 plans of 56 layers in fp16 on an H200 (2026-11-26): chosen ones are 1.08
@@ -148,17 +150,16 @@ bool are_pieces(const Problem& problem, int64_t pixels) {
 // Where strict fp32 reads pixels, sorted by phases of h and groups of phases of w; see Reading. Returns the blocks of weights, or
 // -1 where places are too many.
 int64_t set_readings(const Params& p, Readings& all) {
-  all.parts_w = static_cast<int32_t>(ceil_div(p.w.phases, kPhasesAtOnce));
   std::fill(std::begin(all.of_tap), std::end(all.of_tap), int16_t{-1});
   int readings = 0;
   int64_t blocks = 0;
-  for (int pair = 0; pair < p.h.phases * all.parts_w; ++pair) {
-    const int phase_h = pair / all.parts_w, first_w = pair % all.parts_w * kPhasesAtOnce;
+  for (int pair = 0; pair < p.h.phases * p.row_parts; ++pair) {
+    const int phase_h = pair / p.row_parts, first_w = pair % p.row_parts * p.phases_at_once;
     all.first[pair] = static_cast<int16_t>(readings);
     for (int tap_h = 0; tap_h < p.h.kernel; ++tap_h) {
       if (p.h.phase[tap_h] != phase_h) continue;
       const int first = readings;
-      for (int phase = first_w; phase < std::min(first_w + kPhasesAtOnce, p.w.phases); ++phase)
+      for (int phase = first_w; phase < std::min(first_w + p.phases_at_once, p.w.phases); ++phase)
         for (int tap_w = 0; tap_w < p.w.kernel; ++tap_w) {
           if (p.w.phase[tap_w] != phase) continue;
           int which = first;
@@ -221,6 +222,17 @@ void set_pixels(const Problem& problem, const Choice& choice, Params& p) {
   p.divide_chunks = FastDivide(p.tile_width / (p.row_tiles * kPositions));
 }
 
+// Which phases of w of NCHW are an item: so many, alike, that half of the warps have one; the other block's fill the gaps.
+void set_items(const Problem& problem, int tile_width, Params& p) {
+  int most = is_strict(problem) ? kMostStrictPhases : kMostPhasesAtOnce;
+  const auto parts = [&] { return static_cast<int>(ceil_div(p.w.phases, most)); };
+  if (!is_strict(problem))
+    while (most > 1 && tile_width / kChunk * parts() < kWarps / 2) --most;
+  p.row_parts = parts();
+  p.phases_at_once = static_cast<int32_t>(ceil_div(p.w.phases, p.row_parts));
+  p.divide_chunks = FastDivide(tile_width / kChunk);
+}
+
 // Everything that follows from the problem and the choice, pointers aside. Returns why it cannot be done, or an empty
 // string.
 std::string shape(const Problem& problem, const Choice& choice, Params& p) {
@@ -244,11 +256,12 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
     for (int w = 0; w < p.part_w; ++w) {
       const int64_t taps = int64_t{p.h.taps[h]} * p.w.taps[w], here = taps * p.units;
       steps += round_up(here, 2);
-      // Where pixels of y are written one after the other, sums have a step at least.
-      if (pixels && here == 0 && p.h.taps[h] > 0) steps += 2;
+      // Sums have a step at least.
+      if (here == 0 && p.h.taps[h] > 0) steps += 2;
       if (steps > INT16_MAX) return "too many products in a sum";
       p.first_step[h * p.part_w + w + 1] = static_cast<int16_t>(steps);
     }
+  if (!pixels) set_items(problem, choice.tile_width, p);
   if (is_strict(problem)) {
     const int64_t blocks = set_readings(p, p.readings);
     if (blocks < 0) return "too many places where pixels are read";
@@ -271,14 +284,14 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
     p.row_units = p.units;
     p.x_channel = problem.h.in * problem.w.in;
     p.x_pixel = 1;
-    // Rows of outputs that begin anywhere within a line; with an odd stride, what lanes store at once is in 32 banks,
-    // wherever the next plane begins.
+    // Rows of outputs that begin anywhere within a line; with an odd stride, what lanes store at once, words or of words two, is
+    // in 32 banks, wherever the next plane begins.
     const int size = static_cast<int>(element_size(problem.dtype)), line = line_bytes(size);
     const int64_t plane = problem.h.out * problem.w.out * size;
     const int64_t width = p.tile_width * problem.w.stride * size;
     const int64_t lead = plane % line / kUnit * kUnit;  // of the next plane's line
-    p.staging_pitch =
-        static_cast<int32_t>(round_up(width + line, kLineBytes) + (48 - lead & kLineBytes - 1));
+    p.staging_pitch = static_cast<int32_t>(round_up(width + line, kLineBytes) +
+                                           ((size == 4 ? 32 : 48) - lead & kLineBytes - 1));
     p.joined = line == kLineBytes && p.tiles_w == 1 && problem.w.out * size >= 2 * line;
   }
   p.divide_panels = FastDivide(p.panels);
@@ -309,8 +322,8 @@ int walkers_of(const Device& device, const Params& p) {
 double predict_planes(const Problem& problem, const Device& device, const Params& p) {
   const double size = double(element_size(problem.dtype)), vector = kUnit / size;
   const bool strict = is_strict(problem);
-  const double step_wait = strict ? kStrictStepWait : kStepWait,
-               parts = strict ? p.readings.parts_w : p.w.phases;  // of a row's phases, as items
+  const double step_wait = strict ? kStrictStepWait : kStepWait, parts = p.row_parts;
+  const double phase_wait = p.phases_at_once == p.w.stride ? kPhaseWait : kApartWait;
   double taps = 0, rows = 0;
   const double turns = std::ceil(double(p.tile_width / kChunk) * parts / kWarps),
                stores = std::ceil(kChannels * double(p.tile_width) * p.w.stride * size / kUnit /
@@ -320,7 +333,8 @@ double predict_planes(const Problem& problem, const Device& device, const Params
     const double steps = p.first_step[(h + 1) * p.w.phases] - p.first_step[h * p.w.phases];
     rows += kRowWait + stores * kStoreWait;
     if (p.h.taps[h] > 0)
-      rows += turns * (kItemWait + steps / parts / 2 * step_wait) + (p.buffers == 1 ? kMeeting : 0);
+      rows += turns * (kItemWait + p.phases_at_once * phase_wait + steps / parts / 2 * step_wait) +
+              (p.buffers == 1 ? kMeeting : 0);
   }
   // A warp loads a number of the units of two taps or eights of channels, of sixteen channels each, which lie a kernel apart.
   const double kernels = kChannels * double(problem.h.kernel * problem.w.kernel) * size,

@@ -1,4 +1,4 @@
-// rows in strict fp32: a product is three of the tensor core's. All phases of w among `kPhasesAtOnce` neighbours that read a pixel are
+// rows in strict fp32: a product is three of the tensor core's. All phases of w among `phases_at_once` neighbours that read a pixel are
 // computed by one warp, which splits it once.
 #pragma once
 
@@ -7,7 +7,6 @@
 
 namespace convt2d::cuda::rows {
 
-constexpr int kTiles = kChunk / 8;                  // of positions
 constexpr int kBlockBytes = 2 * kChannels * kUnit;  // of weights
 
 // Pixels, asked for all at once and looked at when they are there, by the same threads: rows of [unit][pixel], those beside x zeros.
@@ -95,8 +94,7 @@ __device__ __forceinline__ void add_products(float (&sum)[kTiles][4], const uint
     for (int k = 0; k < 4; ++k) sum[i][k] += part[i][k];
 }
 
-// 16 channels x 32 positions of up to `kPhasesAtOnce` phases, of which `phases` exist. A lane has channels lane / 4 and 8 more, and of
-// eight positions those at lane % 4 * 2. The bias comes last, so that short sums are not rounded as it would be.
+// 16 channels x 32 positions of up to `kMostStrictPhases` phases, of which `phases` exist. The bias comes last, so that short sums are not rounded as it would be.
 __device__ __forceinline__ void multiply_strict(const Params& p, uint32_t shared, const Work& work,
                                                 int phases) {
   const int lane = threadIdx.x % 32, row_bytes = p.patch_width * kUnit;
@@ -105,9 +103,10 @@ __device__ __forceinline__ void multiply_strict(const Params& p, uint32_t shared
   // then of the next eight.
   const uint32_t pixels =
       work.pixels + lane / 8 % 2 * row_bytes + (lane / 16 * 8 + lane % 8) * kUnit;
-  float sum[kPhasesAtOnce][kTiles][4] = {};
+  float sum[kMostStrictPhases][kTiles][4] = {};
+  const int end = p.readings.first[work.pair + 1];
 #pragma unroll 1
-  for (int which = work.first; which < work.end; ++which) {
+  for (int which = p.readings.first[work.pair]; which < end; ++which) {
     const Reading& reading = p.readings.reading[which];
     uint32_t from = pixels + reading.row * p.units * row_bytes + reading.column * kUnit;
     uint32_t block = weights + reading.first_block * kBlockBytes;
@@ -123,7 +122,7 @@ __device__ __forceinline__ void multiply_strict(const Params& p, uint32_t shared
           split_in_two(b[k], high[i + k / 2][k % 2], low[i + k / 2][k % 2]);
       }
 #pragma unroll
-      for (int phase = 0; phase < kPhasesAtOnce; ++phase) {
+      for (int phase = 0; phase < kMostStrictPhases; ++phase) {
         if (!(reading.phases >> phase & 1)) continue;
         uint32_t a[4];
         ldmatrix_x4(a, block);
@@ -133,24 +132,18 @@ __device__ __forceinline__ void multiply_strict(const Params& p, uint32_t shared
       from += 2 * row_bytes;
     }
   }
-  const int stride = p.w.stride * 4;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int channel = lane / 4 + 8 * half;
-    const float bias = bias_of(p, shared, channel);
-    const uint32_t to = staged_row<float>(p, work.staging, work.element, channel) +
-                        (work.output + lane % 4 * 2 * p.w.stride) * 4;
+    const float bias = bias_of(p, shared, lane / 4 + 8 * half);
 #pragma unroll
-    for (int phase = 0; phase < kPhasesAtOnce; ++phase) {
-      if (phase >= phases) break;
+    for (int phase = 0; phase < kMostStrictPhases; ++phase)
 #pragma unroll
       for (int i = 0; i < kTiles; ++i)
 #pragma unroll
-        for (int k = 0; k < 2; ++k)
-          store_shared_4(to + (8 * i + k) * stride + phase * 4,
-                         __float_as_uint(sum[phase][i][2 * half + k] + bias));
-    }
+        for (int k = 0; k < 2; ++k) sum[phase][i][2 * half + k] += bias;
   }
+  visit_count<kMostStrictPhases>(
+      phases, [&](auto count) { stage_sums<float, decltype(count)::value>(p, work, sum); });
 }
 
 }  // namespace convt2d::cuda::rows
