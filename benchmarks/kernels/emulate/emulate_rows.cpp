@@ -44,7 +44,7 @@ bool check(const Case& one, int most) {
   std::vector<Plan> plans = rows::plans(trial.problem, device, reason);
   return trial.passes(trial.some(plans, most, reason), [&](const Plan& plan) {
     const rows::Params params = rows::params_of(trial.problem, plan, trial.args);
-    emulate::run_grid(rows::blocks_of(params), rows::kThreads, params.shared_bytes,
+    emulate::run_grid(params.walkers, rows::kThreads, params.shared_bytes,
                       [&] { run<M>(trial.problem, params); });
   });
 }

@@ -3,12 +3,13 @@
 // A block has `tile_rows` x `tile_width` positions q (core/phases.h) of one image and up to 16 output channels of a group,
 // and computes all phases of them: whole stretches of rows of y, whichever taps a phase has, also none. All pixels that it
 // reads and all weights lie in its shared memory, in units of 16 bytes: neighbouring input channels of one pixel, or of
-// one tap and output channel. A step is the product of such units. The steps of a pair of phases (h, w) follow each other,
-// and weights lie in the order of steps. Strict fp32 has readings and blocks instead (`Reading`).
+// one tap and output channel. Weights stay: blocks walk tiles. A step is the product of such units. The steps of a pair of
+// phases (h, w) follow each other, and weights lie in the order of steps. Strict fp32 has readings and blocks instead
+// (`Reading`).
 //
 // Of channels-last tensors a block takes all groups and channels, so that what it writes of a row of y is one run of memory,
 // and every warp works on its own: an item is 16 to 64 positions of a row, all phases of w or, where pixels of y are whole
-// sectors, one of them. Blocks stay, and walk tiles. Where weights are many, since phases are, a block has a part of these.
+// sectors, one of them. Where weights are many, since phases are, a block has a part of these.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +40,10 @@ constexpr int kMostTaps = 64, kMostPhases = 32;            // of an axis
 constexpr int kMostPlaneTaps = 16, kMostPlanePhases = 16;  // the same in NCHW
 constexpr int kMostPairs = 64;                             // of phases of both axes, of a block
 
-// Of NCHW, neighbouring phases of w that a warp has sums for; strict fp32 splits a pixel's units once for them.
-constexpr int kMostPhasesAtOnce = 5, kMostStrictPhases = 3;
+// Of NCHW, neighbouring phases of w that a warp has sums for, as registers allow; strict fp32 splits a pixel's units once for
+// them.
+CONVT2D_HOST_DEVICE constexpr int most_phases(int size) { return size == 4 ? 4 : 5; }
+constexpr int kMostStrictPhases = 3;
 constexpr int kMostReadings = 64;
 
 struct AxisTaps {
@@ -109,11 +112,14 @@ struct Params {
 
   Readings readings;  // of strict fp32
 
+  // Tiles of positions, and the blocks that walk them: for each tile as many as there are groups and their channels, or, of
+  // channels-last tensors, parts of the phases.
+  int32_t tiles, walkers, parts;
+
   // Of channels-last tensors.
-  int32_t tiles, walkers;  // of positions, and the blocks that walk them
-  int32_t parts, parts_w;  // which phases may be shared out to
-  int32_t row_tiles;       // of an item: 16 positions each
-  int32_t run_phases;      // of w, of what is stored at once
+  int32_t parts_w;
+  int32_t row_tiles;   // of an item: 16 positions each
+  int32_t run_phases;  // of w, of what is stored at once
   int32_t panels_at_once;
   int32_t whole_units;     // 1: a group's channels are whole units
   int32_t patch_pixels;    // of a row, of which a buffer has patch_width

@@ -13,8 +13,7 @@ template <class M>
 void launch(const Params& params, cudaStream_t stream) {
   constexpr auto kernel = convt2d_rows_kernel<M>;
   allow_shared_memory<kernel>(params.shared_bytes);
-  kernel<<<static_cast<unsigned>(blocks_of(params)), kThreads, params.shared_bytes, stream>>>(
-      params);
+  kernel<<<params.walkers, kThreads, params.shared_bytes, stream>>>(params);
   check_launch("convt2d_rows_kernel");
 }
 
@@ -22,7 +21,7 @@ template <class M>
 void launch_pixels(const Params& params, cudaStream_t stream) {
   constexpr auto kernel = convt2d_rows_pixels_kernel<M>;
   allow_shared_memory<kernel>(params.shared_bytes);
-  kernel<<<static_cast<unsigned>(params.walkers), kThreads, params.shared_bytes, stream>>>(params);
+  kernel<<<params.walkers, kThreads, params.shared_bytes, stream>>>(params);
   check_launch("convt2d_rows_pixels_kernel");
 }
 

@@ -8,14 +8,19 @@
 
 namespace convt2d::cuda::rows {
 
-// Of the first output of a block's row of y, first channel. 32 bits will do: the planner refuses others.
-__device__ __forceinline__ int element_of(const Params& p, const Place& at, int row) {
+// What of y a tile is: where its first output is in memory (32 bits will do: the planner refuses others), rows, and outputs of
+// each that exist, of so many channels.
+struct Rows {
+  int element;
+  int first_row, end_row;
+  int outputs, channels;
+};
+__device__ __forceinline__ Rows rows_of(const Params& p, const Place& at) {
   const int plane = (at.n * p.groups + at.group) * p.columns + at.column;
-  return (plane * p.h.out + row) * p.w.out + at.w * p.w.stride;
-}
-// Outputs of it that exist.
-__device__ __forceinline__ int outputs_of(const Params& p, const Place& at) {
-  return min(p.tile_width * p.w.stride, p.w.out - at.w * p.w.stride);
+  const int row = at.h * p.h.stride, output = at.w * p.w.stride;
+  return {(plane * p.h.out + row) * p.w.out + output, row,
+          min(row + p.tile_rows * p.h.stride, p.h.out),
+          min(p.tile_width * p.w.stride, p.w.out - output), at.channels};
 }
 
 // Pixels: rows of [unit][pixel], a unit of a row a warp. Those beside x are zeros. Tells whether one is not finite.
@@ -81,7 +86,7 @@ __device__ __forceinline__ void multiply(const Params& p, uint32_t shared, const
   float sum[PHASES][kTiles][4];
   // Matrices of weights: both halves of the channels of a step, then of the next; of pixels: both steps of eight
   // positions, then of the next eight.
-  int step = p.first_step[work.pair];
+  const int step = p.first_step[work.pair];
   uint32_t weights = shared + p.weights_at + step * (kChannels * kUnit) + lane * kUnit;
   uint32_t table = shared + p.steps_at + (step + lane / 8 % 2) * 4;
   const uint32_t pixels = work.pixels + (lane / 16 * 8 + lane % 8) * kUnit;
@@ -107,16 +112,16 @@ __device__ __forceinline__ void multiply(const Params& p, uint32_t shared, const
     };
     // There is one, and apart from the others it takes the bias as it is.
     add();
-    const int end = p.first_step[work.pair + phase + 1];
+    const uint32_t end = shared + p.steps_at + p.first_step[work.pair + phase + 1] * 4;
 #pragma unroll 1
-    for (step += 2; step < end; step += 2) add();
+    while (table < end) add();
   }
   stage_sums<typename M::Element, PHASES>(p, work, sum);
 }
 
 // All phases of w of a row of positions, to its buffer.
 template <class M>
-__device__ __forceinline__ void compute_row(const Params& p, const Place& at, uint32_t shared,
+__device__ __forceinline__ void compute_row(const Params& p, const Rows& rows, uint32_t shared,
                                             int r, int phase_h, uint32_t element,
                                             uint32_t staging) {
   const uint32_t patch = shared + p.patch_at + r * p.units * p.patch_width * kUnit;
@@ -126,14 +131,14 @@ __device__ __forceinline__ void compute_row(const Params& p, const Place& at, ui
     const int position = item * kChunk - part * p.tile_width;
     const int phase_w = part * p.phases_at_once;
     const int output = position * p.w.stride + phase_w;
-    if (at.w * p.w.stride + output >= p.w.out) continue;
+    if (output >= rows.outputs) continue;
     const int phases = min(p.phases_at_once, p.w.phases - phase_w);
     Work work{phase_h * p.row_parts + part, patch + position * kUnit, element, staging, output};
     if constexpr (M::kSplit) {
       multiply_strict(p, shared, work, phases);
     } else {
       work.pair = phase_h * p.w.phases + phase_w;
-      visit_count<kMostPhasesAtOnce>(
+      visit_count<most_phases(sizeof(typename M::Element))>(
           phases, [&](auto count) { multiply<M, decltype(count)::value>(p, shared, work); });
     }
   }
@@ -153,23 +158,23 @@ struct Stretch {
   int begin, finish;
 };
 template <class T>
-__device__ __forceinline__ Stretch stretch_of(const Params& p, const Place& at, int element,
-                                              int channel, int row, int end_row) {
+__device__ __forceinline__ Stretch stretch_of(const Params& p, const Rows& rows, int element,
+                                              int channel, int row, bool first) {
   constexpr int kRest = kLine<T> - 1;
   element += channel * (p.h.out * p.w.out);
   Stretch result;
   result.first = element & kRest;
   result.element = element - result.first;
   result.begin = result.first;
-  result.finish = result.end = result.first + outputs_of(p, at);
+  result.finish = result.end = result.first + rows.outputs;
   if (!rows_are_joined<T>(p)) return result;
-  const int row_before = at.h * p.h.stride, up = p.h.taps[0] == 0 ? kRest : 0;
-  if (row > row_before) {
+  const int up = p.h.taps[0] == 0 ? kRest : 0;
+  if (!first) {
     result.begin = 0;
   } else if (row > 0) {
     result.begin = result.first + up & ~up;
   }
-  if (row + 1 < end_row) {
+  if (row + 1 < rows.end_row) {
     result.finish = result.end & ~kRest;
   } else if (row + 1 < p.h.out) {
     result.finish = result.end + up & ~up;
@@ -181,13 +186,13 @@ __device__ __forceinline__ Stretch stretch_of(const Params& p, const Place& at, 
 // are joined, a block's lines of 128 bytes are written at once, whichever rows they are part of; what is left over goes to
 // the buffer of the next row.
 template <class T, bool EMPTY>
-__device__ __forceinline__ void store_row(const Params& p, const Place& at, uint32_t shared,
+__device__ __forceinline__ void store_row(const Params& p, const Rows& rows, uint32_t shared,
                                           uint32_t staging, uint32_t next, int element, int row,
-                                          int end_row) {
+                                          bool first) {
   constexpr int kVec = kVector<T>, kLanes = kThreads / kChannels;
   T* const y = static_cast<T*>(p.destination);
   const int channel = threadIdx.x / kLanes, lane = threadIdx.x % kLanes;
-  const Stretch stretch = stretch_of<T>(p, at, element, channel, row, end_row);
+  const Stretch stretch = stretch_of<T>(p, rows, element, channel, row, first);
   const bool joined = rows_are_joined<T>(p);
   T* const to = y + stretch.element;
   const uint32_t from = staging + channel * p.staging_pitch;
@@ -232,7 +237,7 @@ __device__ __forceinline__ void store_row(const Params& p, const Place& at, uint
   };
   const int first_whole = (stretch.begin + kVec - 1) / kVec;
   const int end_whole = max(first_whole, stretch.finish / kVec);
-  const bool exists = channel < at.channels;
+  const bool exists = channel < rows.channels;
   // Lanes begin at a multiple of 128 bytes, so that a sector is not written in pieces.
   constexpr int kAtOnce = 4;
   int piece = lane - (stretch.element / kVec & kLineBytes / kUnit - 1);
@@ -248,6 +253,7 @@ __device__ __forceinline__ void store_row(const Params& p, const Place& at, uint
   }
   T* place = to + piece * kVec;
   uint32_t staged = from + piece * kUnit;
+#pragma unroll 1
   for (int left = exists ? end_whole - piece : 0; left > 0; left -= kAtOnce * kLanes) {
     if constexpr (!EMPTY) {
 #pragma unroll
@@ -271,7 +277,7 @@ __device__ __forceinline__ void store_row(const Params& p, const Place& at, uint
     if (left < min(first_whole * kVec, stretch.finish)) store_end(left);
     if (right < stretch.finish) store_end(right);
   }
-  if (joined && row + 1 < end_row) {
+  if (joined && row + 1 < rows.end_row) {
     const uint32_t rest = next + channel * p.staging_pitch;
     __syncwarp();  // a buffer may be its own next one
     for (int i = lane; i < stretch.end - stretch.finish; i += kLanes)
@@ -280,58 +286,46 @@ __device__ __forceinline__ void store_row(const Params& p, const Place& at, uint
 }
 
 template <class T>
-__device__ __noinline__ void repair_row(const Params& p, Place at, uint32_t staging,
-                                        uint32_t element, int row) {
-  const int run = outputs_of(p, at);
-  for (int i = threadIdx.x; i < at.channels * run; i += kThreads) {
-    const int channel = i / run, output = i - channel * run;
-    repair_output<T>(p, staged_row<T>(p, staging, element, channel) + output * sizeof(T), at.n,
-                     at.group, at.column + channel, row, at.w * p.w.stride + output);
+__device__ __noinline__ void repair_row(const Params& p, Rows rows, uint32_t staging, int element,
+                                        int row) {
+  Digits number{element};
+  const int first = number.next(p.w.out);
+  number.next(p.h.out);
+  const int column = number.next(p.columns), group = number.next(p.groups);
+  for (int i = threadIdx.x; i < rows.channels * rows.outputs; i += kThreads) {
+    const int channel = i / rows.outputs, output = i - channel * rows.outputs;
+    repair_output<T>(p, staged_row<T>(p, staging, element, channel) + output * sizeof(T),
+                     number.rest, group, column + channel, row, first + output);
   }
 }
 
+// Row after row of y of a tile.
 template <class M>
-__global__ __launch_bounds__(kThreads,
-                             kBlocks) void convt2d_rows_kernel(const __grid_constant__ Params p) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ == 900  // others: declined by the planner
+__device__ __forceinline__ void compute_tile(const Params& p, const Rows& rows, uint32_t shared,
+                                             bool repairs) {
   using T = typename M::Element;
-  extern __shared__ __align__(128) unsigned char smem[];
-  const uint32_t shared = shared_address(smem);
-  const Place at = place_of(p);
-  fill_bias<T>(p, at, shared);
-  bool bad_weights, bad_pixels;
-  if constexpr (M::kSplit) {
-    start_patch(p, at, shared);
-    bad_weights = fill_blocks(p, at.group, at.column, shared);
-    bad_pixels = finish_patch(p, shared);
-  } else {
-    bad_weights = fill_steps<M>(p, at.group, at.column, {0, 0}, shared);
-    bad_pixels = fill_patch<M>(p, at, shared);
-  }
-  const bool repairs = __syncthreads_or(bad_weights || bad_pixels);
   uint32_t staging = shared + p.staging_at;
   uint32_t other = staging + (p.buffers - 1) * kChannels * p.staging_pitch;
-  const int end_row = min((at.h + p.tile_rows) * p.h.stride, p.h.out);
-  int r = 0, phase_h = 0;
-  bool empty_before = false;
 #pragma unroll 1
-  for (int row = at.h * p.h.stride; row < end_row; ++row) {
-    const int element = element_of(p, at, row);
+  for (int row = rows.first_row, element = rows.element, r = 0, phase_h = 0; row < rows.end_row;
+       ++row, element += p.w.out) {
+    const bool first = r == 0 && phase_h == 0;
     if (p.h.taps[phase_h] == 0) {
-      store_row<T, true>(p, at, shared, staging, staging, element, row, end_row);
-      empty_before = rows_are_joined<T>(p);
+      store_row<T, true>(p, rows, shared, staging, staging, element, row, first);
     } else {
       // An empty row's left-over lies in this row's buffer, and is read until all are here.
+      const bool empty_before = rows_are_joined<T>(p) && !first &&
+                                p.h.taps[(phase_h == 0 ? p.h.phases : phase_h) - 1] == 0;
       if (p.buffers == 1 || empty_before) __syncthreads();
-      empty_before = false;
-      compute_row<M>(p, at, shared, r, phase_h, element, staging);
+      compute_row<M>(p, rows, shared, r, phase_h, element, staging);
       if (repairs) {
         __syncthreads();
-        repair_row<T>(p, at, staging, element, row);
+        repair_row<T>(p, rows, staging, element, row);
       }
-      // When all threads are here, the other buffer has been read and is free for the next row.
+      // When all threads are here, the other buffer has been read and is free for the next row, as pixels are for the
+      // next tile's after the last one.
       __syncthreads();
-      store_row<T, false>(p, at, shared, staging, other, element, row, end_row);
+      store_row<T, false>(p, rows, shared, staging, other, element, row, first);
       const uint32_t next = other;
       other = staging;
       staging = next;
@@ -340,6 +334,40 @@ __global__ __launch_bounds__(kThreads,
       phase_h = 0;
       ++r;
     }
+  }
+}
+
+// Blocks stay, and walk tiles of their channels: weights come once.
+template <class M>
+__global__ __launch_bounds__(kThreads,
+                             kBlocks) void convt2d_rows_kernel(const __grid_constant__ Params p) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ == 900  // others: declined by the planner
+  using T = typename M::Element;
+  extern __shared__ __align__(128) unsigned char smem[];
+  const uint32_t shared = shared_address(smem);
+  // Whether a number has been seen that is not finite: what then comes out NaN is looked for.
+  bool bad;
+  {
+    const Place at = place_of(p, blockIdx.x);
+    fill_bias<T>(p, at, shared);
+    if constexpr (M::kSplit) {
+      bad = fill_blocks(p, at.group, at.column, shared);
+    } else {
+      bad = fill_steps<M>(p, at.group, at.column, {0, 0}, shared);
+    }
+  }
+#pragma unroll 1
+  for (int tile = blockIdx.x; tile < p.tiles * p.parts; tile += p.walkers) {
+    const Place at = place_of(p, tile);
+    bool bad_pixels;
+    if constexpr (M::kSplit) {
+      start_patch(p, at, shared);
+      bad_pixels = finish_patch(p, shared);
+    } else {
+      bad_pixels = fill_patch<M>(p, at, shared);
+    }
+    bad = __syncthreads_or(bad || bad_pixels);
+    compute_tile<M>(p, rows_of(p, at), shared, bad);
   }
 #endif
 }

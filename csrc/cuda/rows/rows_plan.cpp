@@ -30,8 +30,9 @@ constexpr double kStepWait = 91.5;  // from two steps to the next two, as two re
 constexpr double kStrictStepWait = 250;  // in strict fp32
 // Beside them (205 of one phase was fitted; divided by instructions): of an item, and of each of its phases, whose outputs are
 // stored in pairs, or apart.
-constexpr double kItemWait = 100, kPhaseWait = 40, kApartWait = 105;
-constexpr double kRowWait = 936;      // of a row of y,
+constexpr double kItemWait = 100, kPhaseWait = 40, kApartWait = 105, kStrictItemWait = 205;
+// Of a row of y (936 was fitted; its instructions are a third fewer since),
+constexpr double kRowWait = 800;
 constexpr double kMeeting = 200;      // and where its warps meet once more
 constexpr double kStoreWait = 184;    // and 16 bytes of each thread on their way
 constexpr double kTogether = 1.21;    // of two blocks beside each other
@@ -199,8 +200,6 @@ void set_pixels(const Problem& problem, const Choice& choice, Params& p) {
   p.x_channel = 1;
   p.x_pixel = problem.in_channels;
   p.whole_units = p.reduce * size % kUnit == 0;
-  p.tiles =
-      static_cast<int32_t>(std::min<int64_t>(int64_t{p.batch} * p.tiles_h * p.tiles_w, INT32_MAX));
   // Neighbouring units of a pixel and their next are written at once: to different banks.
   p.patch_pixels = p.patch_width;
   while (p.row_units > 1 && p.patch_width % 8 != std::max(1, 8 / p.row_units)) ++p.patch_width;
@@ -224,7 +223,8 @@ void set_pixels(const Problem& problem, const Choice& choice, Params& p) {
 
 // Which phases of w of NCHW are an item: so many, alike, that half of the warps have one; the other block's fill the gaps.
 void set_items(const Problem& problem, int tile_width, Params& p) {
-  int most = is_strict(problem) ? kMostStrictPhases : kMostPhasesAtOnce;
+  int most = is_strict(problem) ? kMostStrictPhases
+                                : most_phases(static_cast<int>(element_size(problem.dtype)));
   const auto parts = [&] { return static_cast<int>(ceil_div(p.w.phases, most)); };
   if (!is_strict(problem))
     while (most > 1 && tile_width / kChunk * parts() < kWarps / 2) --most;
@@ -265,7 +265,7 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
   if (is_strict(problem)) {
     const int64_t blocks = set_readings(p, p.readings);
     if (blocks < 0) return "too many places where pixels are read";
-    steps = 2 * blocks;
+    steps = 4 * blocks;  // in both parts
   }
   p.column_tiles = static_cast<int32_t>(ceil_div(p.columns, kChannels));
   p.tile_rows = choice.tile_rows;
@@ -273,6 +273,8 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
   p.buffers = choice.buffers;
   p.tiles_h = static_cast<int32_t>(ceil_div(positions(problem.h), p.tile_rows));
   p.tiles_w = static_cast<int32_t>(ceil_div(positions(problem.w), p.tile_width));
+  p.tiles =
+      static_cast<int32_t>(std::min<int64_t>(int64_t{p.batch} * p.tiles_h * p.tiles_w, INT32_MAX));
   p.patch_rows = p.tile_rows + p.h.reach;
   p.patch_width = p.tile_width + p.w.reach;
   p.divide_units = FastDivide(p.units);
@@ -280,6 +282,7 @@ std::string shape(const Problem& problem, const Choice& choice, Params& p) {
   if (pixels) {
     set_pixels(problem, choice, p);
   } else {
+    p.parts = p.groups * p.column_tiles;
     p.panels = p.group_panels = kChannels / kPanel;
     p.row_units = p.units;
     p.x_channel = problem.h.in * problem.w.in;
@@ -319,11 +322,33 @@ int walkers_of(const Device& device, const Params& p) {
   return std::min(p.tiles, std::max(1, most / p.parts)) * p.parts;
 }
 
-double predict_planes(const Problem& problem, const Device& device, const Params& p) {
+// Of planes, how many blocks walk the tiles, so many that it takes the least time, and that. What a block begins with and what a
+// tile takes are cycles.
+double walk(const Device& device, double begin, double tile, Params& p) {
+  const double slots = double(device.sm_count) * resident_blocks(device, p, kBlocks);
+  double least = INFINITY;
+  for (const int fill :
+       {0, 1, 2, 3, 4}) {  // 0: a block a tile; otherwise they fill the GPU so many times
+    const double each = fill == 0 ? 1 : std::ceil(double(p.tiles) * p.parts / (slots * fill)),
+                 walks = std::ceil(p.tiles / each);
+    const double blocks = walks * p.parts / slots,
+                 rounds = std::max(blocks, std::ceil(blocks) - kLastRound),
+                 time = rounds * (begin + each * tile);
+    if (time < least) {
+      least = time;
+      p.walkers = static_cast<int32_t>(walks * p.parts);
+    }
+  }
+  return least;
+}
+
+// Settles how many blocks walk, too.
+double predict_planes(const Problem& problem, const Device& device, Params& p) {
   const double size = double(element_size(problem.dtype)), vector = kUnit / size;
   const bool strict = is_strict(problem);
   const double step_wait = strict ? kStrictStepWait : kStepWait, parts = p.row_parts;
   const double phase_wait = p.phases_at_once == p.w.stride ? kPhaseWait : kApartWait;
+  const double item_wait = strict ? kStrictItemWait : kItemWait + p.phases_at_once * phase_wait;
   double taps = 0, rows = 0;
   const double turns = std::ceil(double(p.tile_width / kChunk) * parts / kWarps),
                stores = std::ceil(kChannels * double(p.tile_width) * p.w.stride * size / kUnit /
@@ -333,8 +358,7 @@ double predict_planes(const Problem& problem, const Device& device, const Params
     const double steps = p.first_step[(h + 1) * p.w.phases] - p.first_step[h * p.w.phases];
     rows += kRowWait + stores * kStoreWait;
     if (p.h.taps[h] > 0)
-      rows += turns * (kItemWait + p.phases_at_once * phase_wait + steps / parts / 2 * step_wait) +
-              (p.buffers == 1 ? kMeeting : 0);
+      rows += turns * (item_wait + steps / parts / 2 * step_wait) + (p.buffers == 1 ? kMeeting : 0);
   }
   // A warp loads a number of the units of two taps or eights of channels, of sixteen channels each, which lie a kernel apart.
   const double kernels = kChannels * double(problem.h.kernel * problem.w.kernel) * size,
@@ -345,11 +369,8 @@ double predict_planes(const Problem& problem, const Device& device, const Params
   // A warp has a unit of a row, 128 pixels or 256 at once.
   const double pixels = std::ceil(double(p.patch_rows) * p.units / kWarps) *
                         std::ceil(p.patch_width * vector / 1024) * kPixelPass;
-  const double resident = resident_blocks(device, p, kBlocks),
-               blocks = double(blocks_of(p)) / device.sm_count / resident,
-               rounds = std::max(blocks, std::ceil(blocks) - kLastRound);
-  const double busy_us =
-      rounds * (weights + pixels + p.tile_rows * rows) * (resident < 2 ? 1 : kTogether) / kClock;
+  const double busy_us = walk(device, weights, pixels + p.tile_rows * rows, p) *
+                         (resident_blocks(device, p, kBlocks) < 2 ? 1 : kTogether) / kClock;
   const double memory_us = tensor_bytes(problem) / (kTensorMemoryRate * device.copy_bytes_per_us);
   return kTensorLaunch + std::max(busy_us, memory_us) +
          kTensorBeside * std::min(busy_us, memory_us);
@@ -511,7 +532,7 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
           reason = "operands of " + std::to_string(params.shared_bytes) + " bytes do not fit";
           continue;
         }
-        if (blocks_of(params) > INT32_MAX) continue;
+        if (int64_t{params.tiles} * params.parts > INT32_MAX / 2) continue;
         found.push_back({{rows, width, buffers}, predict_planes(problem, device, params)});
       }
   return found;
@@ -547,9 +568,10 @@ Plan plan_of(const Problem& problem, const Device& device, const Candidate<Choic
                   plan.row, choice.tile_width, choice.row_tiles * kPositions, params.run_phases,
                   params.part_w, params.shared_bytes, plan.detail[kWalkers]);
   } else {
-    std::snprintf(note, sizeof note, "%d x %d positions, %d buffers, %d bytes, %lld blocks",
-                  plan.row, choice.tile_width, choice.buffers, params.shared_bytes,
-                  static_cast<long long>(blocks_of(params)));
+    predict_planes(problem, device, params);
+    plan.detail[kWalkers] = params.walkers;
+    std::snprintf(note, sizeof note, "%d x %d positions, %d buffers, %d bytes, %d blocks", plan.row,
+                  choice.tile_width, choice.buffers, params.shared_bytes, params.walkers);
   }
   plan.note = note;
   return plan;
@@ -585,11 +607,6 @@ Params params_of(const Problem& problem, const Plan& plan, const Args& args) {
   params.bias = problem.has_bias ? args.bias : nullptr;
   std::copy(std::begin(args.w.stride), std::end(args.w.stride), params.weight_stride);
   return params;
-}
-
-int64_t blocks_of(const Params& p) {
-  return p.walkers ? p.walkers
-                   : int64_t{p.batch} * p.groups * p.tiles_h * p.tiles_w * p.column_tiles;
 }
 
 }  // namespace rows

@@ -18,7 +18,6 @@ Decision plan(const Problem& problem, const Device& device);
 inline bool is_pixels(const Problem& problem) { return problem.y_layout == Layout::nhwc; }
 
 Params params_of(const Problem& problem, const Plan& plan, const Args& args);
-int64_t blocks_of(const Params& params);
 
 // rows_kernel.cu
 void launch_kernel(const Problem& problem, const Params& params, void* stream);

@@ -14,13 +14,14 @@ struct Place {
   int channels;       // that exist
 };
 
-__device__ __forceinline__ Place place_of(const Params& p) {
-  Digits number{int(blockIdx.x)};
+// Of a tile and channels, which come first: a block that steps by multiples of `parts` keeps its own.
+__device__ __forceinline__ Place place_of(const Params& p, int tile) {
+  Digits number{tile};
   Place at;
   at.column = number.next(p.column_tiles) * kChannels;
+  at.group = number.next(p.groups);
   at.w = number.next(p.tiles_w) * p.tile_width;
   at.h = number.next(p.tiles_h) * p.tile_rows;
-  at.group = number.next(p.groups);
   at.n = number.rest;
   at.channels = min(kChannels, p.columns - at.column);
   return at;

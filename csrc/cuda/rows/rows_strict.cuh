@@ -7,7 +7,8 @@
 
 namespace convt2d::cuda::rows {
 
-constexpr int kBlockBytes = 2 * kChannels * kUnit;  // of weights
+constexpr int kPartBytes = 2 * kChannels * kUnit;  // of weights: their high parts,
+constexpr int kBlockBytes = 2 * kPartBytes;        // and behind them the low ones
 
 // Pixels, asked for all at once and looked at when they are there, by the same threads: rows of [unit][pixel], those beside x zeros.
 __device__ __forceinline__ void start_patch(const Params& p, const Place& at, uint32_t shared) {
@@ -44,7 +45,7 @@ __device__ __forceinline__ bool finish_patch(const Params& p, uint32_t shared) {
   return saw_nan<float>(nan);
 }
 
-// Weights in the order of readings. Tells whether one is not finite, or its higher part.
+// Weights in the order of readings, split once for all positions. Tells whether one is not finite, or its higher part.
 __device__ __forceinline__ bool fill_blocks(const Params& p, int first_group, int first_column,
                                             uint32_t shared) {
   const float* const weight =
@@ -63,25 +64,29 @@ __device__ __forceinline__ bool fill_blocks(const Params& p, int first_group, in
     const float* const from = weight + first * p.weight_stride[0] + column * p.weight_stride[1] +
                               tap_h * p.weight_stride[2] +
                               (tap - tap_h * p.w.kernel) * p.weight_stride[3];
-    uint32_t bits[4];
+    uint32_t bits[4], high[4], low[4];
 #pragma unroll
     for (int c = 0; c < 4; ++c) bits[c] = c < left ? bits_of(from + c * p.weight_stride[0]) : 0;
-    store_unit<MmaF32x3>(
-        bits, shared + p.weights_at + block * kBlockBytes + (unit % 2 * kChannels + row) * kUnit,
-        nan);
+    watch_unit<MmaF32x3>(bits, nan);
+#pragma unroll
+    for (int c = 0; c < 4; ++c) split_in_two(bits[c], high[c], low[c]);
+    const uint32_t to =
+        shared + p.weights_at + block * kBlockBytes + (unit % 2 * kChannels + row) * kUnit;
+    store_shared_16(to, high);
+    store_shared_16(to + kPartBytes, low);
   }
   return saw_nan<float>(nan);
 }
 
-// sum += a * b of eight channels: the lesser products come first and an ordinary addition last, since the tensor core cuts digits
-// off where it adds.
-__device__ __forceinline__ void add_products(float (&sum)[kTiles][4], const uint32_t (&a)[4],
+// sum += a * b of eight channels, a being a block of weights: the lesser products come first and an ordinary addition last,
+// since the tensor core cuts digits off where it adds.
+__device__ __forceinline__ void add_products(float (&sum)[kTiles][4], uint32_t block,
                                              const uint32_t (&high)[kTiles][2],
                                              const uint32_t (&low)[kTiles][2]) {
   uint32_t high_a[4], low_a[4];
   float part[kTiles][4] = {};
-#pragma unroll
-  for (int i = 0; i < 4; ++i) split_in_two(a[i], high_a[i], low_a[i]);
+  ldmatrix_x4(low_a, block + kPartBytes);
+  ldmatrix_x4(high_a, block);
 #pragma unroll
   for (int i = 0; i < kTiles; ++i) MmaF32x3::mma(part[i], low_a, high[i][0], high[i][1]);
 #pragma unroll
@@ -94,7 +99,8 @@ __device__ __forceinline__ void add_products(float (&sum)[kTiles][4], const uint
     for (int k = 0; k < 4; ++k) sum[i][k] += part[i][k];
 }
 
-// 16 channels x 32 positions of up to `kMostStrictPhases` phases, of which `phases` exist. The bias comes last, so that short sums are not rounded as it would be.
+// 16 channels x 32 positions of up to `kMostStrictPhases` phases, of which `phases` exist. The bias comes last, so that short
+// sums are not rounded as it would be.
 __device__ __forceinline__ void multiply_strict(const Params& p, uint32_t shared, const Work& work,
                                                 int phases) {
   const int lane = threadIdx.x % 32, row_bytes = p.patch_width * kUnit;
@@ -124,9 +130,7 @@ __device__ __forceinline__ void multiply_strict(const Params& p, uint32_t shared
 #pragma unroll
       for (int phase = 0; phase < kMostStrictPhases; ++phase) {
         if (!(reading.phases >> phase & 1)) continue;
-        uint32_t a[4];
-        ldmatrix_x4(a, block);
-        add_products(sum[phase], a, high, low);
+        add_products(sum[phase], block, high, low);
         block += kBlockBytes;
       }
       from += 2 * row_bytes;
