@@ -67,15 +67,16 @@ constexpr double kFlatMemoryRate = 1.07;  // of the copy rate: most is written
 constexpr double kFlatCopied = 0.216;     // of what is copied beside the work, what is seen;
 constexpr double kFlatBeside = 0.266;     // of the lesser of work and bytes
 // Work over what is counted: planes of whole 16 bytes; others under kernels of 2 x 2 and of 4 x 4.
-constexpr double kFlatOver = 1.13, kFlatMoved2 = 1.15, kFlatMoved4 = 1.53;
-constexpr double kFlatFour = 1.2;  // the same, of four warpgroups instead of two (2026-11-30)
+constexpr double kFlatOver = 1.175, kFlatMoved2 = 1.15, kFlatMoved4 = 1.53;
+constexpr double kFlatFour = 1.32;  // the same, of four warpgroups instead of two (2026-11-30)
 
 // Crossed tiles (by 7 layers' on an H200, 2026-11-30).
 constexpr double kCrossedLaunch = 6;  // us
 constexpr double kCrossedBlock =
     4000;  // cycles until weights are turned, beside their copying; the last stores
-constexpr double kCrossedTensor = 0.73;  // of the tensor core's rate: shared memory is as busy
-constexpr double kCrossedMoved = 1.3;    // work over that where second planes begin later
+// Of the tensor core's rate: shared memory is as busy; 16 bits (2026-11-30) have two warpgroups.
+constexpr double kCrossedTensor = 0.73, kCrossedTensorHalves = 0.68;
+constexpr double kCrossedMoved = 1.3;  // work over that where second planes begin later
 constexpr double kCrossedSlice =
     150;  // from one product of a warpgroup to the next: fetched, multiplied
 constexpr double kCrossedStored = 1200;   // of a warpgroup: a tile's outputs
@@ -340,7 +341,8 @@ double predict_flat(const Problem& problem, const Device& device, const Params& 
 double predict_crossed(const Problem& problem, const Device& device, const Params& p, Tile tile) {
   const double slices = double(p.chunks) * p.depth / slice_channels(p.number_bytes);
   // A warpgroup's products of a slice, alone on the tensor core.
-  const double product = tile.width * row_blocks(tile) / 2 / kCrossedTensor;
+  const double product =
+      tile.width * row_blocks(tile) / 2 / (words(p) ? kCrossedTensor : kCrossedTensorHalves);
   const double mma = tile.groups * slices * product * (p.set_shift > 0 ? kCrossedMoved : 1);
   const double cycles = std::max({mma, (mma + p.chunks * kCrossedLatency) / p.stages,
                                   slices * std::max(product, kCrossedSlice) + kCrossedStored,
