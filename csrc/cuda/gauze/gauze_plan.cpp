@@ -17,7 +17,7 @@ constexpr double kClock = 1700;  // cycles a microsecond
 constexpr double kCopied = 26;   // bytes of x and w
 // Cycles of the copy engine: a row of a box, twice that if it starts elsewhere in 32 bytes, and each 128 bytes of it behind the first.
 constexpr double kCopiedRow = 3.4, kCopiedLine = 0.6;
-constexpr double kStored = 13;        // bytes of y
+constexpr double kStored = 15;        // bytes of y
 constexpr double kProduct = 16;       // the least that an instruction takes
 constexpr double kStep = 225;         // of one warpgroup's step, whose words come meanwhile
 constexpr double kTile = 800;         // of a tile beside products, though others multiply
