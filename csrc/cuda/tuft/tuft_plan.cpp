@@ -28,7 +28,7 @@ constexpr double kL2Bytes = 23;  // a cycle, of x
 constexpr double kCopiedRow = 3.6, kBetween = 1.95, kBox = 48;
 constexpr double kLatency = 670;   // cycles until a stage is filled again
 constexpr double kMemoryRate = 1;  // of the copy rate
-constexpr double kBeside = 0.26;    // of the lesser of work and bytes
+constexpr double kBeside = 0.26;   // of the lesser of work and bytes
 constexpr int kLeastStages = 2;
 
 struct Choice {
