@@ -327,7 +327,7 @@ REGIMES = (
     (NARROW, ("f16", "bf16"), ("forward", "grad_input"), ("nchw",), HOPPER, "slide"),
     (NARROW, ("tf32",), ("forward",), ("nchw",), ("h200",), "loom"),
     (SHUFFLE, TENSOR_CORES, ("forward",), DENSE, NOT_HOPPER, "reed"),
-    (SHUFFLE, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "fold"),
+    (SHUFFLE, ("f16", "bf16"), ("forward",), ("nchw",), ("h200",), "fold"),
     (SHUFFLE, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "hopper"),
     (BOXES, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "tuft"),
     (SHUFFLE, TENSOR_CORES, ("grad_input",), ("nchw",), HOPPER, "purl"),
