@@ -232,8 +232,8 @@ __device__ __forceinline__ void start(Sums<TILE>& sum, uint32_t biases) {
     }
 }
 
-constexpr int kTurns =
-    1;  // of the names of barriers: from there on, of each warpgroup but the first
+// Of the names of barriers: from behind it on, of each warpgroup but the first.
+constexpr int kTurns = 1;
 
 template <class T, int TILE>
 __device__ __forceinline__ void consume(const Params& p, uint32_t shared) {

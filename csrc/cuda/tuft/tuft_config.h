@@ -33,8 +33,8 @@ namespace convt2d::cuda::tuft {
 
 struct Tile {
   int width, teams;  // columns; sums of a thread are half as many
-  bool
-      odd;  // 16 bits, planes of an odd number of pixels: a word of every second place has halves of two pairs
+  // 16 bits, planes of an odd number of pixels: a word of every second place has halves of two pairs.
+  bool odd;
 };
 constexpr Tile kTiles[] = {{256, 2, false}, {256, 2, true}, {128, 4, false}, {128, 4, true}};
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
