@@ -12,6 +12,7 @@
 #include "cuda/device/elect.cuh"
 #include "cuda/device/memory.cuh"
 #include "cuda/device/mma.cuh"
+#include "cuda/device/start_stages.cuh"
 #include "cuda/device/successor.cuh"
 #include "cuda/device/uniform.cuh"
 #include "cuda/device/wgmma.cuh"
@@ -258,10 +259,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const Scope at = scope_of(p, kTiles[ROW]);
   const uint32_t shared = shared_address(smem);
   StageRing ring{shared, shared + kHeader, p.stages, p.stage_bytes};
-  if (threadIdx.x < p.stages) {
-    barrier_init(ring.barriers + threadIdx.x * 16, 1);
-    barrier_init(ring.barriers + threadIdx.x * 16 + 8, kConsumers / 32);
-  }
+  start_stages(ring.barriers, p.stages, 1, kConsumers / 32);
   if (threadIdx.x == 32) prefetch_map(&maps.x);
   if (threadIdx.x == 64) prefetch_map(&maps.y);
   fence_for_wgmma();  // and for the copy engine

@@ -7,6 +7,7 @@
 #include "cuda/crimp/crimp_config.h"
 #include "cuda/device/barrier.cuh"
 #include "cuda/device/stage_ring.cuh"
+#include "cuda/device/start_stages.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
 
@@ -59,10 +60,7 @@ __device__ __forceinline__ void for_chunks(const Params& p, uint32_t shared, int
 
 // By all threads.
 __device__ __forceinline__ void begin(const Params& p, const Maps& maps, uint32_t shared) {
-  if (threadIdx.x < p.stages) {
-    barrier_init(shared + threadIdx.x * 16, 1);
-    barrier_init(shared + threadIdx.x * 16 + 8, p.teams * 4);
-  }
+  start_stages(shared, p.stages, 1, p.teams * 4);
   if (threadIdx.x == p.teams * 128) prefetch_map(&maps.x);
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();

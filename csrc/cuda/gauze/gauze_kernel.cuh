@@ -6,6 +6,7 @@
 
 #include "cuda/device/barrier.cuh"
 #include "cuda/device/stage_ring.cuh"
+#include "cuda/device/start_stages.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/gauze/gauze_store.cuh"
@@ -271,10 +272,7 @@ __global__ void __launch_bounds__(threads(kTiles[TILE]), 1)
   extern __shared__ __align__(1024) unsigned char smem[];
   const uint32_t shared = shared_address(smem);
   constexpr Tile tile = kTiles[TILE];
-  if (threadIdx.x < p.stages) {
-    barrier_init(shared + threadIdx.x * 16, 1);
-    barrier_init(shared + threadIdx.x * 16 + 8, consumers(tile) / 32);
-  }
+  start_stages(shared, p.stages, 1, consumers(tile) / 32);
   if (threadIdx.x == consumers(tile)) prefetch_map(&maps.x);
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();

@@ -9,6 +9,7 @@
 #include "cuda/device/barrier.cuh"
 #include "cuda/device/numeric.cuh"
 #include "cuda/device/stage_ring.cuh"
+#include "cuda/device/start_stages.cuh"
 #include "cuda/device/successor.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
@@ -440,14 +441,8 @@ __global__ void __launch_bounds__(kPackedThreads, 1)
   StageRing ring{shared, shared + kPackedStagesAt, p.stages, packed_stage_bytes(tile)};
   StageRing lines{shared + kLineBarriersAt, ring.stages + p.stages * ring.bytes, p.line_stages,
                   p.lines_bytes};
-  if (threadIdx.x < p.stages) {
-    barrier_init(ring.barriers + threadIdx.x * 16, 1 + kPackedBuilders);
-    barrier_init(ring.barriers + threadIdx.x * 16 + 8, kPackedConsumers / 32);
-  }
-  if (threadIdx.x < p.line_stages) {
-    barrier_init(lines.barriers + threadIdx.x * 16, 32);
-    barrier_init(lines.barriers + threadIdx.x * 16 + 8, kPackedBuilders);
-  }
+  start_stages(ring.barriers, p.stages, 1 + kPackedBuilders, kPackedConsumers / 32);
+  start_stages(lines.barriers, p.line_stages, 32, kPackedBuilders);
   if (threadIdx.x < kTilePixels) list_pixels(p, pixels);
   list_columns<ROW>(p, at, columns);
   // Pixels that no tile uses are multiplied as well, so they are zero.

@@ -8,6 +8,7 @@
 
 #include "cuda/device/barrier.cuh"
 #include "cuda/device/stage_ring.cuh"
+#include "cuda/device/start_stages.cuh"
 #include "cuda/device/successor.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
@@ -200,10 +201,8 @@ __global__ void __launch_bounds__(weight_threads(kWeightTiles[ROW]), 1)
   const WeightScope at = weight_scope(p);
   const uint32_t shared = shared_address(smem);
   StageRing ring{shared, shared + kStagesAt, p.stages, weight_stage_bytes(p)};
-  if (threadIdx.x < p.stages) {
-    barrier_init(ring.barriers + threadIdx.x * 16, 1 + (p.x_piece > 0 ? kWeightBringers / 32 : 0));
-    barrier_init(ring.barriers + threadIdx.x * 16 + 8, weight_consumers(tile) / 32);
-  }
+  start_stages(ring.barriers, p.stages, 1 + (p.x_piece > 0 ? kWeightBringers / 32 : 0),
+               weight_consumers(tile) / 32);
   // What the instructions are about, found once since it takes divisions.
   WeightCells* const cells = reinterpret_cast<WeightCells*>(smem + kCellsAt);
   if (threadIdx.x < tile.instructions * tile.groups)

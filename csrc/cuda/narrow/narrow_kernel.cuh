@@ -8,6 +8,7 @@
 #include "cuda/device/mma.cuh"
 #include "cuda/device/numeric.cuh"
 #include "cuda/device/stage_ring.cuh"
+#include "cuda/device/start_stages.cuh"
 #include "cuda/device/strict_product.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
@@ -239,10 +240,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   extern __shared__ __align__(1024) unsigned char smem[];
   const uint32_t shared = shared_address(smem);
   StageRing ring{shared, shared + p.stages_at, p.stages, p.stage_bytes};
-  if (threadIdx.x < p.stages) {
-    barrier_init(ring.barriers + threadIdx.x * 16, 1);
-    barrier_init(ring.barriers + threadIdx.x * 16 + 8, kConsumers / 32);
-  }
+  start_stages(ring.barriers, p.stages, 1, kConsumers / 32);
   bring_weights<T, ROW>(p, shared);
   for (int at = threadIdx.x * 4; at < kGroups * p.products_bytes; at += kThreads * 4)
     store_shared_4(shared + p.products_at + at, 0);  // the margins stay

@@ -8,6 +8,7 @@
 
 #include "cuda/device/barrier.cuh"
 #include "cuda/device/stage_ring.cuh"
+#include "cuda/device/start_stages.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/purl/purl_store.cuh"
 
@@ -119,10 +120,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 #ifdef CONVT2D_HAS_WGMMA
   extern __shared__ __align__(1024) unsigned char smem[];
   const uint32_t shared = shared_address(smem);
-  if (threadIdx.x < p.stages) {
-    barrier_init(shared + threadIdx.x * 16, 1);
-    barrier_init(shared + threadIdx.x * 16 + 8, kConsumers / 32);
-  }
+  start_stages(shared, p.stages, 1, kConsumers / 32);
   if (threadIdx.x == kConsumers) {
     barrier_init(shared + kResidentBarrier, 1);
     prefetch_map(&maps.y);

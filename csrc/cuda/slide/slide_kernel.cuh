@@ -8,6 +8,7 @@
 #include "cuda/device/barrier.cuh"
 #include "cuda/device/numeric.cuh"
 #include "cuda/device/stage_ring.cuh"
+#include "cuda/device/start_stages.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/slide/slide_store.cuh"
@@ -158,10 +159,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const uint32_t shared = shared_address(smem);
   const Scope at = scope_of(p);
   StageRing ring{shared, shared + p.stages_at, p.stages, p.stage_bytes};
-  if (threadIdx.x < p.stages) {
-    barrier_init(ring.barriers + threadIdx.x * 16, 1);
-    barrier_init(ring.barriers + threadIdx.x * 16 + 8, kConsumers / 32);
-  }
+  start_stages(ring.barriers, p.stages, 1, kConsumers / 32);
   bring_bias<T, ROW>(p, at, shared);
   bring_weights<T, ROW>(p, at, shared);
   fence_for_wgmma();  // and for the copy engine

@@ -9,6 +9,7 @@
 #include "cuda/device/barrier.cuh"
 #include "cuda/device/numeric.cuh"
 #include "cuda/device/stage_ring.cuh"
+#include "cuda/device/start_stages.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/slide/slide_store.cuh"
@@ -328,10 +329,7 @@ __global__ void __launch_bounds__(kTurnedThreads, 1)
   extern __shared__ __align__(1024) unsigned char smem[];
   const uint32_t shared = shared_address(smem);
   const Scope at = scope_of(p);
-  if (threadIdx.x < p.slots) {
-    barrier_init(shared + threadIdx.x * 16, kTurners / 32);
-    barrier_init(shared + threadIdx.x * 16 + 8, kTurnedConsumers / 32);
-  }
+  start_stages(shared, p.slots, kTurners / 32, kTurnedConsumers / 32);
   if (threadIdx.x < p.raws) barrier_init(shared + kCopiedAt + threadIdx.x * 8, 1);
   bring_turned_bias<T>(p, at, shared);
   bring_turned_weights<T>(p, at, shared);

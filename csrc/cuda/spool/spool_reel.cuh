@@ -6,6 +6,7 @@
 // blocks wait for slice s, the buffers of s - 1 and before are free, and those who turn s wait for nobody.
 #pragma once
 
+#include "cuda/device/start_stages.cuh"
 #include "cuda/hopper/hopper_weight.cuh"
 #include "cuda/spool/spool_reel_turn.cuh"
 
@@ -182,10 +183,7 @@ __global__ void __launch_bounds__(hopper::weight_threads(hopper::kWeightTiles[RO
   const WeightScope at = hopper::weight_scope(p);  // of a slice
   const uint32_t shared = shared_address(smem);
   StageRing ring{shared, shared + hopper::kStagesAt, p.stages, hopper::weight_stage_bytes(p)};
-  if (threadIdx.x < p.stages) {
-    barrier_init(ring.barriers + threadIdx.x * 16, 1);
-    barrier_init(ring.barriers + threadIdx.x * 16 + 8, kConsumers / 32);
-  }
+  start_stages(ring.barriers, p.stages, 1, kConsumers / 32);
   if (threadIdx.x < kReelTiles)  // two of a warp
     barrier_init(shared + r.tiles_at + kReelTiles * kReelTileBytes + threadIdx.x * 8, 1);
   WeightCells* const cells = block_memory<WeightCells>(smem, hopper::kCellsAt);

@@ -7,6 +7,7 @@
 #include "cuda/device/barrier.cuh"
 #include "cuda/device/elect.cuh"
 #include "cuda/device/stage_ring.cuh"
+#include "cuda/device/start_stages.cuh"
 #include "cuda/device/tensor_copy.cuh"
 #include "cuda/device/turn_regions.cuh"
 #include "cuda/device/uniform.cuh"
@@ -189,10 +190,7 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
   StageRing ring{shared + team * kRingBytes, shared + p.stages_at + team * p.stages * kBytes,
                  p.stages, kBytes};
   if (threadIdx.x == 0) barrier_init(arrived, 1);
-  if (threadIdx.x < tile.teams * kMostStages) {
-    barrier_init(shared + threadIdx.x * 16, 1);
-    barrier_init(shared + threadIdx.x * 16 + 8, 4);
-  }
+  start_stages(shared, tile.teams * kMostStages, 1, 4);
   bring_outputs<T, ROW>(p, at, shared + kOutputsAt);
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
