@@ -19,6 +19,7 @@
 
 #include "cuda/device/barrier.cuh"
 #include "cuda/device/elect.cuh"
+#include "cuda/device/hidden_zero.cuh"
 #include "cuda/device/memory.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/stage_ring.cuh"
@@ -136,10 +137,8 @@ __device__ __forceinline__ void fetch_pixels(Fetched<T>& fetched, const uint32_t
 template <class T, int ROW>
 __device__ __forceinline__ void arrange_pixels(PixelWords<ROW>& word, const Fetched<T>& fetched) {
   if constexpr (is_word<T>) {
-    // threadIdx.y is zero, which the compiler does not know: of a copy it would make the same register, and fetch to what is
-    // being multiplied.
 #pragma unroll
-    for (int i = 0; i < 4; ++i) word[0][i] = fetched[i / 2][i % 2] | threadIdx.y;
+    for (int i = 0; i < 4; ++i) word[0][i] = fetched[i / 2][i % 2] | hidden_zero();
   } else {
 #pragma unroll
     for (int i = 0; i < 2; ++i)

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "cuda/device/barrier.cuh"
+#include "cuda/device/hidden_zero.cuh"
 #include "cuda/device/stage_ring.cuh"
 #include "cuda/device/start_stages.cuh"
 #include "cuda/device/tensor_copy.cuh"
@@ -130,9 +131,9 @@ __device__ __forceinline__ void fetch(const Params& p, Pairs<TILE>& pair, uint32
 template <class T, int TILE>
 __device__ __forceinline__ void arrange(Words<TILE>& word, const Pairs<TILE>& pair) {
   constexpr int kFirst = first_shift(kTiles[TILE].kernel);
-  // Zero, which the compiler does not know. Else it would find that two shifts have words alike, and move these from one's to the
-  // other's registers, for each instruction; and of a copy it would make the same register, and fetch to what is being multiplied.
-  const uint32_t hidden = threadIdx.y;
+  // Else the compiler finds, too, that two shifts have words alike, and moves these from one's to the other's registers, for each
+  // instruction.
+  const uint32_t hidden = hidden_zero();
 #pragma unroll
   for (int i = 0; i < shifts(kTiles[TILE].kernel); ++i) {
 #pragma unroll

@@ -6,6 +6,7 @@
 
 #include "cuda/device/barrier.cuh"
 #include "cuda/device/elect.cuh"
+#include "cuda/device/hidden_zero.cuh"
 #include "cuda/device/stage_ring.cuh"
 #include "cuda/device/start_stages.cuh"
 #include "cuda/device/tensor_copy.cuh"
@@ -103,9 +104,7 @@ struct Pixels {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       if constexpr (is_word<T>) {
-        // threadIdx.y is zero, which the compiler does not know: of a copy it would make the same register, and fetch to what
-        // is being multiplied.
-        word[i] = fetched[i] | threadIdx.y;
+        word[i] = fetched[i] | hidden_zero();
       } else {
         const uint32_t even = fetched[i / 2 * 2], other = fetched[i / 2 * 2 + 1];
         if constexpr (odd) {
