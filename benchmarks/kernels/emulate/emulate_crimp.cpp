@@ -53,10 +53,7 @@ bool check(const Case& one, int most) {
 
 int main(int count, char** arguments) {
   emulate::smem = crimp::smem;
-  return check_typed(count, arguments, __FILE__,
-                     [](const std::string& type, const Case& one, int plans) {
-                       return type == "fp16"   ? check<__half>(one, plans)
-                              : type == "bf16" ? check<__nv_bfloat16>(one, plans)
-                                               : check<float>(one, plans);
-                     });
+  return check_numbers(count, arguments, __FILE__, [](auto number, const Case& one, int plans) {
+    return check<decltype(number)>(one, plans);
+  });
 }

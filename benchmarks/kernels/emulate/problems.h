@@ -53,6 +53,16 @@ int check_halves(int count, char** arguments, const char* file, Check&& check) {
         return type == "fp16" ? check(__half(), one, plans) : check(__nv_bfloat16(), one, plans);
       });
 }
+// And of TF32, whose numbers are floats.
+template <class Check>
+int check_numbers(int count, char** arguments, const char* file, Check&& check) {
+  return check_typed(count, arguments, file,
+                     [&](const std::string& type, const Case& one, int plans) {
+                       return type == "fp16"   ? check(__half(), one, plans)
+                              : type == "bf16" ? check(__nv_bfloat16(), one, plans)
+                                               : check(float(), one, plans);
+                     });
+}
 
 TensorRef tensor(void* data, int64_t channels, int64_t h, int64_t w, Layout layout) {
   if (layout == Layout::nhwc) return {data, {h * w * channels, 1, w * channels, channels}};
