@@ -51,7 +51,7 @@ KERNELS = {
     "pleat": 34,  # eight widths of rows, strips, eight tiles of flat rows, two types
     "twill": 8,  # four tiles, two types
     "gauze": 17,  # two kernels by three numbers of channels out, of two types; five of TF32
-    "fold": 31,  # six each of 16 bits, words, planes of no vectors; ten flat, three crossed
+    "fold": 29,  # six each of 16 bits, words, planes of no vectors; ten flat, one crossed
     "slide": 24,  # seven tiles, three of turned rows, two of strided ones, of two types
     "scroll": 43,  # eight tiles of pixels and six of planes, of three types; another of words
     "narrow": 32,  # four of four types; three ribbons of three, two of strict fp32; grad_weight

@@ -42,7 +42,7 @@ bool check(const Case& one, Precision precision, int most) {
       if constexpr (fold::has_tile(row, sizeof(T)))
         emulate::run_grid(fold::blocks_of(params), fold::threads(tile), params.shared_bytes, [&] {
           if constexpr (tile.crossed)
-            fold::convt2d_fold_crossed_kernel<T, row>(params, maps);
+            fold::convt2d_fold_crossed_kernel<row>(params, maps);
           else if constexpr (tile.flat)
             fold::convt2d_fold_flat_kernel<T, row>(params, maps);
           else

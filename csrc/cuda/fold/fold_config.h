@@ -25,7 +25,7 @@
 // and 4 x 4, these have a kernel of their own (fold_flat_halves.cuh), in which x may be shifted or not, weights may stay,
 // and a warp lays its products out as memory has them.
 //
-// Crossed: pixels are rows of the instruction and weights its columns, TF32 and 16 bits, 2 x 2 kernels that are their stride
+// Crossed: pixels are rows of the instruction and weights its columns, TF32, 2 x 2 kernels that are their stride
 // (fold_crossed.cuh). Lanes fetch x as it lies, so that nobody turns or shifts it; weights stay. Each warpgroup has stages
 // of its own, of its part of a tile's pixels, and waits for no other.
 //
@@ -69,19 +69,17 @@ constexpr Tile kTiles[] = {{2, 2, 128},
                            {2, 1, 128, false, true, true},
                            {1, 1, 128, false, true, true},
                            {2, 1, 128, false, true, true, 4},
-                           {1, 2, 64, false, false, false, 4, true},
-                           {1, 2, 128, false, false, false, 2, true}};
+                           {1, 2, 64, false, false, false, 4, true}};
 // From kFirstWords on, words alone.
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]), kFirstWords = 3, kFirstStrict = 4,
-              kFirstShifted = 6, kFirstFlat = 9, kCrossedWords = 14, kCrossedHalves = 15;
+              kFirstShifted = 6, kFirstFlat = 9, kCrossed = 14;
 // Of numbers of so many bytes.
 CONVT2D_HOST_DEVICE constexpr bool has_tile(int row, int bytes) {
-  const bool halves = row >= kFirstShifted && row != kCrossedWords;
-  return row < kFirstWords || halves == (bytes == 2);
+  return row < kFirstWords || (row >= kFirstShifted && row != kCrossed) == (bytes == 2);
 }
 static_assert(kTiles[kFirstStrict].strict && kTiles[kFirstShifted].shifted);
 static_assert(kTiles[kFirstFlat].flat && !kTiles[kFirstFlat - 1].flat);
-static_assert(kTiles[kCrossedWords].crossed && kTiles[kCrossedHalves].crossed);
+static_assert(kTiles[kCrossed].crossed);
 
 CONVT2D_HOST_DEVICE constexpr int consumers(Tile tile) { return 128 * tile.groups; }
 // Of the last warpgroup, one thread asks the copy engine; three warps help: they turn words, or shift pixels.
@@ -93,16 +91,10 @@ CONVT2D_HOST_DEVICE constexpr bool helped(Tile tile, int bytes) {
   return bytes == 4 || tile.shifted;
 }
 CONVT2D_HOST_DEVICE constexpr int consumer_registers(Tile tile, int bytes) {
-  return tile.groups == 4                          ? 104
-         : bytes == 4 || tile.flat || tile.crossed ? 216
-         : tile.shifted                            ? 224
-                                                   : 232;
+  return tile.groups == 4 ? 104 : bytes == 4 || tile.flat ? 216 : tile.shifted ? 224 : 232;
 }
 CONVT2D_HOST_DEVICE constexpr int producer_registers(Tile tile, int bytes) {
-  return tile.groups == 4                          ? 64
-         : bytes == 4 || tile.flat || tile.crossed ? 72
-         : tile.shifted                            ? 56
-                                                   : 40;
+  return tile.groups == 4 ? 64 : bytes == 4 || tile.flat ? 72 : tile.shifted ? 56 : 40;
 }
 CONVT2D_HOST_DEVICE constexpr int parts(Tile tile) { return tile.groups / tile.row_groups; }
 

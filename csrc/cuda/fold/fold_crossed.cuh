@@ -1,19 +1,19 @@
-// Crossed tiles: 2 x 2 kernels that are their stride, TF32 and 16 bits; a kernel of their own.
+// Crossed tiles: 2 x 2 kernels that are their stride, TF32; a kernel of their own.
 //
 //   products[pixel, (co, tap)] = sum over ci of x[ci][pixel] * w[ci][(co, tap)]
 //
 // The first operand of wgmma may come from registers, so x is multiplied as it lies: a lane fetches 8 bytes of a line, which
-// are neighbours. They are rows g and g + 8 of an instruction, of 16 bits the first two of one and the others of another.
-// Their products are neighbours of a row of y, 16 bytes. Weights stay; words a block turns once, as fold_words.cuh turns x.
+// are neighbours. They are rows g and g + 8 of an instruction. Their products are neighbours of a row of y, 16 bytes. Weights
+// stay; a block turns them once, as fold_words.cuh turns x.
 //
 //   x          [warpgroup][stage][line of 128 B][channel][128 B, swizzled]
-//   weights    words: [8 channels][32 rows][8 rows][even channels, odd ones][row][16 B]; 16 bits: as in fold_config.h
+//   weights    [8 channels][32 rows][8 rows][even channels, odd ones][row][16 B]
 //
 // Lines are numbered through all planes, the last one of each with what it has. A warpgroup has two of a tile's, which may be
 // of two images, and a warp that asks the copy engine for them. Only the weights are shared, so one warpgroup may store
 // while others multiply.
 //
-// Planes of 16 bits that two by two are whole 16 bytes: the copy engine brings lines of 56 pixels, with 8 more. The second
+// Planes that two by two are whole 16 bytes: the copy engine brings lines of 28 pixels, with 4 more. The second
 // planes begin half a vector further on, so that is where lanes fetch them.
 #pragma once
 
@@ -30,17 +30,12 @@
 
 namespace convt2d::cuda::fold {
 
-template <class T>
-constexpr int kLanePixels = 8 / int(sizeof(T));
+constexpr int kLanePixels = 2;
 template <int ROW>
 constexpr int kBlockRows = row_blocks(kTiles[ROW]) * kRows;
-// Of a warpgroup's instructions for the same channels.
 template <int ROW>
-constexpr int kProducts = kTiles[ROW].width / kRows;
-template <int ROW>
-using CrossedSums = float[kProducts<ROW>][kBlockRows<ROW> / 2];
-template <int ROW>
-using PixelWords = uint32_t[kProducts<ROW>][4];
+using CrossedSums = float[kBlockRows<ROW> / 2];
+using PixelWords = uint32_t[4];
 
 // Calls `visit` with the first line of a warpgroup's part of each tile, if there are lines for it.
 template <int ROW, class Visit>
@@ -81,33 +76,30 @@ __device__ __forceinline__ void bring_pixels(const Params& p, const Maps& maps, 
   });
 }
 
-// A block's weights: the warps that multiply ask for boxes of them, each for its share; words they turn when all are there.
-template <class T, int ROW>
+// A block's weights: the warps that multiply ask for boxes of them, each for its share, and turn them when all are there.
+template <int ROW>
 __device__ __forceinline__ void bring_crossed_weights(const Params& p, const Maps& maps,
                                                       const Scope& at, uint32_t weights,
                                                       uint32_t arrived) {
   constexpr Tile tile = kTiles[ROW];
-  constexpr int kLines = weight_lines(tile, sizeof(T)), kWarps = consumers(tile) / 32;
+  constexpr int kLines = weight_lines(tile, 4), kWarps = consumers(tile) / 32;
   const int warp = warp_of_block(), first = at.column_block * kBlockRows<ROW>;
-  const int channels = is_word<T> ? kRegionChannels : p.depth;  // of a box
   const uint32_t bytes = p.chunks * weight_bytes(p, tile);
   if (threadIdx.x == 0) barrier_expect(arrived, bytes);
   if (elected()) {
-    int line = warp % kLines, channel = warp / kLines * (channels >> p.set_shift);
-    for (uint32_t to = warp * channels * kLine; to < bytes; to += kWarps * channels * kLine) {
-      copy_box(weights + to, &maps.w_line, arrived, first + line * line_numbers(sizeof(T)), channel,
+    int line = warp % kLines, channel = warp / kLines * (kRegionChannels >> p.set_shift);
+    for (uint32_t to = warp * kRegion; to < bytes; to += kWarps * kRegion) {
+      copy_box(weights + to, &maps.w_line, arrived, first + line * line_numbers(4), channel,
                at.group, 0);
-      channel += kWarps / kLines * (channels >> p.set_shift);
+      channel += kWarps / kLines * (kRegionChannels >> p.set_shift);
     }
   }
   __syncwarp();
   barrier_wait(arrived, 0);
-  if constexpr (is_word<T>) {
-    for (uint32_t from = warp * 2 * kRegion; from < bytes; from += kWarps * 2 * kRegion)
-      turn_regions<false>(weights + from, 0, threadIdx.x % 32 * 4);
-    fence_for_wgmma();
-    barrier_among(1, consumers(tile));
-  }
+  for (uint32_t from = warp * 2 * kRegion; from < bytes; from += kWarps * 2 * kRegion)
+    turn_regions<false>(weights + from, 0, threadIdx.x % 32 * 4);
+  fence_for_wgmma();
+  barrier_among(1, consumers(tile));
 }
 
 // Where a lane finds its pixels of channels 2 t and 2 t + 1: of first planes, and of second ones.
@@ -125,73 +117,50 @@ __device__ __forceinline__ void find_pixels(const Params& p, PixelPlaces& place)
 }
 
 // What a lane fetches of a slice, and makes of it: the first operand.
-template <class T>
-using Fetched = uint32_t[is_word<T> ? 2 : 4][2];
-template <class T>
-__device__ __forceinline__ void fetch_pixels(Fetched<T>& fetched, const uint32_t (&place)[2],
+using Fetched = uint32_t[2][2];
+__device__ __forceinline__ void fetch_pixels(Fetched& fetched, const uint32_t (&place)[2],
                                              uint32_t region) {
 #pragma unroll
-  for (int i = 0; i < (is_word<T> ? 2 : 4); ++i)
-    load_shared_8(region + i / 2 * kRegion + place[i % 2], fetched[i]);
+  for (int i = 0; i < 2; ++i) load_shared_8(region + place[i], fetched[i]);
 }
-template <class T, int ROW>
-__device__ __forceinline__ void arrange_pixels(PixelWords<ROW>& word, const Fetched<T>& fetched) {
-  if constexpr (is_word<T>) {
+__device__ __forceinline__ void arrange_pixels(PixelWords& word, const Fetched& fetched) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) word[0][i] = fetched[i / 2][i % 2] | hidden_zero();
-  } else {
-#pragma unroll
-    for (int i = 0; i < 2; ++i)
-#pragma unroll
-      for (int w = 0; w < 4; ++w)
-        word[i][w] =
-            __byte_perm(fetched[w / 2 * 2][i], fetched[w / 2 * 2 + 1][i], w % 2 ? 0x7632 : 0x5410);
-  }
-#pragma unroll
-  for (int i = 0; i < kProducts<ROW>; ++i) computed(word[i]);
+  for (int i = 0; i < 4; ++i) word[i] = fetched[i / 2][i % 2] | hidden_zero();
+  computed(word);
 }
 
 // Multiplies a tile's chunks of SLICES, an even number, of which the first half have first planes. The words of a slice stay
 // until it is multiplied, two slices later; those of the next one are fetched meanwhile, since that takes as long.
-template <class T, int ROW, int SLICES>
+template <int ROW, int SLICES>
 __device__ __forceinline__ void multiply_pixels(const Params& p, CrossedSums<ROW>& sum,
                                                 const PixelPlaces& place, StageRing& ring,
                                                 uint32_t at_weights, uint64_t layout) {
   constexpr Tile tile = kTiles[ROW];
-  constexpr int kSlice = slice_channels(sizeof(T)) * kLine,
-                kWeights = kSlice * (is_word<T> ? weight_lines(tile, 4) : 1) >> 4;
-  PixelWords<ROW> word[2];
-  Fetched<T> fetched;
+  constexpr int kWeights = kRegion * weight_lines(tile, 4) >> 4;
+  PixelWords word[2];
+  Fetched fetched;
   barrier_wait(ring.full(), ring.parity);
-  fetch_pixels<T>(fetched, place[0], ring.stage());
+  fetch_pixels(fetched, place[0], ring.stage());
 #pragma unroll 1
   for (int chunk = 0; chunk < p.chunks; ++chunk, at_weights += weight_bytes(p, tile)) {
     const uint64_t weights = operand(layout, at_weights);
     const uint32_t stage = ring.stage();
 #pragma unroll
     for (int slice = 0; slice < SLICES; ++slice) {
-      arrange_pixels<T, ROW>(word[slice % 2], fetched);
+      arrange_pixels(word[slice % 2], fetched);
       wgmma_fence();
-#pragma unroll
-      for (int i = 0; i < kProducts<ROW>; ++i) {
-        if constexpr (is_word<T>) {
-          WgmmaFetched<T, kBlockRows<ROW>>::add(sum[i], word[slice % 2][i],
+      WgmmaFetched<float, kBlockRows<ROW>>::add(sum, word[slice % 2],
                                                 advance(weights, slice * kWeights));
-        } else {
-          WgmmaTurned<T, kBlockRows<ROW>>::add(sum[i], word[slice % 2][i],
-                                               advance(weights, slice * kWeights));
-        }
-      }
       wgmma_commit();
       if (slice + 1 < SLICES) {
-        fetch_pixels<T>(fetched, place[2 * (slice + 1) >= SLICES], stage + (slice + 1) * kSlice);
+        fetch_pixels(fetched, place[2 * (slice + 1) >= SLICES], stage + (slice + 1) * kRegion);
       } else {
         __syncwarp();  // all have their words
         if (threadIdx.x % 32 == 0) barrier_arrive(ring.empty());
         ring.advance();
         if (chunk + 1 < p.chunks) {
           barrier_wait(ring.full(), ring.parity);
-          fetch_pixels<T>(fetched, place[0], ring.stage());
+          fetch_pixels(fetched, place[0], ring.stage());
         }
       }
       wgmma_wait<1>();
@@ -201,70 +170,49 @@ __device__ __forceinline__ void multiply_pixels(const Params& p, CrossedSums<ROW
 }
 
 // A warp has half of a line. Of a lane's pixels, column 2 t of eight is the first output of tap row t % 2 of a channel.
-template <class T, int ROW>
+template <int ROW>
 __device__ __forceinline__ void store_crossed(const Params& p, const Scope& at, const Line& line,
                                               uint32_t bias, const CrossedSums<ROW>& sum) {
   constexpr Tile tile = kTiles[ROW];
   const int lane = threadIdx.x % 32, channel = lane % 4 / 2, tap_row = lane % 2;
-  const int inside = (threadIdx.x / 32 % 2 * 8 + lane / 4) * kLanePixels<T>,
+  const int inside = (threadIdx.x / 32 % 2 * 8 + lane / 4) * kLanePixels,
             pixel = line.first + inside;
   const int column = first_channel(p, tile, at, 0) + channel;
   const int64_t y_plane = int64_t{p.x_w} * taps(p),
                 image = int64_t{line.n * p.groups + at.group} * p.columns + column;
-  // From a plane's first output to those of a pixel.
-  const auto place = [&](int of) {
-    return 2 * (of + p.row_w * (divide(of, p.row_magic) + tap_row));
-  };
-  T* to = static_cast<T*>(p.destination) + image * y_plane + place(pixel);
+  float* to = static_cast<float*>(p.destination) + image * y_plane +
+              2 * (pixel + p.row_w * (divide(pixel, p.row_magic) + tap_row));
   const bool exists = line.n < p.batch && inside < line_pixels(p) && pixel < p.x_w;
   const int last = exists ? p.columns - column - 1 : -1;
-  const int next = is_word<T> ? 0 : place(pixel + 2) - place(pixel);
 #pragma unroll
   for (int i = 0; i < kBlockRows<ROW> / 8; ++i, to += 2 * y_plane) {
     const float add = load_shared<float>(bias + (channel + 2 * i) * 4);
     uint32_t word[4];
-    if constexpr (is_word<T>) {
 #pragma unroll
-      for (int j = 0; j < 4; ++j) word[j] = __float_as_uint(sum[0][4 * i + j] + add);
-    } else {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const float* const value = sum[j / 2] + 4 * i + 2 * (j % 2);
-        word[j] = pack<T>(value[0] + add, value[1] + add);
-      }
-    }
-    if (is_word<T> || p.together == 4) {
-      store_words_if<4>(last - 2 * i, to, word[0], word[1], word[2], word[3]);
-    } else {
-      store_words_if<2>(last - 2 * i, to, word[0], word[1], 0, 0);
-      store_words_if<2>(last - 2 * i, to + next, word[2], word[3], 0, 0);
-    }
+    for (int j = 0; j < 4; ++j) word[j] = __float_as_uint(sum[4 * i + j] + add);
+    store_words_if<4>(last - 2 * i, to, word[0], word[1], word[2], word[3]);
   }
 }
 
-template <class T, int ROW>
+template <int ROW>
 __device__ __forceinline__ void consume_crossed(const Params& p, const Scope& at, int group,
                                                 uint32_t shared, StageRing& ring) {
-  constexpr int kSlice = slice_channels(sizeof(T));
-  const uint64_t layout =
-      is_word<T> ? operand_layout(kLine, 2 * kLine) : turned_layout(kLine, p.depth * kLine);
+  const uint64_t layout = operand_layout(kLine, 2 * kLine);
   PixelPlaces place;
   find_pixels(p, place);
   for_parts<ROW>(p, at, group, [&](int number) {
-    CrossedSums<ROW> sum;
-    clear(sum);
-    if (p.depth == 4 * kSlice) {
-      multiply_pixels<T, ROW, 4>(p, sum, place, ring, shared + p.weights_at, layout);
+    CrossedSums<ROW> sum = {};
+    if (p.depth == 4 * kRegionChannels) {
+      multiply_pixels<ROW, 4>(p, sum, place, ring, shared + p.weights_at, layout);
     } else {
-      multiply_pixels<T, ROW, 2>(p, sum, place, ring, shared + p.weights_at, layout);
+      multiply_pixels<ROW, 2>(p, sum, place, ring, shared + p.weights_at, layout);
     }
-#pragma unroll
-    for (int i = 0; i < kProducts<ROW>; ++i) finished(sum[i]);
-    store_crossed<T, ROW>(p, at, line_of(p, number + threadIdx.x / 64 % 2), shared + kBiasAt, sum);
+    finished(sum);
+    store_crossed<ROW>(p, at, line_of(p, number + threadIdx.x / 64 % 2), shared + kBiasAt, sum);
   });
 }
 
-template <class T, int ROW>
+template <int ROW>
 __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
     convt2d_fold_crossed_kernel(const __grid_constant__ Params p,
                                 const __grid_constant__ Maps maps) {
@@ -286,16 +234,16 @@ __global__ void __launch_bounds__(threads(kTiles[ROW]), 1)
     barrier_init(full, 1);
     barrier_init(full + 8, 4);
   }
-  bring_bias<T, ROW>(p, at, shared);
+  bring_bias<float, ROW>(p, at, shared);
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
   if (warp >= kWarps) {
-    fewer_registers<producer_registers(tile, sizeof(T))>();
+    fewer_registers<producer_registers(tile, 4)>();
     if (group < parts(tile) && elected()) bring_pixels<ROW>(p, maps, at, group, ring);
   } else {
-    more_registers<consumer_registers(tile, sizeof(T))>();
-    bring_crossed_weights<T, ROW>(p, maps, at, shared + p.weights_at, arrived);
-    consume_crossed<T, ROW>(p, at, group, shared, ring);
+    more_registers<consumer_registers(tile, 4)>();
+    bring_crossed_weights<ROW>(p, maps, at, shared + p.weights_at, arrived);
+    consume_crossed<ROW>(p, at, group, shared, ring);
   }
 #endif
 }

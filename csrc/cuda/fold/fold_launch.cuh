@@ -14,7 +14,7 @@ namespace convt2d::cuda::fold {
 template <class T, int ROW>
 constexpr auto kernel_of() {
   if constexpr (kTiles[ROW].crossed)
-    return convt2d_fold_crossed_kernel<T, ROW>;
+    return convt2d_fold_crossed_kernel<ROW>;
   else if constexpr (kTiles[ROW].flat)
     return convt2d_fold_flat_kernel<T, ROW>;
   else

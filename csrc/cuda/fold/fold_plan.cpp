@@ -74,9 +74,8 @@ constexpr double kFlatFour = 1.32;  // the same, of four warpgroups instead of t
 constexpr double kCrossedLaunch = 6;  // us
 constexpr double kCrossedBlock =
     4000;  // cycles until weights are turned, beside their copying; the last stores
-// Of the tensor core's rate: shared memory is as busy; 16 bits (2026-11-30) have two warpgroups.
-constexpr double kCrossedTensor = 0.73, kCrossedTensorHalves = 0.68;
-constexpr double kCrossedMoved = 1.3;  // work over that where second planes begin later
+constexpr double kCrossedTensor = 0.73;  // of the tensor core's rate: shared memory is as busy
+constexpr double kCrossedMoved = 1.3;    // work over that where second planes begin later
 constexpr double kCrossedSlice =
     150;  // from one product of a warpgroup to the next: fetched, multiplied
 constexpr double kCrossedStored = 1200;   // of a warpgroup: a tile's outputs
@@ -130,9 +129,8 @@ bool is_flat(const Problem& problem) {
 }
 // A lane's pixels are neighbours in pairs, and weights are copied.
 bool is_crossed(const Problem& problem) {
-  return is_flat(problem) && !is_strict(problem) && problem.w.kernel == 2 &&
-         problem.w.in % 2 == 0 && planes_of_set(problem) <= 2 && problem.w_layout == Layout::nchw &&
-         problem.group_out() * 4 * element_size(problem.dtype) % 16 == 0;
+  return is_flat(problem) && element_size(problem.dtype) == 4 && !is_strict(problem) &&
+         problem.w.kernel == 2 && planes_of_set(problem) <= 2 && problem.w_layout == Layout::nchw;
 }
 bool is_flat_halves(const Problem& problem) {
   return is_flat(problem) && element_size(problem.dtype) == 2;
@@ -341,8 +339,7 @@ double predict_flat(const Problem& problem, const Device& device, const Params& 
 double predict_crossed(const Problem& problem, const Device& device, const Params& p, Tile tile) {
   const double slices = double(p.chunks) * p.depth / slice_channels(p.number_bytes);
   // A warpgroup's products of a slice, alone on the tensor core.
-  const double product =
-      tile.width * row_blocks(tile) / 2 / (words(p) ? kCrossedTensor : kCrossedTensorHalves);
+  const double product = tile.width * row_blocks(tile) / 2 / kCrossedTensor;
   const double mma = tile.groups * slices * product * (p.set_shift > 0 ? kCrossedMoved : 1);
   const double cycles = std::max({mma, (mma + p.chunks * kCrossedLatency) / p.stages,
                                   slices * std::max(product, kCrossedSlice) + kCrossedStored,
@@ -437,7 +434,6 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
     for (const int depth : {64, 32, 16}) {
       if (depth * element_size(problem.dtype) > kLine) continue;
       if (depth > 16 && depth / 2 >= problem.group_in()) continue;
-      if (tile.crossed && depth * element_size(problem.dtype) < 2 * 32) continue;  // two slices
       for (const bool resident : {true, false})
         for (const bool strips : {false, true})
           if ((resident || !tile.crossed) && (!strips || !is_flat(problem)))
@@ -561,8 +557,7 @@ Maps maps_of(const Params& p, Tile tile, const Args& args) {
   maps.x_line = map_of(line_of(args.x.data, plane, plane - int64_t{p.plane_rest} * bytes,
                                int64_t{p.batch} * p.groups, line_channels));
   if (p.resident && !tile.crossed && !(tile.flat && p.copied)) return maps;
-  maps.w_line = map_of(
-      line_of(args.w.data, row, row, p.groups, tile.crossed && words(p) ? channels : p.depth));
+  maps.w_line = map_of(line_of(args.w.data, row, row, p.groups, tile.crossed ? channels : p.depth));
   if (words(p) && !p.resident) {
     const int32_t lines = weight_lines(tile, bytes);
     maps.w = map_of({args.w.data,
