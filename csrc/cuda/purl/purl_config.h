@@ -41,7 +41,8 @@ CONVT2D_HOST_DEVICE constexpr int tiles_of(int size) { return size == 4 ? kWordT
 
 constexpr int kLine = 128, kChunkWords = kLine / 4;  // of K
 constexpr int kStepWords = 8, kSteps = kChunkWords / kStepWords;
-constexpr int kBatch = 2;  // steps whose words are fetched while as many others are multiplied
+// Steps whose words are fetched while as many others are multiplied; bytes of K.
+constexpr int kBatch = 2, kBatchBytes = kBatch * kStepWords * 4;
 constexpr int kMostRowWords = 4;  // of a kernel row: a lane's is the same in all of K
 constexpr int kMostStages = 8;
 
@@ -68,6 +69,7 @@ struct Params {
   int32_t images, rows, own, pixels;    // of a tile; `own`: columns
   int32_t items, walkers;               // the latter: blocks
   int32_t chunks, stages, stage_bytes;  // of K; of the ring
+  int32_t short_end;                    // 1: the last chunk has no more than a batch of steps
   int32_t resident;                     // weights stay
   int32_t stages_at, pixels_at;  // the latter in a stage: behind the weights, if these come along
   int32_t staging_at, shared_bytes;

@@ -52,6 +52,17 @@ __device__ __forceinline__ void bring(const Params& p, const Maps& maps, uint32_
   }
 }
 
+template <class T, int WIDTH>
+__device__ __forceinline__ void multiply_batch(float (&sum)[WIDTH / 2],
+                                               const uint32_t (&word)[kBatch][4],
+                                               uint64_t weights) {
+  wgmma_fence();
+#pragma unroll
+  for (int step = 0; step < kBatch; ++step)
+    WgmmaFetched<T, WIDTH>::add(sum, word[step], advance(weights, step * (kStepWords * 4 >> 4)));
+  wgmma_commit();
+}
+
 // The products of a tile.
 template <class T, int WIDTH, bool ODD>
 __device__ __forceinline__ void multiply(const Params& p, const Words<T, ODD>& words,
@@ -64,8 +75,9 @@ __device__ __forceinline__ void multiply(const Params& p, const Words<T, ODD>& w
   words.template fetch<0>(turn[0], ring.stage());
   uint32_t before = 0;  // `empty` of the stage whose last products are under way
   uint32_t resident = shared + kResidentAt;
+  // A last chunk of a batch of steps or less is multiplied behind all others.
 #pragma unroll 1
-  for (int left = p.chunks; left > 0; --left) {
+  for (int left = p.chunks; left > p.short_end; --left) {
     const StageRing now = ring;
     ring.advance();
     // After the last stage its first words once more.
@@ -76,12 +88,7 @@ __device__ __forceinline__ void multiply(const Params& p, const Words<T, ODD>& w
     resident += WIDTH * kLine;
     const auto batch = [&](auto index) {
       constexpr int kNow = decltype(index)::value, kNext = 1 - kNow;
-      wgmma_fence();
-#pragma unroll
-      for (int step = 0; step < kBatch; ++step)
-        WgmmaFetched<T, WIDTH>::add(sum, turn[kNow][step],
-                                    advance(w, (kNow * kBatch + step) * (kStepWords * 4 >> 4)));
-      wgmma_commit();
+      multiply_batch<T, WIDTH>(sum, turn[kNow], advance(w, kNow * kBatchBytes >> 4));
       wgmma_wait<1>();
       if (kNow == 0 && before && threadIdx.x % 32 == 0) barrier_arrive(before);
       if (kNext == 0) barrier_wait(full, parity);
@@ -90,6 +97,13 @@ __device__ __forceinline__ void multiply(const Params& p, const Words<T, ODD>& w
     batch(std::integral_constant<int, 0>());
     batch(std::integral_constant<int, 1>());
     before = now.empty();
+  }
+  if (p.short_end) {
+    multiply_batch<T, WIDTH>(sum, turn[0], operand(layout, p.resident ? resident : ring.stage()));
+    wgmma_wait<1>();
+    if (before && threadIdx.x % 32 == 0) barrier_arrive(before);
+    before = ring.empty();
+    ring.advance();
   }
   wgmma_wait<0>();
   if (threadIdx.x % 32 == 0) barrier_arrive(before);

@@ -73,6 +73,7 @@ Params shape(const Problem& problem, const Choice& choice) {
   const int64_t taps = h.kernel * w.kernel;
   p.depth = number(kLine / size / taps);
   p.chunks = number(ceil_div(p.reduce, p.depth));
+  p.short_end = (p.reduce - int64_t{p.chunks - 1} * p.depth) * taps * size <= kBatchBytes;
   p.together = choice.together;
   // A tile's boxes.
   const bool rows = choice.form == kRows, runs = choice.form == kRuns;
@@ -169,7 +170,8 @@ double predict(const Problem& problem, const Device& device, const Params& p, co
       std::max({products, shared, engine + weights, kChain + (p.resident ? 0 : kStreamed)});
   const double threads_units = kPassChannels * kTeamPixels * size / p.unit / 128.;
   const double channels = std::min(width, p.columns), passes = std::ceil(channels / kPassChannels);
-  const double tile = p.chunks * chunk + passes * (kPass + kStore * threads_units) +
+  const double tile = (p.chunks - p.short_end / 2.) * chunk +
+                      passes * (kPass + kStore * threads_units) +
                       channels * p.pixels * size / kStored + kTile;
   const double before = p.resident ? double(p.chunks) * width * kLine / kCopied : 0;
   const double busy_us = (std::ceil(double(p.items) / p.walkers) * tile + before) / kClock;
