@@ -56,6 +56,7 @@ CUDA_ROOMS = {
     "cuda/braid": "braid_plan.cpp braid_launch.cpp braid_f16.cu braid_bf16.cu braid_f32.cu",
     "cuda/heddle": "heddle_plan.cpp heddle_launch.cpp heddle_tf32.cu heddle_f32x3.cu "
     "heddle_input_plan.cpp heddle_input.cu",
+    "cuda/ticking": "ticking_plan.cpp ticking_launch.cpp ticking_kernel.cu",
     "cuda/shuttle": "shuttle_plan.cpp shuttle_launch.cpp shuttle_kernel.cu",
     "cuda/treadle": "treadle_plan.cpp treadle_launch.cpp treadle_f32.cu treadle_halves.cu",
     "cuda/reed": "reed_plan.cpp reed_held_plan.cpp reed_lapped_plan.cpp reed_broad_plan.cpp "

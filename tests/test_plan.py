@@ -307,7 +307,7 @@ REGIMES = (
     (HOLES, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "rows"),
     (HOLES, TENSOR_CORES, ("forward",), ("nhwc",), HOPPER, "rows"),
     (IMAGES, TENSOR_CORES, ("forward",), ("nhwc",), HOPPER, "rows"),
-    (FEW_OF_GROUPS, (*TENSOR_CORES, "f32"), ("grad_input",), ("nchw",), ("h200",), "heddle"),
+    (FEW_OF_GROUPS, (*TENSOR_CORES, "f32"), ("grad_input",), ("nchw",), ("h200",), "ticking"),
     (SHUFFLE, ("f32",), ("forward",), ("nchw",), HOPPER, "fold"),
     (SHUFFLE, ("tf32",), ("forward",), ("nchw",), ("h200",), "fold"),
     (POINTS, ("tf32",), ("forward",), ("nchw",), HOPPER, "fold"),
@@ -812,6 +812,28 @@ def test_shuttle_says_why_it_declines():
         (ROWS, "grad_weight", "tf32", "nchw", "h200", "16 bits"),
         (ROWS, "grad_weight", "f16", "nhwc", "h200", "NCHW"),
         (ROWS, "grad_weight", "f16", "nchw", "b200", "sm_90a"),
+    )
+
+
+@needs_cuda_room
+def test_ticking_says_why_it_declines():
+    check_changes(
+        "ticking",
+        FEW_OF_GROUPS,
+        ({"in_channels": 240}, "80 input channels of a group"),
+        ({"out_channels": 900}, "300 output channels of a group"),
+        ({"size": (96, 15)}, "rows of 15 pixels"),
+        ({"kernel": (3, 33)}, "33 kernel columns"),
+        ({"kernel": (5, 5)}, "5 rows of x share a line of dY"),
+        direction="grad_input",
+    )
+    few = dataclasses.replace(FEW_OF_GROUPS, out_channels=6)
+    check_refusals(
+        "ticking",
+        (FEW_OF_GROUPS, "forward", "f16", "nchw", "h200", "grad_input"),
+        (FEW_OF_GROUPS, "grad_input", "f16", "nhwc", "h200", "NCHW"),
+        (FEW_OF_GROUPS, "grad_input", "f16", "nchw", "b200", "sm_90a"),
+        (few, "grad_input", "f32", "nchw", "h200", "30 products"),
     )
 
 

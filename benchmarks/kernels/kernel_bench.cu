@@ -70,6 +70,7 @@
 #include "cuda/spool/spool_plan.h"
 #include "cuda/spread/spread_plan.h"
 #include "cuda/strand/strand_plan.h"
+#include "cuda/ticking/ticking_plan.h"
 #include "cuda/treadle/treadle_plan.h"
 #include "cuda/tuft/tuft_plan.h"
 #include "cuda/twill/twill_plan.h"
@@ -229,6 +230,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = problem.direction == Direction::grad_input
                 ? cuda::heddle::input_plans(problem, device, reason)
                 : cuda::heddle::plans(problem, device, reason);
+  } else if (name == "ticking") {
+    plans = cuda::ticking::plans(problem, device, reason);
   } else if (name == "shuttle") {
     plans = cuda::shuttle::plans(problem, device, reason);
   } else if (name == "treadle") {

@@ -3,12 +3,12 @@
 // An output that came out NaN is summed again, of products that exist.
 #pragma once
 
-#include "cuda/device/as_multiplied.cuh"
 #include "cuda/device/digits.cuh"
 #include "cuda/device/memory.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/heddle/heddle_input.h"
 #include "cuda/heddle/heddle_stage.cuh"
+#include "cuda/input_with_care.cuh"
 
 namespace convt2d::cuda::heddle {
 
@@ -101,29 +101,6 @@ __device__ __forceinline__ void bring_places(const InputParams& p, uint32_t plac
   }
 }
 
-// One output, in ordinary arithmetic.
-template <class M>
-__device__ __noinline__ float output_with_care(const InputParams& p, int n, int group, int input,
-                                               int h, int w) {
-  float sum = 0;
-  for (int kh = 0; kh < p.kernel_h; ++kh) {
-    const int y_h = h * p.stride_h - p.pad_h + kh * p.dilation_h;
-    if (y_h < 0 || y_h >= p.y_h) continue;
-    for (int kw = 0; kw < p.kernel_w; ++kw) {
-      const int y_w = w * p.stride_w - p.pad_w + kw * p.dilation_w;
-      if (y_w < 0 || y_w >= p.y_w) continue;
-      for (int c = 0; c < p.columns; ++c)
-        sum = fmaf(as_multiplied<M>(p.y, ((n * p.groups + group) * p.columns + c) * p.y_plane +
-                                             y_h * p.y_w + y_w),
-                   as_multiplied<M>(p.weight, int64_t{group * p.rows + input} * p.weight_stride[0] +
-                                                  c * p.weight_stride[1] + kh * p.weight_stride[2] +
-                                                  kw * p.weight_stride[3]),
-                   sum);
-    }
-  }
-  return sum;
-}
-
 // The lines of a step, to a stage: of words, a channel a warp; of 16 bits, whose lines are few vectors, all at once. What
 // lies beside a row becomes zeros; in front of it only where a tap reads that.
 template <class T>
@@ -133,8 +110,8 @@ __device__ __forceinline__ void bring_step(const InputParams& p, int channel, in
   const T* const y = static_cast<const T*>(p.y);
   const int lane = threadIdx.x % 32;
 #pragma unroll 1
-  for (int line = 0; line < p.lines; ++line, stage += p.line_bytes) {
-    const int row_h = h + p.line_row[line];
+  for (int line = 0; line < p.step.lines; ++line, stage += p.line_bytes) {
+    const int row_h = h + p.step.line_row[line];
     if constexpr (kSize == 2) {
       bring_line<T, kInputThreads>(p, channel, p.channels, p.channels, row_h, column, stage);
       continue;
@@ -361,7 +338,7 @@ struct InputStep {
   }
   __device__ __forceinline__ void next(const InputParams& p) {
     ++h;
-    if (++of_segment == p.segment_rows + p.live - 1) begin(p, segment + 1);
+    if (++of_segment == p.segment_rows + p.step.live - 1) begin(p, segment + 1);
   }
 };
 
@@ -393,8 +370,8 @@ __global__ void __launch_bounds__(kInputThreads, kInputBlocks)
   const uint32_t places = stages + p.places_at + t * (4 * kLaneNumbers<T>);
   bring_weights<M>(p, group, input, stages + p.weights_at);
   bring_places<T>(p, stages + p.places_at);
-  const int stage_bytes = p.lines * p.line_bytes;
-  const int steps = (end - begin) * (p.segment_rows + p.live - 1);
+  const int stage_bytes = p.step.lines * p.line_bytes;
+  const int steps = (end - begin) * (p.segment_rows + p.step.live - 1);
   LiveSums sum = {};
   InputStep ahead(p, begin), here = ahead;
   int stage = 0, stage_ahead = 0;
@@ -424,12 +401,12 @@ __global__ void __launch_bounds__(kInputThreads, kInputBlocks)
       const int first = (here.n * p.groups + group + at.group) * p.columns * p.y_plane +
                         first_w * p.stride_w - p.pad_w + (here.h * p.stride_h - p.pad_h) * p.y_w;
 #pragma unroll 1
-      for (int line = 0; line < p.lines; ++line)
-        multiply_line<M>(p, at, p.kernel_row[line], places,
+      for (int line = 0; line < p.step.lines; ++line)
+        multiply_line<M>(p, at, p.step.kernel_row[line], places,
                          stages + stage * stage_bytes + line * p.line_bytes + at.line,
-                         first + p.line_row[line] * p.y_w, sum);
-      const int h = here.h - p.live + 1;
-      if (here.of_segment >= p.live - 1 && h < p.x_h)
+                         first + p.step.line_row[line] * p.y_w, sum);
+      const int h = here.h - p.step.live + 1;
+      if (here.of_segment >= p.step.live - 1 && h < p.x_h)
         store_row<M>(p, at, here.n, group + at.group, h, first_w, sum[0]);
 #pragma unroll
       for (int e = 0; e < kLiveRows; ++e)

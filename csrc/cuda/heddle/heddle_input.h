@@ -20,14 +20,13 @@
 #include "core/plan.h"
 #include "core/problem.h"
 #include "cuda/device/index.cuh"
+#include "cuda/live_rows.h"
 
 namespace convt2d::cuda::heddle {
 
 constexpr int kInputWarps = 8, kInputThreads = kInputWarps * 32;
 constexpr int kInputBlocks = 2;                   // for which a multiprocessor must have registers
 constexpr int kLanePixels = 4, kWarpPixels = 32;  // of a row
-constexpr int kLiveRows = 4;                      // of x, that share a line of dY, at most
-constexpr int kStepLines = 8;                     // of dY, at most
 constexpr int kMostInputStages = 4;
 constexpr int kPlaceBytes = 16;   // of a lane's numbers of a slice, at most
 constexpr int kStrictSlices = 4;  // that are summed apart
@@ -39,11 +38,7 @@ struct InputParams {
   int32_t batch, groups, rows, columns;  // of a group: input, output channels
   int32_t x_h, x_w, y_h, y_w, y_plane;
   int32_t stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, kernel_h, kernel_w;
-  // Of a step: its lines, the row of dY of each from the first one's on, and the kernel row by which each live row of x, the
-  // eldest first, reads it; -1: not at all.
-  int32_t lines, live;
-  int16_t line_row[kStepLines];
-  int8_t kernel_row[kStepLines][kLiveRows];
+  LiveRows step;
   int32_t reduce, slices;   // of K: numbers, and 8 words or 16 numbers of 16 bits
   int32_t channels, width;  // of dY, and pixels, of a block
   int32_t y_vectors, y_pitch, line_bytes, stages;

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <numeric>
 
 #include "core/phases.h"
 #include "cuda/cuda_families.h"
@@ -70,31 +69,6 @@ int pitch_of(const InputParams& p, int size, int least) {
                       [&](int& pitch) { pitch = best_pitch(p, size, least); });
 }
 
-// The lines of a step and the rows of x that read them. Returns why there are too many, or an empty string.
-std::string set_lines(InputParams& p) {
-  const int line_step = std::gcd(p.stride_h, p.dilation_h);
-  const int row_lines = p.stride_h / line_step, tap_lines = p.dilation_h / line_step;
-  p.live = (p.kernel_h - 1) * tap_lines / row_lines + 1;
-  if (p.live > kLiveRows) return std::to_string(p.live) + " rows of x share a line of dY";
-  p.lines = 0;
-  for (int line = 0; line < row_lines; ++line) {
-    int8_t kernel_row[kLiveRows];
-    bool read = false;
-    for (int e = 0; e < kLiveRows; ++e) {
-      const int away = line + (p.live - 1 - e) * row_lines, kh = away / tap_lines;
-      const bool here = e < p.live && away % tap_lines == 0 && kh < p.kernel_h;
-      kernel_row[e] = static_cast<int8_t>(here ? kh : -1);
-      read |= here;
-    }
-    if (!read) continue;
-    if (p.lines == kStepLines) return "a row of x adds more than 8 lines of dY";
-    if (line * line_step > INT16_MAX) return "lines of dY lie too far apart";
-    p.line_row[p.lines] = static_cast<int16_t>(line * line_step);
-    std::copy(kernel_row, kernel_row + kLiveRows, p.kernel_row[p.lines++]);
-  }
-  return {};
-}
-
 void shape(const Problem& problem, const Choice& choice, InputParams& p) {
   const Axis &h = problem.h, &w = problem.w;
   const int size = static_cast<int>(element_size(problem.dtype)), vector = 16 / size;
@@ -107,7 +81,7 @@ void shape(const Problem& problem, const Choice& choice, InputParams& p) {
   p.y_plane = static_cast<int32_t>(h.out * w.out);
   set_geometry(problem, p);
   p.dilation_w = static_cast<int32_t>(w.dilation);
-  set_lines(p);
+  set_live_rows(p, p.step);
   p.reduce = p.columns * p.kernel_w;
   p.slices = static_cast<int32_t>(ceil_div(p.reduce, slice_numbers(problem)));
   p.pixel_warps = choice.pixel_warps;
@@ -128,7 +102,7 @@ void shape(const Problem& problem, const Choice& choice, InputParams& p) {
   p.segment_rows = static_cast<int32_t>(ceil_div(p.x_h, choice.cuts));
   const int cuts = static_cast<int>(ceil_div(p.x_h, p.segment_rows));
   p.segments = p.batch * row_tiles * cuts;
-  const int64_t bytes = int64_t{p.stages} * p.lines * p.line_bytes;
+  const int64_t bytes = int64_t{p.stages} * p.step.lines * p.line_bytes;
   p.weights_at = static_cast<int32_t>(std::min<int64_t>(round_up(bytes, 16), INT32_MAX / 4));
   const int64_t weights = int64_t{p.group_warps} * p.input_warps * p.kernel_h * p.slices * 32 *
                           (is_strict(problem) ? 16 : 8);
@@ -149,18 +123,20 @@ double predict(const Problem& problem, const Device& device, const InputParams& 
   const bool half = element_size(problem.dtype) == 2, strict = is_strict(problem);
   const double warps = double(p.pixel_warps) * p.input_warps * p.group_warps;
   double live = 0;  // rows of x of all lines of a step
-  for (int line = 0; line < p.lines; ++line)
-    live += kLiveRows - std::count(p.kernel_row[line], p.kernel_row[line] + kLiveRows, -1);
-  const double slices = double(p.slices) * p.lines;
+  for (int line = 0; line < p.step.lines; ++line)
+    live +=
+        kLiveRows - std::count(p.step.kernel_row[line], p.step.kernel_row[line] + kLiveRows, -1);
+  const double slices = double(p.slices) * p.step.lines;
   const double slice = half ? kSliceHalves : kSliceWords + (strict ? kSplit : 0);
-  const double copies = double(p.lines) * p.channels * p.y_vectors;
+  const double copies = double(p.step.lines) * p.channels * p.y_vectors;
   const double of_warp = slices * slice + p.slices * live * kLiveRow * (strict ? 2 : 1) +
-                         p.lines * kLine + kStep + (p.whole ? 0 : kOddRow);
+                         p.step.lines * kLine + kStep + (p.whole ? 0 : kOddRow);
   const double issue = warps * of_warp + copies / 32 * kCopy;
   const double wavefronts =
       warps * (slices * (half ? 20 : 10) + p.slices * live * (strict ? 4 : 2)) + copies / 8 * 1.5;
   const double chain = kChain * (of_warp + copies / kInputThreads * kCopy);  // of a block alone
-  const double steps = std::ceil(double(p.segments) / p.pieces) * (p.segment_rows + p.live - 1);
+  const double steps =
+      std::ceil(double(p.segments) / p.pieces) * (p.segment_rows + p.step.live - 1);
   const double blocks = double(combinations(p)) * p.pieces / device.sm_count;
   const double there = resident(device, p);
   const double rounds = std::ceil(blocks / there);
@@ -169,8 +145,9 @@ double predict(const Problem& problem, const Device& device, const InputParams& 
   const double weights = double(p.places_at - p.weights_at) / 8 / kInputThreads * 60;
   const double busy_us =
       rounds * (kBlock + weights + steps * std::max(busy * at_once, chain)) / kClock;
-  const double read = double(p.batch) * p.groups * p.columns * p.y_w * p.lines * p.x_h *
-                      (p.segment_rows + p.live - 1) / p.segment_rows * element_size(problem.dtype);
+  const double read = double(p.batch) * p.groups * p.columns * p.y_w * p.step.lines * p.x_h *
+                      (p.segment_rows + p.step.live - 1) / p.segment_rows *
+                      element_size(problem.dtype);
   const double bytes = read + double(problem.batch) * problem.in_channels * p.x_h * p.x_w *
                                   element_size(problem.dtype);
   const double memory_us = bytes / (kMemoryRate * device.copy_bytes_per_us);
@@ -225,7 +202,7 @@ Plan plan_of(const Problem& problem, const Device& device, const Candidate<Choic
   const auto number = [](int64_t value) { return std::to_string(value); };
   plan.note = number(p.width) + " pixels, " + number(p.input_warps * 8) + " channels of " +
               number(p.group_warps) + " groups, segments of " + number(p.segment_rows) + " rows, " +
-              number(p.lines) + " lines a step, " + number(p.stages) + " stages, " +
+              number(p.step.lines) + " lines a step, " + number(p.stages) + " stages, " +
               number(input_blocks(p)) + " blocks of " + number(input_shared_bytes(p)) + " bytes";
   return plan;
 }
@@ -251,7 +228,7 @@ std::string refusal(const Problem& problem, const Device& device) {
     return number(problem.group_out()) + " output channels of a group";
   InputParams p;
   set_geometry(problem, p);
-  if (const std::string lines = set_lines(p); !lines.empty()) return lines;
+  if (const std::string lines = set_live_rows(p, p.step); !lines.empty()) return lines;
   return sums_too_short(problem, kLeastSplitTerms);
 }
 
