@@ -57,6 +57,8 @@ CUDA_ROOMS = {
     "cuda/heddle": "heddle_plan.cpp heddle_launch.cpp heddle_tf32.cu heddle_f32x3.cu "
     "heddle_input_plan.cpp heddle_input.cu",
     "cuda/ticking": "ticking_plan.cpp ticking_launch.cpp ticking_kernel.cu",
+    "cuda/dimity": "dimity_plan.cpp dimity_launch.cpp dimity_f16.cu dimity_bf16.cu dimity_tf32.cu "
+    "dimity_f32x3.cu",
     "cuda/shuttle": "shuttle_plan.cpp shuttle_launch.cpp shuttle_kernel.cu",
     "cuda/treadle": "treadle_plan.cpp treadle_launch.cpp treadle_f32.cu treadle_halves.cu",
     "cuda/reed": "reed_plan.cpp reed_held_plan.cpp reed_lapped_plan.cpp reed_broad_plan.cpp "

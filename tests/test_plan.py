@@ -308,6 +308,9 @@ REGIMES = (
     (HOLES, TENSOR_CORES, ("forward",), ("nhwc",), HOPPER, "rows"),
     (IMAGES, TENSOR_CORES, ("forward",), ("nhwc",), HOPPER, "rows"),
     (FEW_OF_GROUPS, (*TENSOR_CORES, "f32"), ("grad_input",), ("nchw",), ("h200",), "ticking"),
+    (FEW_OF_GROUPS, (*TENSOR_CORES, "f32"), ("grad_weight",), ("nchw",), HOPPER, "dimity"),
+    (HOLES, (*TENSOR_CORES, "f32"), ("grad_weight",), ("nchw",), HOPPER, "dimity"),
+    (IMAGES, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "dimity"),
     (SHUFFLE, ("f32",), ("forward",), ("nchw",), HOPPER, "fold"),
     (SHUFFLE, ("tf32",), ("forward",), ("nchw",), ("h200",), "fold"),
     (POINTS, ("tf32",), ("forward",), ("nchw",), HOPPER, "fold"),
@@ -834,6 +837,26 @@ def test_ticking_says_why_it_declines():
         (FEW_OF_GROUPS, "grad_input", "f16", "nhwc", "h200", "NCHW"),
         (FEW_OF_GROUPS, "grad_input", "f16", "nchw", "b200", "sm_90a"),
         (few, "grad_input", "f32", "nchw", "h200", "30 products"),
+    )
+
+
+@needs_cuda_room
+def test_dimity_says_why_it_declines():
+    check_changes(
+        "dimity",
+        IMAGES,
+        ({"dilation": (65, 1)}, "65 rows of x apart"),
+        ({"stride": (2, 900)}, "two steps take"),
+        direction="grad_weight",
+    )
+    short = dataclasses.replace(IMAGES, batch=1, size=(8, 12))
+    check_refusals(
+        "dimity",
+        (short, "grad_weight", "f32", "nchw", "h200", "96 products"),
+        (IMAGES, "forward", "f16", "nchw", "h200", "grad_weight"),
+        (IMAGES, "grad_weight", "f16", "nhwc", "h200", "NCHW"),
+        (IMAGES, "grad_weight", "f64", "nchw", "h200", "fp16, bf16 and fp32"),
+        (IMAGES, "grad_weight", "f16", "nchw", "b200", "sm_90a"),
     )
 
 

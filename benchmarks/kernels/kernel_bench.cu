@@ -40,6 +40,7 @@
 #include "cuda/depthwise/depthwise_plan.h"
 #include "cuda/device/numeric.cuh"
 #include "cuda/direct/direct.h"
+#include "cuda/dimity/dimity_plan.h"
 #include "cuda/fan/fan_plan.h"
 #include "cuda/fold/fold_plan.h"
 #include "cuda/fringe/fringe_plan.h"
@@ -232,6 +233,8 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
                 : cuda::heddle::plans(problem, device, reason);
   } else if (name == "ticking") {
     plans = cuda::ticking::plans(problem, device, reason);
+  } else if (name == "dimity") {
+    plans = cuda::dimity::plans(problem, device, reason);
   } else if (name == "shuttle") {
     plans = cuda::shuttle::plans(problem, device, reason);
   } else if (name == "treadle") {

@@ -7,6 +7,7 @@
 #include "cuda/comb/comb.h"
 #include "cuda/crimp/crimp.h"
 #include "cuda/depthwise/depthwise.h"
+#include "cuda/dimity/dimity.h"
 #include "cuda/direct/direct.h"
 #include "cuda/fan/fan.h"
 #include "cuda/fan/fan_plan.h"
@@ -71,6 +72,7 @@ FamilyList families() {
       strand_family,  // clusters: grad_input of few outputs and long sums, which clusters share; operands as they lie
       heddle_family,  // sm_90a: NCHW grad_weight of few channels, a pixel fetched once for all taps of a kernel row
       ticking_family,  // sm_90a: NCHW grad_input of few channels of a group, whole rows of dY by bulk copies, sums in registers
+      dimity_family,  // sm_90a: NCHW grad_weight of few channels, bound by moving dY: rows of it as they lie, all taps in registers
       shuttle_family,  // sm_90a: 16-bit NCHW grad_weight, rows of dY turned once for all taps
       treadle_family,  // sm_90a: grad_weight of few channels and stride 1, two taps or lines to an instruction
       reed_family,  // sm_80: forward of large kernels and strides, all phases as rows of one GEMM, weights as they lie

@@ -15,12 +15,12 @@ struct WeightCosts {
   double sum, partial_rate;  // of the second pass, where there are pieces
   double most_beside = 1e9;  // us, of the lesser of work and bytes, that are not hidden in part
 };
-// Of a block's work that takes `busy_us` on the busiest multiprocessor.
+// Of a block's work that takes `busy_us` on the busiest multiprocessor. `unread`: bytes of the tensors that it does not read.
 inline double weight_us(const Problem& problem, const Device& device, int64_t split, double busy_us,
-                        const WeightCosts& costs) {
+                        const WeightCosts& costs, double unread = 0) {
   const double partial = static_cast<double>(partial_bytes(problem, split));
   const double memory_us =
-      (tensor_bytes(problem) + partial) / (costs.memory_rate * device.copy_bytes_per_us);
+      (tensor_bytes(problem) - unread + partial) / (costs.memory_rate * device.copy_bytes_per_us);
   return costs.launch + std::max(busy_us, memory_us) +
          costs.beside * std::min({busy_us, memory_us, costs.most_beside}) +
          (split > 1 ? costs.sum + costs.partial_rate * partial / device.copy_bytes_per_us : 0);

@@ -1,0 +1,9 @@
+#include "cuda/dimity/dimity_launch.cuh"
+
+namespace convt2d::cuda::dimity {
+
+void launch_bf16(int row, const Params& params, void* stream) {
+  launch_rows<MmaBF16>(row, params, stream);
+}
+
+}  // namespace convt2d::cuda::dimity

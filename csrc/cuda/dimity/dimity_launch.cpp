@@ -1,0 +1,29 @@
+// Problem + Plan + Args → Params → the kernel, the sum of its pieces, the bias gradient if wanted.
+#include "cuda/dimity/dimity_launch.h"
+
+#include "cuda/dimity/dimity.h"
+#include "cuda/dimity/dimity_plan.h"
+#include "cuda/direct/direct.h"
+#include "cuda/weight_sum.h"
+
+namespace convt2d::cuda {
+namespace dimity {
+namespace {
+
+void launch(const Problem& problem, const Plan& plan, const Args& args) {
+  const Params params = params_of(problem, plan, args);
+  const auto run = problem.dtype == DType::f16            ? launch_f16
+                   : problem.dtype == DType::bf16         ? launch_bf16
+                   : problem.precision == Precision::tf32 ? launch_tf32
+                                                          : launch_strict;
+  run(plan.row, params, args.stream);
+  if (params.partials) launch_weight_sum(problem, params.split, args, true);
+  if (problem.has_bias) launch_grad_bias(problem, args);
+}
+
+}  // namespace
+}  // namespace dimity
+
+const Family dimity_family = {"dimity", dimity::plan, dimity::launch};
+
+}  // namespace convt2d::cuda
