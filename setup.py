@@ -54,8 +54,6 @@ CUDA_ROOMS = {
     "cuda/fringe": "fringe_plan.cpp fringe_launch.cpp fringe_kernel.cu",
     "cuda/quilt": "quilt_plan.cpp quilt_launch.cpp quilt_f16.cu quilt_bf16.cu quilt_f32.cu",
     "cuda/braid": "braid_plan.cpp braid_launch.cpp braid_f16.cu braid_bf16.cu braid_f32.cu",
-    "cuda/heddle": "heddle_plan.cpp heddle_launch.cpp heddle_tf32.cu heddle_f32x3.cu "
-    "heddle_input_plan.cpp heddle_input.cu",
     "cuda/ticking": "ticking_plan.cpp ticking_launch.cpp ticking_kernel.cu",
     "cuda/dimity": "dimity_plan.cpp dimity_launch.cpp dimity_f16.cu dimity_bf16.cu dimity_tf32.cu "
     "dimity_f32x3.cu",

@@ -309,7 +309,7 @@ REGIMES = (
     (IMAGES, TENSOR_CORES, ("forward",), ("nhwc",), HOPPER, "rows"),
     (FEW_OF_GROUPS, (*TENSOR_CORES, "f32"), ("grad_input",), ("nchw",), ("h200",), "ticking"),
     (FEW_OF_GROUPS, (*TENSOR_CORES, "f32"), ("grad_weight",), ("nchw",), HOPPER, "dimity"),
-    (HOLES, (*TENSOR_CORES, "f32"), ("grad_weight",), ("nchw",), HOPPER, "dimity"),
+    (HOLES, ("tf32", "f32"), ("grad_weight",), ("nchw",), HOPPER, "dimity"),
     (IMAGES, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "dimity"),
     (SHUFFLE, ("f32",), ("forward",), ("nchw",), HOPPER, "fold"),
     (SHUFFLE, ("tf32",), ("forward",), ("nchw",), ("h200",), "fold"),
@@ -330,7 +330,7 @@ REGIMES = (
     (NARROW, ("f16", "bf16"), ("forward", "grad_input"), ("nchw",), HOPPER, "slide"),
     (NARROW, ("tf32",), ("forward",), ("nchw",), ("h200",), "loom"),
     (SHUFFLE, TENSOR_CORES, ("forward",), DENSE, NOT_HOPPER, "reed"),
-    (SHUFFLE, ("f16", "bf16"), ("forward",), ("nchw",), ("h200",), "fold"),
+    (SHUFFLE, ("f16", "bf16"), ("forward",), ("nchw",), ("h200",), "tuft"),
     (SHUFFLE, ("f16", "bf16"), ("forward",), ("nhwc",), HOPPER, "hopper"),
     (BOXES, ("f16", "bf16"), ("forward",), ("nchw",), HOPPER, "tuft"),
     (SHUFFLE, TENSOR_CORES, ("grad_input",), ("nchw",), HOPPER, "purl"),
@@ -846,7 +846,7 @@ def test_dimity_says_why_it_declines():
         "dimity",
         IMAGES,
         ({"dilation": (65, 1)}, "65 rows of x apart"),
-        ({"stride": (2, 900)}, "two steps take"),
+        ({"stride": (2, 900), "batch": 1, "size": (16, 64)}, "two steps take"),
         direction="grad_weight",
     )
     short = dataclasses.replace(IMAGES, batch=1, size=(8, 12))

@@ -45,8 +45,6 @@
 #include "cuda/fold/fold_plan.h"
 #include "cuda/fringe/fringe_plan.h"
 #include "cuda/gauze/gauze_plan.h"
-#include "cuda/heddle/heddle_input.h"
-#include "cuda/heddle/heddle_plan.h"
 #include "cuda/hopper/hopper_fetched_weight.h"
 #include "cuda/hopper/hopper_packed_weight.h"
 #include "cuda/hopper/hopper_plan.h"
@@ -227,10 +225,6 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = cuda::braid::plans(problem, device, reason);
   } else if (name == "mite") {
     plans = cuda::mite::plans(problem, device, reason);
-  } else if (name == "heddle") {
-    plans = problem.direction == Direction::grad_input
-                ? cuda::heddle::input_plans(problem, device, reason)
-                : cuda::heddle::plans(problem, device, reason);
   } else if (name == "ticking") {
     plans = cuda::ticking::plans(problem, device, reason);
   } else if (name == "dimity") {

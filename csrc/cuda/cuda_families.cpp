@@ -14,7 +14,6 @@
 #include "cuda/fold/fold.h"
 #include "cuda/fringe/fringe.h"
 #include "cuda/gauze/gauze.h"
-#include "cuda/heddle/heddle.h"
 #include "cuda/hopper/hopper.h"
 #include "cuda/hopper/hopper_plan.h"
 #include "cuda/igemm/igemm.h"
@@ -70,7 +69,6 @@ FamilyList families() {
       spool_family,  // sm_90a: 16-bit NCHW grad_weight, turned to channels last for hopper
       comb_family,  // sm_80: NCHW grad_weight of kernel rows and strides of whole fours, taps as columns
       strand_family,  // clusters: grad_input of few outputs and long sums, which clusters share; operands as they lie
-      heddle_family,  // sm_90a: NCHW grad_weight of few channels, a pixel fetched once for all taps of a kernel row
       ticking_family,  // sm_90a: NCHW grad_input of few channels of a group, whole rows of dY by bulk copies, sums in registers
       dimity_family,  // sm_90a: NCHW grad_weight of few channels, bound by moving dY: rows of it as they lie, all taps in registers
       shuttle_family,  // sm_90a: 16-bit NCHW grad_weight, rows of dY turned once for all taps

@@ -6,7 +6,7 @@
 // row). A block goes down a strip of x, row by row. One warp asks for lines of dY (cp.async.bulk), as they lie from the 16 bytes on
 // in which they begin, into a ring of stages; a stage is a line of up to 32 output channels. Lines that no tap reads do not come.
 //
-// A warp has 32 pixels and four `halves` of M, of eight input channels each: of one live row of x (live_rows.h) several eights, or
+// A warp has 32 pixels and four `halves` of M, of eight input channels each: of one live row of x (`LiveRows`) several eights, or
 // of several rows one. The first halves are the eldest row, which a step completes, and the others then move up.
 //
 // K goes by eight output channels, a `unit`: a lane of a column's four has two of them, and a step of K is one word of each: a
@@ -20,9 +20,19 @@
 #include <cstdint>
 
 #include "cuda/device/index.cuh"
-#include "cuda/live_rows.h"
 
 namespace convt2d::cuda::ticking {
+
+constexpr int kLiveRows = 4;   // of x, that share a line of dY, at most
+constexpr int kStepLines = 8;  // of dY, at most
+
+// Of a step, which is a row of x: its lines, the row of dY of each from the first one's on, and the kernel row by which each
+// live row of x, the eldest first, reads it; -1: not at all.
+struct LiveRows {
+  int32_t lines, live;
+  int16_t line_row[kStepLines];
+  int8_t kernel_row[kStepLines][kLiveRows];
+};
 
 // Taps of a kernel row that are neighbours in memory, 16 bits: they come as words, each of them once. 0: any, which come number by
 // number.

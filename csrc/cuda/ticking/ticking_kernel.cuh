@@ -11,8 +11,8 @@
 #include "cuda/device/mma.cuh"
 #include "cuda/device/start_stages.cuh"
 #include "cuda/gather_device.cuh"
-#include "cuda/input_with_care.cuh"
 #include "cuda/ticking/ticking_stage.cuh"
+#include "cuda/ticking/ticking_with_care.cuh"
 
 namespace convt2d::cuda::ticking {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <numeric>
 
 #include "cuda/cuda_families.h"
 #include "cuda/gather_params.h"
@@ -37,6 +38,31 @@ constexpr int kReserved = 1024;   // bytes of shared memory that a block takes b
 struct Choice {
   int pixel_warps, input_warps, part_units, stages, resident;
 };
+
+// Returns why lines or rows are too many, or an empty string.
+std::string set_live_rows(const Params& p, LiveRows& step) {
+  const int line_step = std::gcd(p.stride_h, p.dilation_h);
+  const int row_lines = p.stride_h / line_step, tap_lines = p.dilation_h / line_step;
+  step.live = (p.kernel_h - 1) * tap_lines / row_lines + 1;
+  if (step.live > kLiveRows) return std::to_string(step.live) + " rows of x share a line of dY";
+  step.lines = 0;
+  for (int line = 0; line < row_lines; ++line) {
+    int8_t kernel_row[kLiveRows];
+    bool read = false;
+    for (int e = 0; e < kLiveRows; ++e) {
+      const int away = line + (step.live - 1 - e) * row_lines, kh = away / tap_lines;
+      const bool here = e < step.live && away % tap_lines == 0 && kh < p.kernel_h;
+      kernel_row[e] = static_cast<int8_t>(here ? kh : -1);
+      read |= here;
+    }
+    if (!read) continue;
+    if (step.lines == kStepLines) return "a row of x adds more than 8 lines of dY";
+    if (line * line_step > INT16_MAX) return "lines of dY lie too far apart";
+    step.line_row[step.lines] = static_cast<int16_t>(line * line_step);
+    std::copy(kernel_row, kernel_row + kLiveRows, step.kernel_row[step.lines++]);
+  }
+  return {};
+}
 
 int size_of(const Problem& problem) { return static_cast<int>(element_size(problem.dtype)); }
 

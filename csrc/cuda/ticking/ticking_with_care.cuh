@@ -1,13 +1,13 @@
-// grad_input in NCHW, for what tensor cores made NaN of numbers that only stand in for what is not there. `Params` is a
-// family's; the fields used here have the same names in all.
+// For what tensor cores made NaN of numbers that only stand in for what is not there.
 #pragma once
 
 #include "cuda/device/as_multiplied.cuh"
+#include "cuda/ticking/ticking_config.h"
 
-namespace convt2d::cuda {
+namespace convt2d::cuda::ticking {
 
 // One number of dX, in ordinary arithmetic, of products that exist.
-template <class M, class Params>
+template <class M>
 __device__ __forceinline__ float sum_with_care(const Params& p, int n, int group, int input, int h,
                                                int w) {
   float sum = 0;
@@ -29,11 +29,4 @@ __device__ __forceinline__ float sum_with_care(const Params& p, int n, int group
   return sum;
 }
 
-// The same, where it is wanted in many places.
-template <class M, class Params>
-__device__ __noinline__ float output_with_care(const Params& p, int n, int group, int input, int h,
-                                               int w) {
-  return sum_with_care<M>(p, n, group, input, h, w);
-}
-
-}  // namespace convt2d::cuda
+}  // namespace convt2d::cuda::ticking

@@ -1,9 +1,0 @@
-#include "cuda/heddle/heddle_launch.cuh"
-
-namespace convt2d::cuda::heddle {
-
-void launch_tf32(int row, const Params& params, void* stream) {
-  launch_rows<MmaTF32, 0, kFirstStrict>(row, params, stream);
-}
-
-}  // namespace convt2d::cuda::heddle
