@@ -1,8 +1,8 @@
 """README's tables of the yardstick, from what bench_vs.py prints: summaries, and cells torch wins.
 
-python benchmarks/yardstick_tables.py FORWARD [GRADIENTS]
+python benchmarks/yardstick_tables.py RUN [EARLIER_RUN]...
 
-Two runs, or one for both. A mode that a run did not finish is left out.
+What a run did not finish of a mode is an earlier one's, or left out.
 """
 
 import re
@@ -45,32 +45,34 @@ def summary(path: str) -> dict[tuple[str, str], list[str]]:
     return {(m[1], m[2]): m[4].split() for m in lines if int(m[3]) == LAYERS}
 
 
-def lost_cells(
-    path: str, passes: tuple[str, ...]
-) -> dict[tuple[str, str], list[tuple[float, str]]]:
+def lost_cells(path: str) -> dict[tuple[str, str], list[tuple[float, str]]]:
     """For each mode and pass, the layers that torch is faster at, worst first."""
     found: dict[tuple[str, str], list[tuple[float, str]]] = {}
     for layer, mode, cells in CELLS.findall(Path(path).read_text()):
         for direction, ours, theirs in CELL.findall(cells):
             ratio = float(theirs) / float(ours)
-            if direction in passes and ratio < 0.97:
+            if ratio < 0.97:
                 found.setdefault((mode, direction), []).append((ratio, layer))
     return {cell: sorted(layers) for cell, layers in found.items()}
 
 
-def tables(run: str, run_of_gradients: str) -> dict[str, str]:
+def tables(runs: list[str]) -> dict[str, str]:
+    summaries: dict[tuple[str, str], list[str]] = {}
+    lost: dict[tuple[str, str], list[tuple[float, str]]] = {}
+    for run in reversed(runs):
+        finished, lost_here = summary(run), lost_cells(run)
+        summaries |= finished
+        lost |= {cell: lost_here.get(cell, []) for cell in finished}
     forward, gradients = FORWARD, GRADIENTS
-    fwd, grad = summary(run), summary(run_of_gradients)
     for mode, title in MODES.items():
-        if (mode, "fwd") in fwd:
-            forward += f"| {title} | " + " | ".join(fwd[mode, "fwd"]) + " |\n"
+        if (mode, "fwd") in summaries:
+            forward += f"| {title} | " + " | ".join(summaries[mode, "fwd"]) + " |\n"
         cells = []
         for direction in ("grad_input", "grad_weight"):
-            speed_up, _, losing, floor, _ = grad.get((mode, direction), [""] * 5)
+            speed_up, _, losing, floor, _ = summaries.get((mode, direction), [""] * 5)
             cells += [speed_up, losing, floor]
         if any(cells):
             gradients += f"| {title} | " + " | ".join(cells) + " |\n"
-    lost = lost_cells(run, ("fwd",)) | lost_cells(run_of_gradients, ("grad_input", "grad_weight"))
     rows = ""
     for direction in ("fwd", "grad_input", "grad_weight"):
         for mode, title in MODES.items():
@@ -84,7 +86,7 @@ def tables(run: str, run_of_gradients: str) -> dict[str, str]:
 def main() -> None:
     readme = Path(__file__).parent.parent / "README.md"
     page = readme.read_text()
-    for name, table in tables(sys.argv[1], sys.argv[-1]).items():
+    for name, table in tables(sys.argv[1:]).items():
         start, end = f"<!-- yardstick:{name} -->\n", f"<!-- /yardstick:{name} -->\n"
         before, rest = page.split(start)
         page = before + start + "\n" + table + "\n" + end + rest.split(end)[1]
