@@ -310,6 +310,8 @@ REGIMES = (
     (FEW_OF_GROUPS, (*TENSOR_CORES, "f32"), ("grad_input",), ("nchw",), ("h200",), "ticking"),
     (FEW_OF_GROUPS, (*TENSOR_CORES, "f32"), ("grad_weight",), ("nchw",), HOPPER, "dimity"),
     (HOLES, ("tf32", "f32"), ("grad_weight",), ("nchw",), HOPPER, "dimity"),
+    (HOLES, ("f16", "bf16"), ("grad_weight",), ("nchw",), ("h200",), "igemm"),
+    (HOLES, ("f16", "bf16"), ("grad_weight",), ("nchw",), ("h100",), "dimity"),
     (IMAGES, TENSOR_CORES, ("grad_weight",), ("nchw",), HOPPER, "dimity"),
     (SHUFFLE, ("f32",), ("forward",), ("nchw",), HOPPER, "fold"),
     (SHUFFLE, ("tf32",), ("forward",), ("nchw",), ("h200",), "fold"),
@@ -842,11 +844,14 @@ def test_ticking_says_why_it_declines():
 
 @needs_cuda_room
 def test_dimity_says_why_it_declines():
+    wide = {"kernel": (1, 2), "stride": (1, 1), "padding": (0, 0), "dilation": (1, 14_000_000)}
     check_changes(
         "dimity",
         IMAGES,
         ({"dilation": (65, 1)}, "65 rows of x apart"),
         ({"stride": (2, 900), "batch": 1, "size": (16, 64)}, "two steps take"),
+        # Rows whose bytes 32 bits do not hold.
+        ({**wide, "batch": 1, "out_channels": 40, "size": (1, 8)}, "two steps take"),
         direction="grad_weight",
     )
     short = dataclasses.replace(IMAGES, batch=1, size=(8, 12))

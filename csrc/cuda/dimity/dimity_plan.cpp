@@ -35,7 +35,8 @@ constexpr double kBeside = 0.22;              // of the lesser of work and bytes
 constexpr double kSum = 4;                    // us, the second pass,
 constexpr double kPartialRate = 1.5;          // and times the copy rate's time
 
-constexpr int kMostWindow = 64;  // rows of x that a step may look back
+constexpr int kMostWindow = 64;      // rows of x that a step may look back
+constexpr int kMostPitch = 1 << 20;  // bytes of a row of dY, which no block has room for
 
 struct Choice {
   int row, row_units, tap_units, out_units, in_units, chunks, stages, split;
@@ -92,7 +93,8 @@ void shape(const Problem& problem, const Choice& choice, Params& p) {
   // Numbers wherever among 16 bytes they start, and a word more that is fetched; channels of x two words apart, but for
   // whole turns of the banks.
   p.x_pitch = p.chunks * kChunkPixels * size + 32;
-  p.y_pitch = narrow(ceil_div((p.reach + vector - 1) * size + 4, 16) | 1) * 16;
+  const int64_t y_row = ceil_div((int64_t{p.reach} + vector - 1) * size + 4, 16) | 1;
+  p.y_pitch = narrow(std::min<int64_t>(y_row * 16, kMostPitch));
   set_stages(choice.stages, p);
   p.row_blocks = narrow(ceil_div(p.kernel_h, block_rows(p, tile)));
   p.tap_blocks = narrow(ceil_div(p.kernel_w, block_taps(p, tile)));
@@ -258,9 +260,8 @@ std::string refusal(const Problem& problem, const Device& device) {
 }  // namespace
 
 int shared_bytes(const Params& p, Tile tile) {
-  const int64_t stages = int64_t{p.stages} * stage_bytes(p) + int64_t{p.slots} * slot_bytes(p);
-  const int64_t all_sums = int64_t{kWarps} * sums(tile) * 128;
-  return static_cast<int>(kStagesAt + std::min<int64_t>(std::max(stages, all_sums), INT32_MAX / 2));
+  const int stages_end = slots_at(p) + p.slots * slot_bytes(p);
+  return std::max(stages_end, kStagesAt + kWarps * sums(tile) * 128);
 }
 
 int64_t blocks_of(const Params& params) { return combinations(params) * params.split; }

@@ -1,4 +1,4 @@
-// What a block of dimity works on, and its rows of x and dY on their way to shared memory: a warp asks the copy engine.
+// What a block of dimity works on, and its rows of x and dY on their way to shared memory: four warps ask the copy engine.
 #pragma once
 
 #include "cuda/device/async_copy.cuh"
