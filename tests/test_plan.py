@@ -855,11 +855,16 @@ def test_dimity_says_why_it_declines():
         direction="grad_weight",
     )
     short = dataclasses.replace(IMAGES, batch=1, size=(8, 12))
+    halves = dataclasses.replace(FEW_OF_GROUPS, in_channels=16, out_channels=32, groups=4)
+    odd = dataclasses.replace(FEW_OF_GROUPS, in_channels=32, out_channels=36, groups=4)
     check_refusals(
         "dimity",
         (short, "grad_weight", "f32", "nchw", "h200", "96 products"),
         (IMAGES, "forward", "f16", "nchw", "h200", "grad_weight"),
-        (IMAGES, "grad_weight", "f16", "nhwc", "h200", "NCHW"),
+        (IMAGES, "grad_weight", "f16", "nhwc", "h200", "a pixel's channels are no whole 16 bytes"),
+        (halves, "grad_weight", "f16", "nhwc", "h200", "4 and 8 channels start between"),
+        (odd, "grad_weight", "f32", "nhwc", "h200", "8 and 9 channels start between"),
+        (IMAGES, "grad_weight", "f16", "strided", "h200", "NCHW and NHWC"),
         (IMAGES, "grad_weight", "f64", "nchw", "h200", "fp16, bf16 and fp32"),
         (IMAGES, "grad_weight", "f16", "nchw", "b200", "sm_90a"),
     )

@@ -73,7 +73,7 @@ KERNELS = {
     "braid": 24,  # five tiles of taps down a column, three of taps along a row, of three types
     "mite": 56,  # twelve forms and six of grad_weight, of three types
     "ticking": 10,  # four of two types, one of TF32 and of strict fp32
-    "dimity": 24,  # six tiles, of four types
+    "dimity": 36,  # six tiles and three of channels last, of four types
     "shuttle": 6,  # three tiles, of two types
     "treadle": 12,  # two of TF32 in two layouts, two of strict fp32, two of two 16-bit types
     "reed": 24,  # two of three types, one strict; two held of four, one wide; six lapped, two broad

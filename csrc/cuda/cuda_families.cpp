@@ -70,7 +70,7 @@ FamilyList families() {
       comb_family,  // sm_80: NCHW grad_weight of kernel rows and strides of whole fours, taps as columns
       strand_family,  // clusters: grad_input of few outputs and long sums, which clusters share; operands as they lie
       ticking_family,  // sm_90a: NCHW grad_input of few channels of a group, whole rows of dY by bulk copies, sums in registers
-      dimity_family,  // sm_90a: NCHW grad_weight of few channels, bound by moving dY: rows of it as they lie, all taps in registers
+      dimity_family,  // sm_90a: grad_weight of few channels of a group, bound by moving dY: rows of it as they lie, all taps in registers
       shuttle_family,  // sm_90a: 16-bit NCHW grad_weight, rows of dY turned once for all taps
       treadle_family,  // sm_90a: grad_weight of few channels and stride 1, two taps or lines to an instruction
       reed_family,  // sm_80: forward of large kernels and strides, all phases as rows of one GEMM, weights as they lie

@@ -35,6 +35,13 @@ __device__ __forceinline__ void ldmatrix_x2(uint32_t& r0, uint32_t& r1, uint32_t
                : "r"(address));
 }
 
+// The same of two, whose addresses lanes 0 to 15 give.
+__device__ __forceinline__ void ldmatrix_x2_turned(uint32_t& r0, uint32_t& r1, uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
+               : "=r"(r0), "=r"(r1)
+               : "r"(address));
+}
+
 // A tile of 8 x 8 16-bit numbers, of which lane l has two neighbours of row l / 4, turned: then it has two of column l / 4.
 __device__ __forceinline__ uint32_t turn_tile(uint32_t pair) {
   asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(pair));

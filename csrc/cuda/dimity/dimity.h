@@ -1,4 +1,4 @@
-// dimity: grad_weight in NCHW of few channels, bound by moving dY: whole rows of it by the copy engine, of which a warp has
+// dimity: grad_weight of few channels of a group, bound by moving dY: whole rows of it by the copy engine, of which a warp has
 // all taps in registers.
 #pragma once
 

@@ -2,8 +2,8 @@
 
 namespace convt2d::cuda::dimity {
 
-void launch_f16(int row, const Params& params, void* stream) {
-  launch_rows<MmaF16>(row, params, stream);
+void launch_f16(int row, const Params& params, const Maps& maps, void* stream) {
+  launch_rows<MmaF16>(row, params, maps, stream);
 }
 
 }  // namespace convt2d::cuda::dimity

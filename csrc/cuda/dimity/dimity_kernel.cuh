@@ -6,45 +6,13 @@
 
 #include "cuda/device/as_multiplied.cuh"
 #include "cuda/device/start_stages.cuh"
-#include "cuda/device/strict_product.cuh"
 #include "cuda/device/successor.cuh"
 #include "cuda/device/uniform.cuh"
 #include "cuda/dimity/dimity_lane.cuh"
-#include "cuda/dimity/dimity_stage.cuh"
+#include "cuda/dimity/dimity_pixels.cuh"
+#include "cuda/dimity/dimity_warp.cuh"
 
 namespace convt2d::cuda::dimity {
-
-// Of a thread: [kernel row][tap][output channel g or g + 8, input channel 2 t or the next].
-template <int ROW>
-using Sums = float[kTiles[ROW].taps_h][kTiles[ROW].taps_w][4];
-
-// What a warp works on: the first of its kernel rows, tap columns, output and input channels, in the block; which chunks,
-// and which steps.
-struct WarpPart {
-  int row, tap, output, input, part, turn;
-  __device__ __forceinline__ WarpPart(const Params& p, Tile tile, int warp) {
-    Digits number{warp};
-    row = number.next(p.row_units) * tile.taps_h;
-    tap = number.next(p.tap_units) * tile.taps_w;
-    output = number.next(p.out_units) * kOutputs;
-    input = number.next(p.in_units) * kInputs;
-    part = number.next(p.parts);
-    turn = number.rest;
-  }
-};
-
-// A lane's words, as they are multiplied: rounded, or as two parts.
-template <class M, int WORDS>
-__device__ __forceinline__ void round_or_split(uint32_t (&word)[WORDS], uint32_t (&low)[WORDS]) {
-#pragma unroll
-  for (int i = 0; i < WORDS; ++i) {
-    if constexpr (M::kSplit) {
-      split_in_two(word[i], word[i], low[i]);
-    } else {
-      word[i] = M::round(word[i]);
-    }
-  }
-}
 
 // A step: a row of dY and all rows of x that it meets.
 template <class M, int ROW>
@@ -64,12 +32,13 @@ __device__ __forceinline__ void multiply(const Params& p, const Scope& at, const
   const int channel_x = warp.input + g;
 #pragma unroll
   for (int row = 0; row < tile.taps_h; ++row) {
-    const int tap_h = warp.row + row, back = p.back[tap_h], row_x = steps.q - back;
-    has[row] = at.kernel_h + tap_h < p.kernel_h && p.phase[tap_h] == phase &&
-               unsigned(row_x) < unsigned(p.x_h);
+    const int tap_h = warp.row + row;
+    has[row] = meets(p, at, steps, phase, tap_h);
     any |= has[row];
+    // Of a row that is not there it fetches the step's own, and does not use it: that costs less than to ask.
+    const int back = has[row] ? p.back[tap_h] : 0, row_x = steps.q - back;
     const int lead = x_row(p, at, steps.n, row_x) + channel_x * p.x_plane & kVector<T> - 1;
-    from_x[row] = slots + slot_before(p, slot, back) * slot_bytes(p) + channel_x * p.x_pitch +
+    from_x[row] = slots + slot_before(p, slot, back) * p.slot_bytes + channel_x * p.x_pitch +
                   (lead + pixel) * kSize;
   }
   if (!any) return;
@@ -88,7 +57,6 @@ __device__ __forceinline__ void multiply(const Params& p, const Scope& at, const
   for (int chunk = warp.part; chunk < p.chunks; chunk += p.parts) {
     const int chunk_pixel = chunk * kChunkPixels, left = p.x_w - steps.pixel - chunk_pixel;
     if (left <= 0) break;
-    // Of rows of x that are not there it fetches something all the same: that costs less than to ask.
     uint32_t x[tile.taps_h][kPixelWords], y[2][kWords], low_y[2][kWords];
 #pragma unroll
     for (int row = 0; row < tile.taps_h; ++row)
@@ -125,11 +93,11 @@ __device__ __forceinline__ void multiply(const Params& p, const Scope& at, const
   }
 }
 
-// All steps of a block, by a warp that multiplies.
-template <class M, int ROW>
+// All steps of a block, by a warp that multiplies: multiply(steps, phase, row of dY, stage, slot).
+template <class Multiply>
 __device__ __forceinline__ void multiply_steps(const Params& p, const Scope& at,
                                                const WarpPart& warp, uint32_t shared,
-                                               Sums<ROW>& sum) {
+                                               uint32_t stages, Multiply&& multiply) {
   Ring ring;
   int slot = p.window - 1, turn = 0;
 #pragma unroll 1
@@ -141,9 +109,7 @@ __device__ __forceinline__ void multiply_steps(const Params& p, const Scope& at,
       const int row_h = steps.row(p, at, phase);
       barrier_wait(full, ring.parity);  // others' steps as well: a parity tells the next one only
       if (turn == warp.turn && unsigned(row_h) < unsigned(p.y_h))
-        multiply<M, ROW>(p, at, warp, steps, phase, row_h,
-                         shared + kStagesAt + ring.stage * stage_bytes(p), shared + slots_at(p),
-                         slot, sum);
+        multiply(steps, phase, row_h, stages + ring.stage * p.stage_bytes, slot);
       __syncwarp();
       if (threadIdx.x % 32 == 0) barrier_arrive(full + 8);
       ring.advance(p.stages);
@@ -154,23 +120,30 @@ __device__ __forceinline__ void multiply_steps(const Params& p, const Scope& at,
 }
 
 // One sum of the block, of the products that exist. Slow, and rare: somewhere is a NaN or an infinity.
-template <class M>
-__device__ __noinline__ float sum_with_care(const Params& p, const Scope& at, int input, int output,
-                                            int tap_h, int tap_w) {
+template <class M, bool CHANNELS_LAST>
+__device__ __noinline__ float sum_with_care(const Params& p, const Scope& at, int group, int input,
+                                            int output, int tap_h, int tap_w) {
   float sum = 0;
 #pragma unroll 1
   for (int number = at.begin; number < at.end; ++number) {
     const Steps steps(p, number);
     const int row_h = steps.row(p, at, p.phase[tap_h]), row_x = steps.q - p.back[tap_h];
     if (unsigned(row_h) >= unsigned(p.y_h) || unsigned(row_x) >= unsigned(p.x_h)) continue;
-    const int x = x_row(p, at, steps.n, row_x) + input * p.x_plane;
-    const int y = y_row(p, at, steps.n, row_h) + output * p.y_plane;
+    const int channels_x = p.groups * p.rows, channels_y = p.groups * p.columns;
+    const int x = CHANNELS_LAST ? (steps.n * p.x_plane + row_x * p.x_w) * channels_x +
+                                      group * p.rows + at.input + input
+                                : x_row(p, at, steps.n, row_x) + input * p.x_plane;
+    const int y = CHANNELS_LAST ? (steps.n * p.y_plane + row_h * p.y_w) * channels_y +
+                                      group * p.columns + at.output + output
+                                : y_row(p, at, steps.n, row_h) + output * p.y_plane;
+    const int step_x = CHANNELS_LAST ? channels_x : 1, step_y = CHANNELS_LAST ? channels_y : 1;
     const int end = min(steps.pixel + p.chunks * kChunkPixels, p.x_w);
 #pragma unroll 1
     for (int pixel = steps.pixel; pixel < end; ++pixel) {
       const int column = pixel * p.stride_w + (at.kernel_w + tap_w) * p.dilation_w - p.pad_w;
       if (unsigned(column) < unsigned(p.y_w))
-        sum = fmaf(as_multiplied<M>(p.x, x + pixel), as_multiplied<M>(p.y, y + column), sum);
+        sum = fmaf(as_multiplied<M>(p.x, x + pixel * step_x),
+                   as_multiplied<M>(p.y, y + column * step_y), sum);
     }
   }
   return sum;
@@ -201,18 +174,20 @@ __device__ __forceinline__ void store_sums(const Params& p, const Scope& at, uin
   for (int i = threadIdx.x / 32; i < units(p) * kSums; i += kWarps) {
     const int unit = i / kSums, number = i - unit * kSums, tap = number / 4, e = number % 4;
     const WarpPart warp(p, tile, unit);
-    const int output = warp.output + lane / 4 + e / 2 * 8;
+    const int group = at.group + warp.group;
+    const int output = warp.output + output_of<typename M::Element>(tile, lane, e / 2);
     const int input = warp.input + lane % 4 * 2 + e % 2;
     const int tap_h = warp.row + tap / tile.taps_w, tap_w = warp.tap + tap % tile.taps_w;
     if (at.kernel_h + tap_h >= p.kernel_h || at.kernel_w + tap_w >= p.kernel_w ||
-        at.input + input >= p.rows || at.output + output >= p.columns)
+        at.input + input >= p.rows || at.output + output >= p.columns || group >= p.groups)
       continue;
     const uint32_t from = shared + i * 128 + lane * 4;
     float sum = load_shared<float>(from);
 #pragma unroll 1
     for (int i = 1; i < sharers(p); ++i) sum += load_shared<float>(from + i * of_sharer);
-    if (sum != sum) sum = sum_with_care<M>(p, at, input, output, tap_h, tap_w);
-    const int place = (at.group * p.rows + at.input + input) * p.stride[0] +
+    if (sum != sum)
+      sum = sum_with_care<M, tile.channels_last>(p, at, group, input, output, tap_h, tap_w);
+    const int place = (group * p.rows + at.input + input) * p.stride[0] +
                       (at.output + output) * p.stride[1] + (at.kernel_h + tap_h) * p.stride[2] +
                       (at.kernel_w + tap_w) * p.stride[3];
     if (p.partials) {
@@ -225,31 +200,51 @@ __device__ __forceinline__ void store_sums(const Params& p, const Scope& at, uin
 
 template <class M, int ROW>
 __global__ void __launch_bounds__(kThreads, 1)
-    convt2d_dimity_grad_weight_kernel(const __grid_constant__ Params p) {
+    convt2d_dimity_grad_weight_kernel(const __grid_constant__ Params p,
+                                      const __grid_constant__ Maps maps) {
 #ifdef CONVT2D_HAS_WGMMA  // other chips: declined by the planner
   using T = typename M::Element;
   constexpr Tile tile = kTiles[ROW];
-  extern __shared__ __align__(128) unsigned char smem[];
-  const uint32_t shared = shared_address(smem);
+  extern __shared__ __align__(1024) unsigned char smem[];
+  const uint32_t shared = shared_address(smem), stages = shared + stages_at(tile);
+  const uint32_t slots = shared + slots_at(p, tile);
   const int warp = warp_of_block();
   const Scope at = scope_of(p, tile);
-  start_stages(shared, p.stages, kMostChannels, units(p) * sharers(p));
+  start_stages(shared, p.stages, tile.channels_last ? 1 : kMostChannels, units(p) * sharers(p));
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
   let_successor_start();  // the sum of the pieces; there is no place for it until a block ends
   if (warp >= kWarps) {
     if constexpr (M::kSplit) fewer_registers<kBringerRegisters>();
-    return bring_steps<T>(p, at, shared);
+    if constexpr (tile.channels_last) {
+      return bring_pixels<T>(p, at, maps, shared, stages, slots);
+    } else {
+      return bring_steps<T>(p, at, shared, stages, slots);
+    }
   }
   if constexpr (M::kSplit) more_registers<kStrictRegisters>();
   const WarpPart part(p, tile, warp);
   Sums<ROW> sum = {};
-  if (part.turn < p.turns) multiply_steps<M, ROW>(p, at, part, shared, sum);
+  if (part.turn < p.turns) {
+    if constexpr (tile.channels_last) {
+      const Places<T, ROW> places(p, part);
+      multiply_steps(p, at, part, shared, stages,
+                     [&](const Steps& steps, int phase, int, uint32_t stage, int slot) {
+                       multiply_pixels<M, ROW>(p, at, part, places, steps, phase, stage, slots,
+                                               slot, sum);
+                     });
+    } else {
+      multiply_steps(p, at, part, shared, stages,
+                     [&](const Steps& steps, int phase, int row_h, uint32_t stage, int slot) {
+                       multiply<M, ROW>(p, at, part, steps, phase, row_h, stage, slots, slot, sum);
+                     });
+    }
+  }
   const auto all_are_here = [] { barrier_among(1, kWarps * 32); };
   all_are_here();  // and have read the stages
-  put_sums<ROW>(shared + kStagesAt, warp, sum);
+  put_sums<ROW>(stages, warp, sum);
   all_are_here();
-  store_sums<M, ROW>(p, at, shared + kStagesAt);
+  store_sums<M, ROW>(p, at, stages);
 #endif
 }
 

@@ -16,7 +16,7 @@ void launch(const Problem& problem, const Plan& plan, const Args& args) {
                    : problem.dtype == DType::bf16         ? launch_bf16
                    : problem.precision == Precision::tf32 ? launch_tf32
                                                           : launch_strict;
-  run(plan.row, params, args.stream);
+  run(plan.row, params, maps_of(problem, params), args.stream);
   if (params.partials) launch_weight_sum(problem, params.split, args, true);
   if (problem.has_bias) launch_grad_bias(problem, args);
 }

@@ -11,14 +11,14 @@
 namespace convt2d::cuda::dimity {
 
 template <class M>
-void launch_rows(int row, const Params& params, void* stream) {
+void launch_rows(int row, const Params& params, const Maps& maps, void* stream) {
   visit_row<kTileCount>(row, [&](auto index) {
     constexpr int kRow = decltype(index)::value;
     constexpr auto kernel = convt2d_dimity_grad_weight_kernel<M, kRow>;
     const int bytes = shared_bytes(params, kTiles[kRow]);
     allow_shared_memory<kernel>(bytes);
     kernel<<<static_cast<unsigned>(blocks_of(params)), kThreads, bytes,
-             static_cast<cudaStream_t>(stream)>>>(params);
+             static_cast<cudaStream_t>(stream)>>>(params, maps);
     check_launch("convt2d_dimity_grad_weight_kernel");
   });
 }

@@ -16,6 +16,7 @@ std::vector<Plan> plans(const Problem& problem, const Device& device, std::strin
 Decision plan(const Problem& problem, const Device& device);
 
 Params params_of(const Problem& problem, const Plan& plan, const Args& args);
+Maps maps_of(const Problem& problem, const Params& params);  // of channels last, else nothing
 int64_t blocks_of(const Params& params);
 int shared_bytes(const Params& params, Tile tile);
 

@@ -1,4 +1,4 @@
-// What a block of dimity works on, and its rows of x and dY on their way to shared memory: four warps ask the copy engine.
+// What a block of dimity works on, and its rows of NCHW tensors on their way to shared memory: four warps ask the copy engine.
 #pragma once
 
 #include "cuda/device/async_copy.cuh"
@@ -16,7 +16,7 @@ constexpr int kVector = 16 / int(sizeof(T));
 
 // The channels, taps and steps of a block.
 struct Scope {
-  int group, input, output;  // the first channels, of the group's
+  int group, input, output;  // the first group, and channels of the groups'
   int kernel_h, kernel_w;    // the first tap
   int piece, begin, end;     // of all q
 };
@@ -28,7 +28,7 @@ __device__ __forceinline__ Scope scope_of(const Params& p, Tile tile) {
   at.kernel_h = number.next(p.row_blocks) * block_rows(p, tile);
   at.output = number.next(p.out_blocks) * block_outputs(p);
   at.input = number.next(p.in_blocks) * block_inputs(p);
-  at.group = number.next(p.groups);
+  at.group = number.next(p.group_blocks) * p.group_units;
   at.piece = number.rest;
   at.begin = static_cast<int>(int64_t{p.all_q} * at.piece / p.split);
   at.end = static_cast<int>(int64_t{p.all_q} * (at.piece + 1) / p.split);
@@ -110,7 +110,8 @@ struct Run {
 
 // All steps of a block: some lanes of each warp that brings have a channel of dY and one of x.
 template <class T>
-__device__ __forceinline__ void bring_steps(const Params& p, const Scope& at, uint32_t shared) {
+__device__ __forceinline__ void bring_steps(const Params& p, const Scope& at, uint32_t shared,
+                                            uint32_t stages, uint32_t slots) {
   const int lane = threadIdx.x % 32;
   if (lane >= kMostChannels / kBringers) return;
   const int channel = lane * kBringers + threadIdx.x / 32 % kBringers;
@@ -133,7 +134,7 @@ __device__ __forceinline__ void bring_steps(const Params& p, const Scope& at, ui
         if (has_output && unsigned(row_h) < unsigned(p.y_h)) {
           const int row = y_row(p, at, steps.n, row_h) + channel * p.y_plane;
           use(Run<T>(p.y, row + column, row + first, row + end, p.y_numbers,
-                     shared + kStagesAt + ring.stage * stage_bytes(p) + channel * p.y_pitch));
+                     stages + ring.stage * p.stage_bytes + channel * p.y_pitch));
         }
         if (!has_input || phase > 0) return;
 #pragma unroll 1
@@ -143,8 +144,7 @@ __device__ __forceinline__ void bring_steps(const Params& p, const Scope& at, ui
           const int pixel = row + steps.pixel;
           use(Run<T>(p.x, pixel, pixel, min(pixel + p.chunks * kChunkPixels, row + p.x_w),
                      p.x_numbers,
-                     shared + slots_at(p) + slot_before(p, slot, back) * slot_bytes(p) +
-                         channel * p.x_pitch));
+                     slots + slot_before(p, slot, back) * p.slot_bytes + channel * p.x_pitch));
         }
       };
       barrier_wait(full + 8, ring.parity ^ 1);

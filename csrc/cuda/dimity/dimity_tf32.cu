@@ -2,8 +2,8 @@
 
 namespace convt2d::cuda::dimity {
 
-void launch_tf32(int row, const Params& params, void* stream) {
-  launch_rows<MmaTF32>(row, params, stream);
+void launch_tf32(int row, const Params& params, const Maps& maps, void* stream) {
+  launch_rows<MmaTF32>(row, params, maps, stream);
 }
 
 }  // namespace convt2d::cuda::dimity

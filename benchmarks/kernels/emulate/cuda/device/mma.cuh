@@ -51,17 +51,26 @@ inline void ldmatrix_x2(uint32_t& r0, uint32_t& r1, uint32_t address) {
   std::memcpy(&r1, emulate::shared(all[8 + lane / 4][0] + lane % 4 * 4, 4), 4);
 }
 
-inline void ldmatrix_x4_turned(uint32_t (&r)[4], uint32_t address) {
+template <int MATRICES>
+void ldmatrix_turned(uint32_t* r, uint32_t address) {
   if (address % 16 != 0) std::abort();
   const auto all = emulate::show(&address, 1);
   const unsigned lane = threadIdx.x % 32;
-  for (int matrix = 0; matrix < 4; ++matrix) {
+  for (int matrix = 0; matrix < MATRICES; ++matrix) {
     uint16_t pair[2];
     for (int i = 0; i < 2; ++i)
       std::memcpy(&pair[i],
                   emulate::shared(all[matrix * 8 + lane % 4 * 2 + i][0] + lane / 4 * 2, 2), 2);
     std::memcpy(&r[matrix], pair, 4);
   }
+}
+inline void ldmatrix_x4_turned(uint32_t (&r)[4], uint32_t address) {
+  ldmatrix_turned<4>(r, address);
+}
+inline void ldmatrix_x2_turned(uint32_t& r0, uint32_t& r1, uint32_t address) {
+  uint32_t r[2];
+  ldmatrix_turned<2>(r, address);
+  r0 = r[0], r1 = r[1];
 }
 
 inline uint32_t turn_tile(uint32_t pair) {
