@@ -72,9 +72,14 @@ void shape(const Problem& problem, const Choice& choice, StridedParams& p) {
   p.steps = p.y_h;
   p.positions = p.y_w;
   p.pixels = (p.strip - 1) * p.step_w + p.reach_w + 1;
-  p.image_pixels = (p.pixels - 1) / p.step_w + 1;
-  p.images =
-      p.strips > 1 ? 1 : std::min(p.batch, std::max(1, (width - p.strip) / p.image_pixels + 1));
+  const auto images_apart = [&](int32_t pixels) {
+    return p.strips > 1 ? 1 : std::min(p.batch, std::max(1, (width - p.strip) / pixels + 1));
+  };
+  // Where that costs no image, rows of the result stay whole 16 bytes beside each other.
+  const int32_t least = (p.pixels - 1) / p.step_w + 1, whole = (least + kVector - 1) & -kVector;
+  p.image_pixels =
+      p.y_w % kVector == 0 && images_apart(whole) == images_apart(least) ? whole : least;
+  p.images = images_apart(p.image_pixels);
   set_slots(width, choice.raws, choice.slots, p);
   for (int j = 0; j < std::min(p.kernel_w, kMostKernelColumns); ++j)
     p.column[j] = (j * p.tap_columns % p.step_w * p.plane_pixels + j * p.tap_columns / p.step_w) *
