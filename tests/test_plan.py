@@ -670,6 +670,7 @@ def test_purl_brings_whole_rows_runs_or_kernel_rows():
         (HEADS, "f16", "dY in runs of"),
         (PATCHES, "f16", "dY in kernel rows of"),
         (SHUFFLE, "f16", "weights stay"),
+        (WIDE, "f16", "outputs in boxes by turns"),
     ):
         text = explain(case, "grad_input", dtype, "nchw", "h200", "purl")
         assert words in text.splitlines()[1], text

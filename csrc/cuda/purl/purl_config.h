@@ -9,7 +9,9 @@
 //   dY   whole channels, as many as a chunk of K has, in one of the forms below, not swizzled. A word is two neighbouring taps of
 //        some pixel (TF32: one), or, under an odd padding, of two words half each. Lanes fetch them as the tensor core wants rows in
 //        registers: where a pixel is, and where a word of K is from there, are found once
-//   out  of a warpgroup  [channel][pixel]   64 channels at a time, and from there to runs of rows of x
+//   out  of a warpgroup, 64 channels at a time, and from there to runs of rows of x
+//          [channel][pixel]                  threads store them
+//          [span of pixels][channel][pixel]  swizzled: boxes that the copy engine stores while the next ones are laid out, or multiplied
 //
 // A tile is up to 128 pixels: whole images, whole rows of one, or parts of rows. A warpgroup has 64 of them, of up to 256 channels.
 #pragma once
@@ -54,8 +56,9 @@ enum Form : int32_t {
   kTaps,  // kernels that are their stride: a box is a kernel row of all rows of x
 };
 
-// Outputs on their way. 16 bytes more for each channel: no bank twice.
-constexpr int kPassChannels = 64;
+// Outputs on their way, of so many channels at a time, in up to two places by turns if the copy engine takes them. For threads, 16
+// bytes more for each channel: no bank twice.
+constexpr int kPassChannels = 64, kMostPlaces = 2;
 CONVT2D_HOST_DEVICE constexpr int pass_pitch(int size) { return kTeamPixels * size + 16; }
 CONVT2D_HOST_DEVICE constexpr int pass_bytes(int size) { return kPassChannels * pass_pitch(size); }
 
@@ -81,10 +84,16 @@ struct Params {
   int32_t together, depth;  // channels that are neighbours in a box, channels of a chunk
   // Bytes in shared memory, between images, pixels' rows, kernel rows, channels, and those that are not together.
   int32_t image_pitch, row_pitch, tap_pitch, channel_pitch, apart_pitch;
-  int32_t masked;                                        // columns beside dY
-  int32_t unit;                                          // bytes of a store
+  int32_t masked;      // columns beside dY
+  int32_t unit;        // bytes of a thread's store
+  int32_t team_bytes;  // of a warpgroup's outputs on their way
+  // Places of those that leave in boxes, 0 if threads store them; whether boxes are of planes or of rows, and how many of these, or a
+  // span of one. In shared memory, bytes of a pass, between its spans and channels; what swizzles 16 of them.
+  int32_t places, of_planes, box_lines;
+  int32_t out_bytes, out_span, out_pitch, out_swizzle;
   FastDivide by_blocks, by_groups, by_strips, by_bands;  // of items
   FastDivide by_own, by_rows;                            // of a tile's pixels
+  FastDivide by_span, by_line;  // of these, as they leave: the latter is what boxes are of
 };
 
 // A tile's pixel, from the tile's first.
@@ -105,7 +114,7 @@ CONVT2D_HOST_DEVICE int word_place(const Params& p, int word, int size) {
 }
 
 struct Maps {
-  CUtensorMap y, w;
+  CUtensorMap y, w, x;  // the latter if there are `places`
 };
 
 // Shared memory: the stages' barriers and that of the weights that stay, these, stages, outputs.

@@ -10,7 +10,7 @@
 #include "cuda/device/stage_ring.cuh"
 #include "cuda/device/start_stages.cuh"
 #include "cuda/device/tensor_copy.cuh"
-#include "cuda/purl/purl_store.cuh"
+#include "cuda/purl/purl_boxes.cuh"
 
 namespace convt2d::cuda::purl {
 
@@ -111,9 +111,9 @@ __device__ __forceinline__ void multiply(const Params& p, const Words<T, ODD>& w
 }
 
 template <class T, int WIDTH, bool ODD>
-__device__ __forceinline__ void consume(const Params& p, uint32_t shared) {
-  const uint32_t staging =
-      shared + p.staging_at + warpgroup_of_block() * pass_bytes(int(sizeof(T)));
+__device__ __forceinline__ void consume(const Params& p, const CUtensorMap& x, uint32_t shared) {
+  const uint32_t staging = shared + p.staging_at + warpgroup_of_block() * p.team_bytes;
+  uint32_t turn = 0;
   const Words<T, ODD> words(p);
   StageRing ring = ring_of(p, shared);
   uint32_t probe = 0;
@@ -123,8 +123,14 @@ __device__ __forceinline__ void consume(const Params& p, uint32_t shared) {
     multiply<T, WIDTH, ODD>(p, words, shared, ring, sum);
     uint32_t index = i;
     keep_in_register(index);  // what follows from it is worked out again: sums want the registers
-    store_tile<T, WIDTH>(p, sum, item_of<WIDTH>(p, int(index)), staging, probe);
+    const Item item = item_of<WIDTH>(p, int(index));
+    if (p.places) {
+      store_boxes<T, WIDTH>(p, sum, item, x, staging, turn, probe);
+    } else {
+      store_tile<T, WIDTH>(p, sum, item, staging, probe);
+    }
   }
+  if (p.places && asks_of_team()) stored_boxes_there();
   if (p.outside && !barrier_all(1 + kTeams, kConsumers, !is_nan<T>(probe))) repair<T, WIDTH>(p);
 }
 
@@ -139,6 +145,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     barrier_init(shared + kResidentBarrier, 1);
     prefetch_map(&maps.y);
     prefetch_map(&maps.w);
+    if (p.places) prefetch_map(&maps.x);
   }
   fence_for_wgmma();  // and for the copy engine
   __syncthreads();
@@ -147,7 +154,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (threadIdx.x == kConsumers) bring<T, kTiles[TILE].width>(p, maps, shared);
   } else {
     more_registers<kConsumerRegisters>();
-    consume<T, kTiles[TILE].width, kTiles[TILE].odd>(p, shared);
+    consume<T, kTiles[TILE].width, kTiles[TILE].odd>(p, maps.x, shared);
   }
 #endif
 }

@@ -19,20 +19,26 @@ constexpr double kCopied = 39;   // bytes a cycle of weights
 constexpr double kCopiedRow = 3, kCopiedLine = 1.3, kBox = 50;
 constexpr double kChain =
     575;  // cycles of a chunk, however narrow: words come, are multiplied, and come again;
-constexpr double kStreamed = 180;     // and where weights come along
-constexpr double kStore = 1.4;        // cycles of a pass for each unit of a thread,
-constexpr double kStored = 43;        // bytes a cycle that a multiprocessor stores,
-constexpr double kPass = 390;         // and cycles beside these
+constexpr double kStreamed = 180;  // and where weights come along
+constexpr double kStore = 1.4;     // cycles of a pass for each unit of a thread,
+constexpr double kStored = 43;     // bytes a cycle that a multiprocessor stores,
+constexpr double kPass = 390;      // and cycles beside these
+// Of outputs that leave in boxes: cycles of a pass beside its boxes, and of asking for one; bytes a cycle that leave, and cycles
+// that the copy engine has for a row of a box.
+constexpr double kBoxedPass = 607, kAskedBox = 168, kBoxedBytes = 28, kBoxedRow = 2.3;
+constexpr double kArrival = 1650;     // cycles until boxes begin to come to a stage that is free
 constexpr double kTile = 320;         // cycles of a tile beside its chunks and passes
 constexpr double kLaunch = 6.3;       // us: launch, first boxes, last stores
-constexpr double kMemoryRate = 0.85;  // of the copy rate
-constexpr double kBeside = 0.03;      // of the lesser of work and bytes
+constexpr double kMemoryRate = 0.85;  // of the copy rate, and where boxes leave while others come
+constexpr double kBoxedMemoryRate = 0.855;
+constexpr double kBeside = 0.03;  // of the lesser of work and bytes
 constexpr int kLeastStages = 2, kMostOfBox = 256, kPads = 4;
 
 struct Choice {
   int row, walkers, stages, resident;
   int images, rows, own;                // of a tile
   int form, box_rows, together, pitch;  // the latter: numbers of a box along axis 0
+  int places;                           // of outputs that leave in boxes, or 0
 };
 
 int number(int64_t value) { return static_cast<int>(value); }
@@ -52,6 +58,30 @@ int64_t columns_read(const Problem& problem, int form, int rows, int own) {
   }
   if (form == kRuns) most += (h.stride * (rows - 1) + h.kernel - 1) * w.out;
   return most + w.stride * (own - 1) + w.kernel;
+}
+
+// How outputs leave in boxes. A tile of whole rows of x is a run of a plane, or of several; of parts of rows, a run of each. A box is
+// spans of runs: as long as is swizzled, if the only run's end is x's, or of a power of two, which whole boxes are enough for.
+struct Boxes {
+  bool of_planes;
+  int line, span, lines;  // pixels of a run, and of a span; 0: there are none
+};
+Boxes boxes_of(const Problem& problem, const Choice& choice) {
+  const int size = number(element_size(problem.dtype)), longest = kLine / size;
+  const bool whole = choice.own == problem.w.in;
+  const auto power_of = [](int number, int most) { return std::min(number & -number, most); };
+  Boxes best{};
+  for (bool of_planes : {true, false}) {
+    const int line = of_planes ? choice.rows * choice.own : choice.own,
+              lines = of_planes ? choice.images : choice.rows;
+    const int64_t between = problem.w.in * (of_planes ? problem.h.in : 1);  // runs' starts
+    const bool ends = of_planes ? choice.rows == problem.h.in : whole;
+    if (between * size % 16 != 0 || (of_planes ? !whole : choice.images > 1)) continue;
+    const int span = lines == 1 && ends ? longest : power_of(line, longest);
+    if (span * size % 16 != 0 || span <= best.span) continue;
+    best = {of_planes, line, span, span == line ? power_of(lines, kTeamPixels / span) : 1};
+  }
+  return best;
 }
 
 // All but pointers.
@@ -120,6 +150,18 @@ Params shape(const Problem& problem, const Choice& choice) {
   }
   p.unit = std::max(p.unit, size);
 
+  p.places = choice.places;
+  p.team_bytes = pass_bytes(size);
+  if (p.places) {
+    const Boxes boxes = boxes_of(problem, choice);
+    p.of_planes = boxes.of_planes, p.box_lines = boxes.lines;
+    p.by_span = FastDivide(boxes.span), p.by_line = FastDivide(boxes.line);
+    p.out_pitch = boxes.span * size, p.out_swizzle = p.out_pitch / 16 - 1;
+    p.out_span = kPassChannels * p.out_pitch;
+    p.out_bytes = kTeamPixels / boxes.span * p.out_span;
+    p.team_bytes = p.places * p.out_bytes;
+  }
+
   p.resident = choice.resident;
   p.stages = choice.stages;
   const int64_t weights = int64_t{width} * kLine;
@@ -129,7 +171,7 @@ Params shape(const Problem& problem, const Choice& choice) {
   p.pixels_at = p.resident ? 0 : number(weights);
   p.stage_bytes = number(round_up(p.pixels_at + p.images * p.image_pitch, 1024));
   p.stages_at = places.take(int64_t{p.stages} * p.stage_bytes, 1024);
-  p.staging_at = places.take(kTeams * pass_bytes(size), 16);
+  p.staging_at = places.take(kTeams * p.team_bytes, p.places ? 1024 : 16);
   p.shared_bytes = number(places.end);
   return p;
 }
@@ -155,6 +197,24 @@ double bank_visits(const Params& p, int size) {
   return double(visits) / counted;
 }
 
+// Cycles that a tile's multiplications wait for its outputs.
+double stored_by_threads(const Params& p, int size, double channels, int passes) {
+  const double units = kPassChannels * kTeamPixels * size / p.unit / 128.;
+  return passes * (kPass + kStore * units) + channels * p.pixels * size / kStored;
+}
+// A pass waits until what is in its place has left. `rows`: cycles of the copy engine.
+double stored_in_boxes(const Params& p, int size, double channels, int passes, double rows) {
+  const double leaving = std::max(rows, channels * p.pixels * size / kBoxedBytes) / passes;
+  const int64_t boxes = ceil_div(kTeamPixels / p.by_span.divisor, p.box_lines);
+  double now = 0, last = 0, left[kMostPlaces] = {};  // when they had
+  for (int pass = 0; pass < passes; ++pass) {
+    double& mine = left[pass % p.places];
+    now = std::max(now, mine) + kBoxedPass + kAskedBox * boxes;
+    mine = last = std::max(now, last) + leaving;
+  }
+  return now;
+}
+
 double predict(const Problem& problem, const Device& device, const Params& p, const Choice& choice,
                double visits) {
   const int size = number(element_size(problem.dtype)), width = kTiles[choice.row].width;
@@ -166,16 +226,19 @@ double predict(const Problem& problem, const Device& device, const Params& p, co
   const double row = kCopiedRow + kCopiedLine * (ceil_div(line, kLine) - 1);
   const double engine = p.images * p.boxes * (p.box_pitch / line * row + kBox);
   const double weights = p.resident ? 0 : double(width) * kLine / kCopied;
-  const double chunk =
-      std::max({products, shared, engine + weights, kChain + (p.resident ? 0 : kStreamed)});
-  const double threads_units = kPassChannels * kTeamPixels * size / p.unit / 128.;
-  const double channels = std::min(width, p.columns), passes = std::ceil(channels / kPassChannels);
-  const double tile = (p.chunks - p.short_end / 2.) * chunk +
-                      passes * (kPass + kStore * threads_units) +
-                      channels * p.pixels * size / kStored + kTile;
+  const double multiplied = std::max({products, shared, kChain + (p.resident ? 0 : kStreamed)}),
+               round = kArrival + engine + weights + multiplied;  // of a stage
+  const double chunk = std::max({multiplied, engine + weights, round / choice.stages});
+  const double turns = p.chunks - p.short_end / 2., channels = std::min(width, p.columns);
+  const int passes = number(ceil_div(std::min(width, p.columns), kPassChannels));
+  const double rows = p.places ? channels * ceil_div(p.pixels, p.by_span.divisor) * kBoxedRow : 0;
+  const double stored = p.places ? stored_in_boxes(p, size, channels, passes, rows)
+                                 : stored_by_threads(p, size, channels, passes);
+  const double tile = std::max(turns * chunk + stored + kTile, turns * (engine + weights) + rows);
   const double before = p.resident ? double(p.chunks) * width * kLine / kCopied : 0;
   const double busy_us = (std::ceil(double(p.items) / p.walkers) * tile + before) / kClock;
-  const double memory_us = tensor_bytes(problem) / (kMemoryRate * device.copy_bytes_per_us);
+  const double memory_us = tensor_bytes(problem) /
+                           ((p.places ? kBoxedMemoryRate : kMemoryRate) * device.copy_bytes_per_us);
   return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
 }
 
@@ -251,24 +314,25 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
   for (const Choice& tile : tiles(problem))
     for (const Choice& arranged : arrangements(problem, tile)) {
       const double visits = bank_visits(shape(problem, arranged), size);
+      std::vector<int> ways{0};
+      if (boxes_of(problem, arranged).span > 0) ways = {kMostPlaces, 1, 0};
       for (int row = 0; row < tiles_of(size); ++row)
-        for (int resident : {0, 1}) {
+        for (int way = 0; way < 2 * number(ways.size()); ++way) {
           if (kTiles[row].odd != (size == 2 && problem.w.near_pad % 2 != 0)) continue;
+          const int resident = way % 2, places = ways[way / 2];
           Choice choice = arranged;
-          choice.row = row, choice.resident = resident;
-          const Params bare = shape(problem, choice);
-          const int room = device.smem_optin - bare.shared_bytes;
-          choice.stages = std::clamp(room / bare.stage_bytes, 0, kMostStages);
+          choice.row = row, choice.resident = resident, choice.places = places;
+          Params p = shape(problem, choice);  // still without stages
+          const int room = device.smem_optin - p.shared_bytes;
+          choice.stages = std::clamp(room / p.stage_bytes, 0, kMostStages);
           if (choice.stages < kLeastStages) {
             reason = "no room for " + std::to_string(kLeastStages) + " stages";
             continue;
           }
           // A block whose weights stay has the same channels in all its tiles.
-          const int same =
-              resident ? number(bare.groups * ceil_div(bare.columns, kTiles[row].width)) : 1;
+          const int same = resident ? number(p.groups * ceil_div(p.columns, kTiles[row].width)) : 1;
           if (same > device.sm_count) continue;
-          choice.walkers = std::min(bare.items, device.sm_count / same * same);
-          const Params p = shape(problem, choice);
+          p.walkers = choice.walkers = std::min(p.items, device.sm_count / same * same);
           found.push_back({choice, predict(problem, device, p, choice, visits)});
         }
     }
@@ -281,22 +345,25 @@ Plan plan_of(const Problem& problem, const Candidate<Choice>& candidate) {
   Plan plan;
   plan.row = c.row;
   plan.predicted_us = candidate.predicted_us;
-  const int detail[] = {c.walkers, c.stages, c.resident, c.images,   c.rows,
-                        c.own,     c.form,   c.box_rows, c.together, c.pitch};
+  const int detail[] = {c.walkers, c.stages,   c.resident, c.images, c.rows,  c.own,
+                        c.form,    c.box_rows, c.together, c.pitch,  c.places};
   std::copy(std::begin(detail), std::end(detail), plan.detail);
   const char* const forms[] = {"rows", "runs", "kernel rows"};
   plan.note = std::to_string(c.images) + " images x " + std::to_string(c.rows) + " rows of " +
               std::to_string(c.own) + " pixels x " + std::to_string(kTiles[c.row].width) +
               " channels, dY in " + forms[c.form] + " of " + std::to_string(c.pitch) + ", " +
               std::to_string(c.together) + " channels together, " +
-              (c.resident ? "weights stay, " : "") + std::to_string(c.stages) + " stages, " +
-              std::to_string(c.walkers) + " blocks";
+              (c.resident ? "weights stay, " : "") +
+              (c.places == 0   ? ""
+               : c.places == 1 ? "outputs in boxes, "
+                               : "outputs in boxes by turns, ") +
+              std::to_string(c.stages) + " stages, " + std::to_string(c.walkers) + " blocks";
   return plan;
 }
 
 Choice choice_of(const Plan& plan) {
   const auto& d = plan.detail;
-  return {plan.row, d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7], d[8], d[9]};
+  return {plan.row, d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7], d[8], d[9], d[10]};
 }
 
 std::string refusal(const Problem& problem, const Device& device) {
@@ -366,14 +433,33 @@ Maps maps_of(const Problem& problem, const Plan& plan, const Params& p, const Ar
     y.extent[0] *= p.y_h, y.extent[2] = 1, y.stride[2] = plane;
     y.count[2] = 1;
   }
-  return {encode(y), encode({args.w.data,
-                             size,
-                             4,
-                             {length, p.columns, p.groups, 1},
-                             {size, length * size, length * size * p.columns,
-                              length * size * p.columns * p.groups},
-                             {kLine / size, kTiles[choice.row].width, 1, 1},
-                             {1, 1, 1, 1}})};
+  Maps maps{};
+  if (p.places) {
+    const int64_t line = int64_t{p.x_w} * size, channel = line * p.x_h, group = channel * p.columns,
+                  image = group * p.groups;
+    TensorBox x{args.x.data,
+                size,
+                5,
+                {p.x_w, p.columns, p.groups, p.x_h, p.batch},
+                {size, channel, group, line, image},
+                {number(p.by_span.divisor), kPassChannels, 1, p.box_lines, 1},
+                {1, 1, 1, 1, 1},
+                p.out_swizzle != 0,
+                false};
+    if (p.of_planes)
+      x.extent[0] *= p.x_h, x.extent[3] = p.batch, x.extent[4] = 1, x.stride[3] = image;
+    maps.x = encode(x);
+  }
+  maps.y = encode(y);
+  maps.w = encode(
+      {args.w.data,
+       size,
+       4,
+       {length, p.columns, p.groups, 1},
+       {size, length * size, length * size * p.columns, length * size * p.columns * p.groups},
+       {kLine / size, kTiles[choice.row].width, 1, 1},
+       {1, 1, 1, 1}});
+  return maps;
 }
 
 }  // namespace convt2d::cuda::purl

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "cuda/device/tensor_copy.cuh"
@@ -14,14 +15,19 @@ inline std::vector<std::function<void()>>& stored_boxes() {
   static std::vector<std::function<void()>> of_thread[32 * 640];
   return of_thread[emulate::fiber()];
 }
-inline void store_box(const CUtensorMap* map, uint32_t shared, int a, int b, int c, int d, int e) {
+// What close_boxes() makes one of them.
+inline std::vector<std::function<void()>>& asked_boxes() {
+  static std::vector<std::function<void()>> of_thread[32 * 640];
+  return of_thread[emulate::fiber()];
+}
+inline void ask_box(const CUtensorMap* map, uint32_t shared, int a, int b, int c, int d, int e) {
   size_t index;
   std::memcpy(&index, map, sizeof index);
   if (a * tensor_boxes.at(index).element_bytes % 16 != 0)
     emulate::fail("a box that starts between 16 bytes");
   if (shared % 128 != 0) emulate::fail("misaligned");
   if (std::min({a, b, c, d, e}) < 0) emulate::fail("a box that starts before its tensor");
-  stored_boxes().push_back([=] {
+  asked_boxes().push_back([=] {
     const TensorBox& box = tensor_boxes.at(index);
     const int first[] = {a, b, c, d, e};
     uint32_t elements = 1;
@@ -41,6 +47,15 @@ inline void store_box(const CUtensorMap* map, uint32_t shared, int a, int b, int
       if (inside) std::memcpy(to, emulate::shared(from, box.element_bytes), box.element_bytes);
     }
   });
+}
+inline void close_boxes() {
+  stored_boxes().push_back([all = std::exchange(asked_boxes(), {})] {
+    for (const auto& store : all) store();
+  });
+}
+inline void store_box(const CUtensorMap* map, uint32_t shared, int a, int b, int c, int d, int e) {
+  ask_box(map, shared, a, b, c, d, e);
+  close_boxes();
 }
 inline void store_bytes(void* to, uint32_t shared, int bytes) {
   if (reinterpret_cast<uintptr_t>(to) % 16 != 0 || shared % 16 != 0 || bytes % 16 != 0)
