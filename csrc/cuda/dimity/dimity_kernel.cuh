@@ -35,8 +35,7 @@ __device__ __forceinline__ void multiply(const Params& p, const Scope& at, const
     const int tap_h = warp.row + row;
     has[row] = meets(p, at, steps, phase, tap_h);
     any |= has[row];
-    // Of a row that is not there it fetches the step's own, and does not use it: that costs less than to ask.
-    const int back = has[row] ? p.back[tap_h] : 0, row_x = steps.q - back;
+    const int back = look_back(p, tap_h, has[row]), row_x = steps.q - back;
     const int lead = x_row(p, at, steps.n, row_x) + channel_x * p.x_plane & kVector<T> - 1;
     from_x[row] = slots + slot_before(p, slot, back) * p.slot_bytes + channel_x * p.x_pitch +
                   (lead + pixel) * kSize;

@@ -133,8 +133,7 @@ __device__ __forceinline__ void multiply_pixels(const Params& p, const Scope& at
   for (int row = 0; row < tile.taps_h; ++row) {
     has[row] = meets(p, at, steps, phase, warp.row + row);
     any |= has[row];
-    // Of a row that is not there it fetches the step's own, and does not use it: that costs less than to ask.
-    const int back = has[row] ? p.back[warp.row + row] : 0;
+    const int back = look_back(p, warp.row + row, has[row]);
     from_x[row] = slots + slot_before(p, slot, back) * p.slot_bytes;
   }
   if (!any) return;

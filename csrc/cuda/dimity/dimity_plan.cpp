@@ -153,33 +153,66 @@ int64_t rows_reached(const Axis& h) {
   return std::min(h.out, std::min(step, h.kernel) * (h.in + back));
 }
 
-// Channels last: turns of shared memory for a load of dY, whose pixels meet in banks if the stride is even, or words if pixels are
-// short; rows that the copy engine brings.
-double turns_of_load(const Params& p, int size) {
-  const int even = std::gcd(p.stride_w, 8);
-  if (size == 2) return 4 * even;
-  return 2 * std::max(even / 2, kMostPixelBytes / p.y_boxes.pixel);
+// What a layout makes of a step, beside its multiplications.
+struct Work {
+  double loads, pixels, made;  // instructions of a chunk and a warp: loads of dY, of x, others
+  double load_cycles, pixel_cycles;  // of shared memory, a load of each
+  double bytes, copies;              // that come, and cycles until they have been asked for
+};
+
+// Instructions that make operands of what was loaded.
+double operands_made(const Params& p, Tile tile, int size, bool strict) {
+  const double numbers = lane_numbers(tile), rows = std::min(tile.taps_h, p.kernel_h);
+  if (size == 2) return p.phases * (numbers + 4.0 * tile.taps_w);
+  const double words = p.phases * 2 * numbers + rows * 4;
+  return strict ? kSplit * words + rows * tile.taps_w * 4 : kRounded * words;
 }
-double rows_of(const Boxes& boxes) { return double(boxes.bytes()) / boxes.pixel; }
+
+Work work_of_planes(const Params& p, Tile tile, int size, bool strict) {
+  const double numbers = lane_numbers(tile), raw = size == 4 ? numbers : numbers / 2 + 1;
+  const double rows = std::min(tile.taps_h, p.kernel_h);
+  const int outputs = std::min(block_outputs(p), p.columns),
+            inputs = std::min(block_inputs(p), p.rows);
+  Work work;
+  work.loads = p.phases * 2 * (tile.stride == kAny ? numbers : raw);
+  work.pixels = rows * (p.x_whole ? 1 : size == 4 ? 4 : 3);
+  work.made = operands_made(p, tile, size, strict);
+  work.load_cycles = kConflicts;
+  work.pixel_cycles = kConflicts * (size / 2);
+  work.bytes = double(p.phases) * std::min(p.reach, p.y_w) * size * outputs +
+               double(p.chunks) * kChunkPixels * size * inputs;
+  work.copies = kCopy * (p.phases * outputs + inputs);
+  return work;
+}
+
+// Channels last, a tap's pixels are one load or four, and nothing is made of what the copy engine rounded. Pixels of dY meet in
+// banks if the stride is even, or words if pixels are short.
+Work work_of_pixels(const Params& p, Tile tile, int size, bool strict) {
+  const double rows = std::min(tile.taps_h, p.kernel_h);
+  const int even = std::gcd(p.stride_w, 8), loads = size == 4 ? 4 : 1;
+  const auto box_rows = [](const Boxes& boxes) { return double(boxes.bytes()) / boxes.pixel; };
+  Work work;
+  work.loads = p.phases * (tile.taps_w * loads);
+  work.pixels = rows * loads;
+  work.made = strict ? operands_made(p, tile, size, strict) : 0;
+  work.load_cycles =
+      kTurn * (size == 2 ? 4 * even : 2 * std::max(even / 2, kMostPixelBytes / p.y_boxes.pixel));
+  work.pixel_cycles = size == 4 ? 1 : 2;
+  work.bytes = double(p.phases) * p.y_boxes.bytes() + p.x_boxes.bytes();
+  work.copies = kBoxRow * (p.phases * box_rows(p.y_boxes) + box_rows(p.x_boxes));
+  return work;
+}
 
 double predict(const Problem& problem, const Device& device, const Params& p, Tile tile) {
   const int size = static_cast<int>(element_size(problem.dtype));
   const bool strict = is_strict(problem);
   const double slices = size / 2, rows = std::min(tile.taps_h, p.kernel_h);
-  const double numbers = lane_numbers(tile), raw = size == 4 ? numbers : numbers / 2 + 1;
-  // Of a chunk and a warp, and all phases: multiplications, loads of dY and of x, and other instructions.
+  const Costs& costs = tile.channels_last ? kPixels : kPlanes;
+  const Work work = (tile.channels_last ? work_of_pixels : work_of_planes)(p, tile, size, strict);
+  // Of a chunk and a warp, and all phases.
   const double mmas = rows * tile.taps_w * slices * (strict ? 3 : 1);
-  // Channels last a tap's pixels are two or four instructions, and nothing is made of what the copy engine rounded.
-  const bool last = tile.channels_last;
-  const Costs& costs = last ? kPixels : kPlanes;
-  const double loads = p.phases * (last ? tile.taps_w * (size == 4 ? 4 : 1)
-                                        : 2 * (tile.stride == kAny ? numbers : raw));
-  const double pixels = rows * (last ? (size == 4 ? 4 : 1) : p.x_whole ? 1 : size == 4 ? 4 : 3);
-  const double made = last && !strict ? 0
-                      : size == 2     ? p.phases * (numbers + 4.0 * tile.taps_w)
-                      : strict
-                          ? kSplit * (p.phases * 2 * numbers + rows * 4) + rows * tile.taps_w * 4
-                          : kRounded * (p.phases * 2 * numbers + rows * 4);
+  const double issued =
+      costs.issued * (mmas + work.loads + work.pixels + work.made + 40 * p.phases + 12 * rows);
   const double rate =
       (size == 2 ? device.mma_f16_per_us : device.mma_tf32_per_us) / device.sm_count / kClock;
   const double mma_cycles = (size == 2 ? 2048 : 1024) / rate;  // 16 x 8 x 16 products, or 8
@@ -187,27 +220,17 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double each = std::ceil(double(p.chunks) / p.parts) / p.turns;  // chunks of a warp
   const double busiest_warps = std::ceil(used / 4.0) * 4;               // of four schedulers
   const double mma = busiest_warps * each * mmas * mma_cycles;
-  const double issued = costs.issued * (mmas + loads + pixels + made + 40 * p.phases + 12 * rows);
   const double issue = busiest_warps / 4 * each * issued;
   // What a warp would take that were alone.
   const double alone =
       each * (4 * mmas * mma_cycles + issued + p.phases * costs.chunk) + p.phases * costs.step;
-  const double bytes =
-      last ? double(p.phases) * p.y_boxes.bytes() + p.x_boxes.bytes()
-           : double(p.phases) * std::min(p.reach, p.y_w) * size *
-                     std::min(block_outputs(p), p.columns) +
-                 double(p.chunks) * kChunkPixels * size * std::min(block_inputs(p), p.rows);
-  const double each_load = last ? kTurn * turns_of_load(p, size) : kConflicts;
-  const double each_pixel = last ? size == 4 ? 1 : 2 : kConflicts * slices;
   const double shared =
-      units(p) * p.chunks * (each_load * loads + each_pixel * pixels) + bytes / 128;
-  const double l2 = bytes / costs.l2_bytes;
-  const double copies = last ? kBoxRow * (p.phases * rows_of(p.y_boxes) + rows_of(p.x_boxes))
-                             : kCopy * (p.phases * std::min(block_outputs(p), p.columns) +
-                                        std::min(block_inputs(p), p.rows));
-  const double busiest = std::max({mma, issue, alone, shared, l2, copies});
+      units(p) * p.chunks * (work.load_cycles * work.loads + work.pixel_cycles * work.pixels) +
+      work.bytes / 128;
+  const double l2 = work.bytes / costs.l2_bytes;
+  const double busiest = std::max({mma, issue, alone, shared, l2, work.copies});
   const double cycles =
-      busiest + costs.rest * (mma + issue + alone + shared + l2 + copies - busiest);
+      busiest + costs.rest * (mma + issue + alone + shared + l2 + work.copies - busiest);
   const double blocks = double(combinations(p)) * p.split;
   const double busy_us =
       std::ceil(blocks / device.sm_count) *

@@ -46,6 +46,12 @@ __device__ __forceinline__ bool meets(const Params& p, const Scope& at, const St
          unsigned(steps.q - p.back[tap_h]) < unsigned(p.x_h);
 }
 
+// How far a step looks back for a kernel row's row of x. Of one that is not there it fetches its own, and does not use it: that
+// costs less than to ask.
+__device__ __forceinline__ int look_back(const Params& p, int tap_h, bool there) {
+  return there ? p.back[tap_h] : 0;
+}
+
 // Of a thread's sums of a tap, which output channel of the warp's it is. Words of dY, channels last, come as two neighbours.
 template <class T>
 __device__ __forceinline__ int output_of(Tile tile, int lane, int second) {

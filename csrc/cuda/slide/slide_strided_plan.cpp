@@ -76,7 +76,8 @@ void shape(const Problem& problem, const Choice& choice, StridedParams& p) {
     return p.strips > 1 ? 1 : std::min(p.batch, std::max(1, (width - p.strip) / pixels + 1));
   };
   // Where that costs no image, rows of the result stay whole 16 bytes beside each other.
-  const int32_t least = (p.pixels - 1) / p.step_w + 1, whole = (least + kVector - 1) & -kVector;
+  const int32_t least = (p.pixels - 1) / p.step_w + 1;
+  const auto whole = static_cast<int32_t>(round_up(least, kVector));
   p.image_pixels =
       p.y_w % kVector == 0 && images_apart(whole) == images_apart(least) ? whole : least;
   p.images = images_apart(p.image_pixels);
