@@ -14,11 +14,9 @@
 //
 //   source    threads, turned    [slice][half][plane][pixel of the plane][16 B]
 //             copied             [pixel of a plane][slice][32 B]
-//             flat               [64 pixels][K][128 B]
-//             fetched            [run of pixels][channel][pixel]: K is channels x taps, in the order of the weights
-//             fetched, bordered  [image][row][channel that the chunk touches][pixel], or [image][channel][row][pixel],
-//                                where lanes meet in fewer banks: the same, found by a table. Few channels
-//                                (one_chunk) are one patch, and all taps of them one chunk
+//             fetched            [image][row][channel that the chunk touches][pixel], or [image][channel][row][pixel],
+//                                where lanes meet in fewer banks: K is channels x taps, in the order of the weights, found
+//                                by a table. Few channels (one_chunk) are one patch, and all taps of them one chunk
 //   weights   by threads         [slice][product][half][row][16 B]
 //             copied             [product][row][slice][32 B], or [product][block of columns][K][32 to 128 B]
 //
@@ -68,11 +66,9 @@ struct TileRow {
   int slots;                    // phases with sums of their own
   bool columns_copied = false;  // the weights too, their columns contiguous: 16-bit NHWC forward
   bool turned = false;  // 16-bit rows of pixels (NCHW), which the producers turn in shared memory
-  bool flat = false;    // the same as they lie, and the weights: both turned by the tensor core
-  bool fetched =
-      false;  // NCHW grad_input as it lies, 16 bits: consumers fetch the pixels to registers
-  bool bordered =
-      false;  // fetched: any kernel and type, by rows with what is around them, tap by tap; few channels in NHWC too
+  // NCHW grad_input as it lies, rows with what is around them: consumers fetch the pixels to registers, tap by tap; of few
+  // channels in NHWC too.
+  bool fetched = false;
   // TF32 NHWC forward: copied columns, which consumers fetch to registers (hopper_lent.cuh).
   bool weights_fetched = false;
   bool strict = false;  // fp32: every number a sum of two that the tensor core takes
@@ -85,7 +81,7 @@ constexpr TileRow strict_tile(bool channel_rows, int width, int operands, int sl
 }
 constexpr TileRow strict_fetched_tile(int width, int operands) {
   TileRow tile = strict_tile(false, width, operands, 1);
-  tile.copied = tile.fetched = tile.bordered = true;
+  tile.copied = tile.fetched = true;
   return tile;
 }
 constexpr TileRow twin_tile(int width, int operands) {
@@ -115,17 +111,11 @@ constexpr TileRow kTiles[] = {
     {true, false, 64, 1, 4},    // stride 3 and 4 rows, or stride 2 x 2
     // What the copy engine serves, compiled apart.
     {false, true, 64, 2, 1, false, true},
-    {false, true, 64, 2, 1, true, false, true},
-    {false, true, 128, 1, 1, true, false, true},
-    {true, true, 128, 1, 1, true, false, true},
-    {false, true, 64, 2, 1, false, false, false, true},
-    {false, true, 128, 1, 1, false, false, false, true},
-    {false, true, 64, 2, 1, false, false, false, true, true},
-    {false, true, 128, 1, 1, false, false, false, true, true},
-    // 16 bits: a pixel that is fetched is multiplied with twice as many columns.
-    {false, true, 256, 1, 1, false, false, false, true, true},
-    {true, true, 128, 2, 1, true, false, false, false, false, true},
-    {true, true, 128, 1, 2, true, false, false, false, false, true},
+    {false, true, 64, 2, 1, false, false, true},
+    {false, true, 128, 1, 1, false, false, true},
+    {false, true, 256, 1, 1, false, false, true},
+    {true, true, 128, 2, 1, true, false, false, true},
+    {true, true, 128, 1, 2, true, false, false, true},
     twin_tile(64, 2),
     twin_tile(128, 1),
     {false, true, 8, 2, 1},
@@ -140,13 +130,11 @@ constexpr TileRow kTiles[] = {
     {false, true, 256, 1, 1, true},
 };
 // How many they are, in this order: strict fp32 (of which the last are fetched), what else threads feed (of which the
-// last are channel rows), rows of pixels that are turned or flat, fetched ones (of which the first and the last are for 16
-// bits),
-// copied channels with fetched weights, copied channels (of which the first are twins, the last have copied columns).
+// last are channel rows), rows of pixels that are turned, fetched ones, copied channels with fetched weights, copied
+// channels (of which the first are twins, the last have copied columns).
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
-constexpr int kStrictTiles = 9, kStrictFetchedTiles = 3, kTurnedTiles = 4, kFetchedTiles = 5,
-              kFetchedHalfTiles = 2, kFetchedWideTiles = 1, kLentTiles = 2, kCopiedTiles = 12,
-              kColumnTiles = 4;
+constexpr int kStrictTiles = 9, kStrictFetchedTiles = 3, kTurnedTiles = 1, kFetchedTiles = 3,
+              kLentTiles = 2, kCopiedTiles = 12, kColumnTiles = 4;
 constexpr int kFirstLent = kTileCount - kCopiedTiles - kLentTiles,
               kFirstFetched = kFirstLent - kFetchedTiles,
               kFirstTurned = kFirstFetched - kTurnedTiles;
@@ -157,9 +145,6 @@ static_assert(kTiles[kStrictTiles - kStrictFetchedTiles].fetched &&
               !kTiles[kStrictTiles - kStrictFetchedTiles - 1].fetched);
 static_assert(kTiles[kFirstChannels].channel_rows && kTiles[kFirstTurned].turned);
 static_assert(kTiles[kFirstFetched].fetched && kTiles[kFirstLent - 1].fetched);
-static_assert(!kTiles[kFirstFetched + kFetchedHalfTiles - 1].bordered &&
-              kTiles[kFirstFetched + kFetchedHalfTiles].bordered);
-static_assert(kTiles[kFirstLent - 1].width == 256 && kTiles[kFirstLent - 2].width == 128);
 static_assert(kTiles[kFirstLent].weights_fetched);
 static_assert(kTiles[kTileCount - kCopiedTiles].copied &&
               kTiles[kTileCount - kColumnTiles].columns_copied);
@@ -168,7 +153,7 @@ static_assert(kTiles[kTileCount - kCopiedTiles].copied &&
 CONVT2D_HOST_DEVICE constexpr bool straight(TileRow tile) { return tile.copied && !tile.turned; }
 // And brings rows of channels.
 CONVT2D_HOST_DEVICE constexpr bool by_channel(TileRow tile) {
-  return straight(tile) && !tile.flat && !tile.fetched;
+  return straight(tile) && !tile.fetched;
 }
 // Both operands of such a tile are multiplied from shared memory, by a table of its products (hopper_copied.cuh).
 CONVT2D_HOST_DEVICE constexpr bool by_steps(TileRow tile) {
@@ -190,7 +175,7 @@ CONVT2D_HOST_DEVICE constexpr bool has_lines(TileRow tile) {
 // Whose consumers fetch 16-bit words of rows by steps instead of a table: others have no registers for both (what was spilled
 // came back behind a tile's stores: unet_up4 fp16 287 -> 331 us).
 CONVT2D_HOST_DEVICE constexpr bool has_alike_halves(TileRow tile) {
-  return tile.bordered && wide(tile);
+  return tile.fetched && wide(tile);
 }
 
 // Warpgroups with 128 sums a thread and as many that move data, which takes registers too; or, since the copy
@@ -240,16 +225,13 @@ CONVT2D_HOST_DEVICE constexpr int weight_rows(TileRow tile) {
 // How the source comes: a thread loads 8 channels of a pixel, whole slices, or vectors across K; or the
 // copy engine brings whole chunks.
 enum SourceMode : int32_t {
-  kPixels = 0,      // any strides
-  kVectors = 1,     // contiguous channels
-  kCopied = 2,      // the same, by the copy engine
-  kCopiedRows = 3,  // rows of pixels by the copy engine, then turned
-  kFlat =
-      4,  // runs of 64 pixels by the copy engine, for positions that read no pixel but their own
-  kFetched = 5,      // runs of pixels by the copy engine, where a kernel is as large as its stride
-  kFetchedRows = 6,  // rows with what is around them, for any kernel
-  kTurned = 7,       // 16 bytes of neighbouring pixels, turned on their way (hopper_turn.cuh)
-  kTurnedWords = 8,  // the same, word by word: rows are not made of whole vectors
+  kPixels = 0,       // any strides
+  kVectors = 1,      // contiguous channels
+  kCopied = 2,       // the same, by the copy engine
+  kCopiedRows = 3,   // rows of pixels by the copy engine, then turned
+  kFetchedRows = 4,  // rows with what is around them
+  kTurned = 5,       // 16 bytes of neighbouring pixels, turned on their way (hopper_turn.cuh)
+  kTurnedWords = 6,  // the same, word by word: rows are not made of whole vectors
 };
 
 // The same of the weights. Turned kernels come with pixels and turned pixels, the others with channels that
@@ -397,18 +379,6 @@ inline int64_t blocks_of(const GatherParams& p) {
 
 // Bytes of K that a chunk has, in the elements of shared memory.
 CONVT2D_HOST_DEVICE int chunk_bytes(const GatherParams& p) { return kSliceBytes * p.slices; }
-constexpr int kFlatPixels = 64;  // of a box
-// Fetched pixels: [box][channel][pixel of the box], the tile's rows of the source one after the other.
-CONVT2D_HOST_DEVICE int fetched_row(const GatherParams& p) {  // bytes
-  return p.copied_w * p.element_bytes;
-}
-CONVT2D_HOST_DEVICE int fetched_boxes(const GatherParams& p) {
-  const int pixels = p.tile_h * p.h.source_step * p.w.source_extent;
-  return (pixels + p.copied_w - 1) / p.copied_w;
-}
-CONVT2D_HOST_DEVICE int fetched_channels(const GatherParams& p) {  // of a chunk
-  return chunk_bytes(p) / p.element_bytes / p.taps;
-}
 // Fetched rows: [image][row][channel][pixel], or [image][channel][row][pixel].
 CONVT2D_HOST_DEVICE int fetched_rows_bytes(const GatherParams& p) {
   return p.tile_n * p.image_pitch;
@@ -433,11 +403,10 @@ CONVT2D_HOST_DEVICE int row_stage_bytes(const GatherParams& p) {
   const int channels = chunk_bytes(p) / p.element_bytes;
   return (p.tile_n * p.load_h * channels * channel_bytes(p) + 127) / 128 * 128;
 }
-// Copied columns: a product is blocks of neighbouring columns, each a row for every K of a chunk. Of flat tiles, the
-// taps of a channel are columns.
+// Copied columns: a product is blocks of neighbouring columns, each a row for every K of a chunk.
 CONVT2D_HOST_DEVICE int column_row(const GatherParams& p) {  // bytes
   const int bytes = p.tile_channels * p.element_bytes;
-  return p.source_mode == kFlat || bytes > 128 ? 128 : bytes;
+  return bytes > 128 ? 128 : bytes;
 }
 CONVT2D_HOST_DEVICE int column_block(const GatherParams& p) {
   return column_row(p) * (chunk_bytes(p) / p.element_bytes);
@@ -460,7 +429,7 @@ CONVT2D_HOST_DEVICE int source_units(const GatherParams& p) {
 // than a block, do nothing. (Not of copied columns: forward was not measured; nor twins, one of which took a tenth longer
 // with a test more.)
 CONVT2D_HOST_DEVICE constexpr bool may_rest(TileRow tile) {
-  return (by_steps(tile) && !tile.columns_copied && !tile.twin) || (tile.fetched && tile.bordered);
+  return (by_steps(tile) && !tile.columns_copied && !tile.twin) || tile.fetched;
 }
 CONVT2D_HOST_DEVICE int of_team(const GatherParams& p, int of_block) {  // without a division
   return p.teams > 1 ? of_block / 2 : of_block;
@@ -527,7 +496,7 @@ CONVT2D_HOST_DEVICE SharedMap shared_map(const GatherParams& p, TileRow tile) {
   at = (at + 15) / 16 * 16;
   map.offsets = at;
   at += by_channel(tile) ? p.max_products * 8 + kLeadersBytes
-        : tile.bordered  ? p.period * (chunk_bytes(p) / p.element_bytes) * 4 *
+        : tile.fetched   ? p.period * (chunk_bytes(p) / p.element_bytes) * 4 *
                                (1 + (p.brought_pieces > 0) + p.one_chunk)
                          : 0;
   map.kernel = at;

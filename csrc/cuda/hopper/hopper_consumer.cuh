@@ -11,7 +11,7 @@ enum { kAllConsumers = 1, kGroup0 = 2 };
 
 // What the loop over a tile's chunks goes by.
 struct Loop {
-  uint32_t barriers, patch, weights, shifts, firsts;
+  uint32_t barriers, patch, weights, shifts;
   int patch_stage, weight_stage, products;
   int slot_ends[kMaxSlots];  // channel rows: products of a column phase and those before it
 };
@@ -42,7 +42,7 @@ template <class M, int ROW>
 __device__ __forceinline__ void bring_resident_weights(const GatherParams& p,
                                                        const TensorMaps& maps, const Known& known) {
   if (p.weight_stages) return;
-  if (kTiles[ROW].bordered && p.one_chunk) {
+  if (kTiles[ROW].fetched && p.one_chunk) {
     gather_weights<M, ROW>(p, known.at, known.places, known.map);
   } else {
     bring_all_weights<M, ROW>(p, known.at, maps, known.places, known.map.weight_stage);

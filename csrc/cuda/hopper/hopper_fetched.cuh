@@ -17,35 +17,6 @@ __device__ __forceinline__ int position_of_lane(int operand, int row) {
   return (warp / 4 * kTiles[ROW].operands + operand) * 64 + warp % 4 * 16 + row * 8 + (lane >> 2);
 }
 
-// Fetched pixels: where in a patch a lane finds what it holds of its two positions of each operand and of the two
-// halves of a slice: a word of two taps, which are K.
-template <class M, int ROW>
-__device__ __forceinline__ void find_pixels(const GatherParams& p, const int* positions,
-                                            uint32_t (&pixel)[kTiles[ROW].operands][2][2]) {
-  using T = typename M::Element;
-  constexpr TileRow tile = kTiles[ROW];
-  constexpr int kNumbers = 4 / int(sizeof(T));  // of a word
-  const int lane = threadIdx.x & 31, taps_w = p.w.group[0].count;
-#pragma unroll
-  for (int o = 0; o < tile.operands; ++o)
-#pragma unroll
-    for (int row = 0; row < 2; ++row) {
-      const int position = positions[position_of_lane<ROW>(o, row)];
-      const int h = position < 0 ? 0 : position >> 10 & 1023,
-                w = position < 0 ? 0 : position & 1023;
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int k = ((lane & 3) + half * 4) * kNumbers, channel = k / p.taps,
-                  tap = k - channel * p.taps, tap_h = tap / taps_w, tap_w = tap - tap_h * taps_w;
-        const int run =
-            (h * p.h.source_step + tap_h) * p.w.source_extent + w * p.w.source_step + tap_w;
-        const int box = run / p.copied_w;
-        pixel[o][row][half] = (box * fetched_channels(p) + channel) * fetched_row(p) +
-                              (run - box * p.copied_w) * int(sizeof(T));
-      }
-    }
-}
-
 // Fetched rows: the pixels that tap (0, 0) of a lane's positions reads, if a tile starts where its rows do. Bytes.
 template <class M, int ROW>
 __device__ __forceinline__ void find_rows(const GatherParams& p, const int* positions,
@@ -80,31 +51,6 @@ CONVT2D_HOST_DEVICE constexpr bool starts_slice(int turn) {
   return operand_of<ROW>(turn) == 0;
 }
 
-// Fetched pixels of the patches of a tile, slice after slice.
-template <class M, int ROW>
-struct PixelFetcher {
-  static constexpr bool kAhead = false;
-  uint32_t pixel[kTiles[ROW].operands][2][2];  // in a patch
-  uint32_t slice_bytes, from;
-
-  __device__ __forceinline__ PixelFetcher(const GatherParams& p, const Known&, const int* positions)
-      : slice_bytes(M::kRow / p.taps * fetched_row(p)) {
-    find_pixels<M, ROW>(p, positions, pixel);
-  }
-  __device__ __forceinline__ void start_tile(const GatherParams&, const Known&, const int*,
-                                             TileOrigin) {}
-  __device__ __forceinline__ void start_chunk(const GatherParams&, uint32_t patch) {
-    from = patch - slice_bytes;
-  }
-  template <int TURN>
-  __device__ __forceinline__ void fetch(const GatherParams&, FetchedWords& word) {
-    if constexpr (starts_slice<ROW>(TURN)) from += slice_bytes;
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      word[i] = load_shared_4(from + pixel[operand_of<ROW>(TURN)][i % 2][i / 2]);
-  }
-};
-
 // Which rows and columns of taps of a position read a pixel of the source, a bit each. `y`, `x`: what tap (0, 0) reads.
 __device__ __forceinline__ uint32_t taps_there(const GatherParams& p, const Scope& at, int y,
                                                int x) {
@@ -129,12 +75,10 @@ __device__ __forceinline__ bool meets_no_border(const GatherParams& p, const Sco
          x * p.pixel_channels + p.load_w <= p.row_elements;
 }
 
-// The same of fetched rows, by the tables of build_offsets().
+// The numbers of the patches of a tile, slice after slice, by the tables of build_offsets().
 template <class M, int ROW>
 struct RowFetcher {
   using T = typename M::Element;
-  // Made of two numbers; the rest was slower so (htdemucs_f0 TF32 54 -> 67 us, yolov8l fp16 127 -> 142).
-  static constexpr bool kAhead = sizeof(T) == 2;
   static constexpr int kOperands = kTiles[ROW].operands;
   static constexpr int kNumbers = 4 / int(sizeof(T));
   uint32_t pixel[kOperands][2];   // in a patch
@@ -276,7 +220,6 @@ enum Words { kAlike, kByTable, kBrought };
 template <class M, int ROW, Words WORDS>
 struct WordFetcher {
   using T = typename M::Element;
-  static constexpr bool kAhead = sizeof(T) == 2;
   static constexpr int kOperands = kTiles[ROW].operands, kPiece = 16 / int(sizeof(T)),
                        kNumbers = 4 / int(sizeof(T)), kHalves = WORDS == kAlike ? 2 : 1;
   uint32_t place[kOperands][2]
@@ -371,9 +314,8 @@ struct WordFetcher {
 
 template <int ROW>
 __device__ __forceinline__ uint64_t fetched_weight_layout(const GatherParams& p) {
-  return kTiles[ROW].bordered && p.one_chunk
-             ? operand_layout(weight_rows(kTiles[ROW]) * kHalfBytes, kGroup * kHalfBytes)
-             : swizzled_layout(chunk_bytes(p), kGroup * chunk_bytes(p));
+  return p.one_chunk ? operand_layout(weight_rows(kTiles[ROW]) * kHalfBytes, kGroup * kHalfBytes)
+                     : swizzled_layout(chunk_bytes(p), kGroup * chunk_bytes(p));
 }
 
 // What a tile is multiplied with, and whose turn its buffers are.
@@ -390,9 +332,10 @@ __device__ __forceinline__ void multiply_fetched(const GatherParams& p, const Kn
                                                  Sums<ROW>& sum) {
   using Multiply = WgmmaFetched<typename M::Element, kTiles[ROW].width>;
   constexpr TileRow tile = kTiles[ROW];
-  constexpr bool kAhead = Fetcher::kAhead;
+  // What is made of two numbers is loaded an instruction ahead; words were slower so (htdemucs_f0 TF32 54 -> 67 us).
+  constexpr bool kAhead = sizeof(typename M::Element) == 2;
   // Of 16 bits found again for each tile; of words, which have loops of few registers, they stay.
-  constexpr bool kKept = sizeof(typename M::Element) == 4;
+  constexpr bool kKept = !kAhead;
   const Loop loop = kKept ? at.loop : known.loop;
   const uint64_t weight_layout = kKept ? at.weight_layout : fetched_weight_layout<ROW>(p);
   Ring &source = at.source, &weight = at.weight;
@@ -485,22 +428,21 @@ __device__ __forceinline__ void multiply_fetched(const GatherParams& p, const Kn
 // one, none was left for an instruction under way, and each was waited for (C7512).
 template <class M>
 CONVT2D_HOST_DEVICE constexpr bool brought_apart(TileRow tile) {
-  return tile.bordered && !tile.strict && !wide(tile) && sizeof(typename M::Element) == 4;
+  return tile.fetched && !tile.strict && !wide(tile) && sizeof(typename M::Element) == 4;
 }
 
 template <class M, int ROW, bool BROUGHT>
 __device__ __forceinline__ void consume_fetched(const GatherParams& p, const TensorMaps& maps,
                                                 const Known& known) {
   constexpr TileRow tile = kTiles[ROW];
-  using Fetcher = std::conditional_t<tile.bordered, RowFetcher<M, ROW>, PixelFetcher<M, ROW>>;
   extern __shared__ __align__(1024) unsigned char smem[];
-  constexpr bool kWords = tile.bordered && sizeof(typename M::Element) == 4,
+  constexpr bool kWords = sizeof(typename M::Element) == 4,
                  kHalves = has_alike_halves(tile) && sizeof(typename M::Element) == 2;
   const Scope& at = known.at;
   const int tiles = p.tiles_n * p.tiles_h * p.tiles_w;
   FetchedLoop loop = {known.loop, fetched_weight_layout<ROW>(p), {}, {}};
   bring_resident_weights<M, ROW>(p, maps, known);
-  if (may_rest(tile) && threadIdx.x / 128 >= busy_groups(p, tile)) return;
+  if (threadIdx.x / 128 >= busy_groups(p, tile)) return;
 
   const int* const positions = reinterpret_cast<const int*>(smem + known.map.positions);
   TileWalk walk(p, at);
@@ -519,7 +461,7 @@ __device__ __forceinline__ void consume_fetched(const GatherParams& p, const Ten
     const std::integral_constant<Words, kByTable> by_table;
     const std::integral_constant<Words, kBrought> brought;
     const auto with_numbers = [&] {
-      Fetcher fetcher(p, known, positions);
+      RowFetcher<M, ROW> fetcher(p, known, positions);
       fetcher.start_tile(p, known, positions, origin);
       with(fetcher);
     };
@@ -608,7 +550,7 @@ __device__ __forceinline__ void consume_strict(const GatherParams& p, const Tens
                  empty_weight = full_weight + kMaxStages * 8,
                  split_weight = empty_weight + kMaxStages * 8;
   bring_resident_weights<M, ROW>(p, maps, known);
-  if (may_rest(tile) && threadIdx.x / 128 >= busy_groups(p, tile)) return;
+  if (threadIdx.x / 128 >= busy_groups(p, tile)) return;
 
   const int* const positions = reinterpret_cast<const int*>(smem + known.map.positions);
   RowFetcher<M, ROW> fetcher(p, known, positions);

@@ -23,9 +23,7 @@ __device__ __forceinline__ void add_slices(Sums<ROW>& sum, int slot, uint64_t we
                                            uint32_t weight_step,
                                            const uint64_t (&pixels)[kTiles[ROW].operands],
                                            uint32_t source_step) {
-  using Multiply =
-      std::conditional_t<kTiles[ROW].flat, WgmmaTurned<typename M::Element, kTiles[ROW].width>,
-                         Wgmma<typename M::Element, kTiles[ROW].width>>;
+  using Multiply = Wgmma<typename M::Element, kTiles[ROW].width>;
 #pragma unroll
   for (int slice = 0; slice < COUNT; ++slice) {
     const uint64_t w = advance(weights, slice * weight_step);
@@ -92,16 +90,9 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
   const int lane = threadIdx.x & 31,
             group = tile.strict ? int(threadIdx.x) / 128 : warpgroup_of_block();
   const int tiles = p.tiles_n * p.tiles_h * p.tiles_w;
-  const uint64_t source_layout =
-      tile.flat        ? turned_layout(kFlatPixels * int(sizeof(T)),
-                                       tile.channel_rows ? kFlatPixels * chunk_bytes(p) : 0)
-      : straight(tile) ? swizzled_layout(chunk_bytes(p), group_pixels(p) * p.pixel_bytes)
-                       : operand_layout(p.source_half, group_pixels(p) * kHalfBytes);
-  const uint64_t weight_layout =
-      tile.columns_copied ? turned_layout(column_row(p), column_block(p))
-      : tile.copied && p.weight_mode == kWeightCopied
-          ? swizzled_layout(chunk_bytes(p), kGroup * chunk_bytes(p))
-          : operand_layout(weight_rows(tile) * kHalfBytes, kGroup * kHalfBytes);
+  const uint64_t source_layout = operand_layout(p.source_half, group_pixels(p) * kHalfBytes),
+                 weight_layout =
+                     operand_layout(weight_rows(tile) * kHalfBytes, kGroup * kHalfBytes);
   uint32_t first_pixel[tile.operands];  // bytes
 #pragma unroll
   for (int o = 0; o < tile.operands; ++o)
@@ -109,7 +100,7 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
 
   bring_resident_weights<M, ROW>(p, maps, known);
 
-  const int slices = 1 << p.slice_shift, planes = p.planes_apart;
+  const int slices = 1 << p.slice_shift;
   const int chunks = loop.products ? p.chunks : 0;
   const uint32_t source_step = p.source_slice >> 4, weight_step = p.weight_slice >> 4;
   const int product_stride = p.product_bytes;
@@ -138,86 +129,77 @@ __device__ __forceinline__ void consume(const GatherParams& p, const TensorMaps&
     const uint32_t full_source = loop.barriers, empty_source = full_source + kMaxStages * 8,
                    full_weight = empty_source + kMaxStages * 8,
                    empty_weight = full_weight + kMaxStages * 8;
-    for (int chunk = 0, plane = 0; chunk < chunks;) {
-      int first = 0, last = loop.products;  // that read this buffer
-      if (straight(tile) && planes > 1) {
-        first = load_shared_4(loop.firsts + plane * 4);
-        last = load_shared_4(loop.firsts + plane * 4 + 4);
-      }
-      if (first < last) {
-        barrier_wait(full_source + source.stage * 8, source.parity);
-        const uint32_t patch = loop.patch + source.stage * loop.patch_stage;
-        for (int from = first; from < last; from += p.part_products) {
-          const int to = min(from + p.part_products, last);
-          if (p.weight_stages) barrier_wait(full_weight + weight.stage * 8, weight.parity);
-          const uint32_t weights =
-              loop.weights + (p.weight_stages
-                                  ? weight.stage * loop.weight_stage - from * product_stride
-                                  : chunk * loop.weight_stage);
-          int slot_first = 0;
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      barrier_wait(full_source + source.stage * 8, source.parity);
+      const uint32_t patch = loop.patch + source.stage * loop.patch_stage;
+      for (int from = 0; from < loop.products; from += p.part_products) {
+        const int to = min(from + p.part_products, loop.products);
+        if (p.weight_stages) barrier_wait(full_weight + weight.stage * 8, weight.parity);
+        const uint32_t weights =
+            loop.weights + (p.weight_stages
+                                ? weight.stage * loop.weight_stage - from * product_stride
+                                : chunk * loop.weight_stage);
+        int slot_first = 0;
 #pragma unroll
-          for (int s = 0; s < tile.slots; ++s) {
-            const int slot_last = tile.channel_rows ? loop.slot_ends[s] : last;
-            const int end = min(slot_last, to);
+        for (int s = 0; s < tile.slots; ++s) {
+          const int slot_last = tile.channel_rows ? loop.slot_ends[s] : loop.products;
+          const int end = min(slot_last, to);
 #pragma unroll 1
-            for (int i = max(slot_first, from); i < end; ++i) {
-              const uint32_t product = weights + i * product_stride;
-              const uint32_t pixels = patch + load_shared_4(loop.shifts + i * 4);
-              uint64_t x[tile.operands];
+          for (int i = max(slot_first, from); i < end; ++i) {
+            const uint32_t product = weights + i * product_stride;
+            const uint32_t pixels = patch + load_shared_4(loop.shifts + i * 4);
+            uint64_t x[tile.operands];
 #pragma unroll
-              for (int o = 0; o < tile.operands; ++o)
-                x[o] = operand(source_layout, pixels + first_pixel[o]);
-              if constexpr (tile.strict) {
-                const uint64_t w = operand(weight_layout, product);
-                visit_slices(slices, [&](auto count) {
-                  add_split<ROW, decltype(count)::value>(part, open > 0, w, weight_step,
-                                                         p.weight_low >> 4, x, source_step,
-                                                         p.source_low >> 4);
-                  wgmma_commit();
-                });
-                if (done_source | done_weight) {
-                  wgmma_wait<1>();
-                  give_back();
-                }
-                open += slices;
-                if (open >= kMostOpen || i + 1 == end) {
-                  open = 0;
-                  wgmma_wait<0>();
+            for (int o = 0; o < tile.operands; ++o)
+              x[o] = operand(source_layout, pixels + first_pixel[o]);
+            if constexpr (tile.strict) {
+              const uint64_t w = operand(weight_layout, product);
+              visit_slices(slices, [&](auto count) {
+                add_split<ROW, decltype(count)::value>(part, open > 0, w, weight_step,
+                                                       p.weight_low >> 4, x, source_step,
+                                                       p.source_low >> 4);
+                wgmma_commit();
+              });
+              if (done_source | done_weight) {
+                wgmma_wait<1>();
+                give_back();
+              }
+              open += slices;
+              if (open >= kMostOpen || i + 1 == end) {
+                open = 0;
+                wgmma_wait<0>();
 #pragma unroll
-                  for (int o = 0; o < tile.operands; ++o) {
-                    finished(part[o]);
+                for (int o = 0; o < tile.operands; ++o) {
+                  finished(part[o]);
 #pragma unroll
-                    for (int k = 0; k < tile.width / 2; ++k) sum[o][s][k] += part[o][k];
-                  }
-                }
-              } else {
-                const uint64_t w = operand(weight_layout, product);
-                // Committed in each branch: behind them the compiler adds an empty instruction, and waits for that.
-                visit_slices(slices, [&](auto count) {
-                  wgmma_fence();
-                  add_slices<M, ROW, decltype(count)::value>(sum, s, w, weight_step, x,
-                                                             source_step);
-                  wgmma_commit();
-                });
-                if (done_source | done_weight) {
-                  wgmma_wait<1>();
-                  give_back();
+                  for (int k = 0; k < tile.width / 2; ++k) sum[o][s][k] += part[o][k];
                 }
               }
+            } else {
+              const uint64_t w = operand(weight_layout, product);
+              // Committed in each branch: behind them the compiler adds an empty instruction, and waits for that.
+              visit_slices(slices, [&](auto count) {
+                wgmma_fence();
+                add_slices<M, ROW, decltype(count)::value>(sum, s, w, weight_step, x, source_step);
+                wgmma_commit();
+              });
+              if (done_source | done_weight) {
+                wgmma_wait<1>();
+                give_back();
+              }
             }
-            slot_first = slot_last;
           }
-          if (p.weight_stages) {
-            done_weight = empty_weight + weight.stage * 8;
-            weight.advance(p.weight_stages);
-            if constexpr (tile.strict) give_back();
-          }
+          slot_first = slot_last;
         }
-        done_source = empty_source + source.stage * 8;
-        source.advance(p.source_stages);
-        if constexpr (tile.strict) give_back();
+        if (p.weight_stages) {
+          done_weight = empty_weight + weight.stage * 8;
+          weight.advance(p.weight_stages);
+          if constexpr (tile.strict) give_back();
+        }
       }
-      if (++plane >= planes) plane = 0, ++chunk;
+      done_source = empty_source + source.stage * 8;
+      source.advance(p.source_stages);
+      if constexpr (tile.strict) give_back();
     }
     wgmma_wait<0>();
     give_back();
@@ -273,15 +255,8 @@ __device__ __forceinline__ bool are_even(const ColumnInfo* two, bool one_phase) 
 
 __device__ __forceinline__ Loop loop_of(const Scope& at, const SharedMap& map, const Places& places,
                                         unsigned char* smem) {
-  return {places.full_source,
-          places.patch,
-          places.weights,
-          shared_address(smem + map.shifts),
-          shared_address(smem + map.firsts),
-          map.patch_stage,
-          map.weight_stage,
-          at.products,
-          {}};
+  return {places.full_source, places.patch,     places.weights, shared_address(smem + map.shifts),
+          map.patch_stage,    map.weight_stage, at.products,    {}};
 }
 
 // Those who ask the copy engine, or bring rows, write what they need by themselves and start at once, while the others
@@ -327,7 +302,7 @@ __device__ __forceinline__ void write_tables(const GatherParams& p, const Scope&
   build_columns<typename M::Element>(p, at, tile, columns, thread, kThreads);
   build_positions(p, tile, reinterpret_cast<int*>(smem + map.positions), kThreads - 1 - thread,
                   kThreads);
-  if constexpr (tile.bordered)
+  if constexpr (tile.fetched)
     build_offsets(p, at, reinterpret_cast<int*>(smem + map.offsets), thread, kThreads);
   uint2* const steps = reinterpret_cast<uint2*>(smem + map.offsets);
   if (by_steps(tile) && thread == 0)

@@ -4,8 +4,7 @@ namespace convt2d::cuda::hopper {
 
 void launch_gather_fetched_words(DType, int row, const GatherParams& params, const TensorMaps& maps,
                                  void* stream) {
-  launch_rows<MmaTF32, kFirstFetched + kFetchedHalfTiles, kFetchedTiles - kFetchedHalfTiles>(
-      row, params, maps, stream);
+  launch_rows<MmaTF32, kFirstFetched, kFetchedTiles>(row, params, maps, stream);
 }
 
 }  // namespace convt2d::cuda::hopper

@@ -13,7 +13,7 @@ namespace {
 
 Launch* launcher_of(DType dtype, TileRow tile) {
   if (tile.strict) return tile.fetched ? launch_gather_strict_fetched : launch_gather_strict;
-  if (tile.turned || tile.flat) return launch_gather_turned;
+  if (tile.turned) return launch_gather_turned;
   if (tile.fetched)
     return dtype == DType::f32 ? launch_gather_fetched_words : launch_gather_fetched;
   if (tile.weights_fetched) return launch_gather_weights;

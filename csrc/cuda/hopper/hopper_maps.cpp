@@ -63,22 +63,6 @@ TensorBox runs_box(const GatherParams& p) {
   return box;
 }
 
-// A box is some neighbouring pixels of an image, one chunk of its channels.
-TensorBox run_box(const GatherParams& p, int pixels, int channels_of_chunk) {
-  const int64_t channels = source_channels(p), image = p.h.source_extent * p.w.source_extent;
-  return box_of(p.source, p.element_bytes,
-                {Axis{image, 1, pixels, 1},
-                 {channels, image, channels_of_chunk, 1},
-                 {p.batch, image * channels, 1, 1},
-                 {1, image * channels * p.batch, 1, 1}});
-}
-TensorBox flat_box(const GatherParams& p) { return run_box(p, kFlatPixels, chunk_depth(p)); }
-TensorBox fetched_box(const GatherParams& p) {
-  TensorBox box = run_box(p, p.copied_w, fetched_channels(p));
-  box.swizzled = false;
-  return box;
-}
-
 // A box is the rows of a tile, one chunk of one tap. They come in the order that channel_and_phase() asks for
 // (hopper_scope.cuh): the channel of row [a][b][thread][i] is [a][thread][b][i].
 TensorBox weight_box(const GatherParams& p, TileRow tile) {
@@ -120,12 +104,11 @@ TensorBox column_box(const GatherParams& p) {
                    {channels, channel, chunk_depth(p), 1},
                    {p.columns / block, block, p.blocks_at_once, 1},
                    {p.taps, p.columns, 1, 1}});
-  const int64_t taps = p.source_mode == kFlat ? 1 : p.taps;  // that are not columns
   return box_of(p.weight, p.element_bytes,
-                {Axis{channel / taps, 1, block, 1},
+                {Axis{p.columns, 1, block, 1},
                  {channels, channel, chunk_depth(p), 1},
                  {1, channel * channels, 1, 1},
-                 {taps, channel / taps, 1, 1}});
+                 {p.taps, p.columns, 1, 1}});
 }
 
 }  // namespace
@@ -138,10 +121,8 @@ TensorMaps maps_of(const GatherParams& params, TileRow tile) {
   };
   if (tile.copied && !params.brought_pieces)
     maps.source = encode(tile.turned     ? rows_box(params, chunk_depth(params))
-                         : tile.flat     ? flat_box(params)
                          : params.spread ? runs_box(params)
-                         : tile.bordered ? rows_box(params, params.window)
-                         : tile.fetched  ? fetched_box(params)
+                         : tile.fetched  ? rows_box(params, params.window)
                                          : source_box(params));
   if (params.weight_mode == kWeightCopied)
     maps.weight = encode(tile.fetched ? run_weight_box(params, tile) : weight_box(params, tile));

@@ -75,7 +75,7 @@ std::vector<GatherChoice> tile_shapes(const Problem& problem, int row, int teams
   const bool apart = (problem.h.kernel - 1) * problem.h.dilation < problem.h.stride;
   // Nor where what they read of a plane is short: maskrcnn 9 x 1 x 14 414 us, 4 x 2 x 14, of 448 bytes, 351.
   constexpr int64_t kLeastRun = 400;
-  if (tile.fetched && tile.bordered && apart && extent_w * 2 <= positions) {
+  if (tile.fetched && apart && extent_w * 2 <= positions) {
     const int64_t row = problem.h.stride * problem.w.out * element_size(problem.dtype);
     const auto tiles = [&](int64_t n, int64_t h) {
       return ceil_div(problem.batch, n) * ceil_div(extent_h, h);
@@ -216,9 +216,9 @@ std::vector<Group> groups_of(const Problem& problem, std::string& reason) {
   std::vector<Group> groups;
   for (int row = kTileCount - 1; row >= 0; --row) {
     const TileRow tile = kTiles[row];
-    const bool few = tile.bordered && !forward && problem.group_out() <= kFewChannels;
+    const bool few = tile.fetched && !forward && problem.group_out() <= kFewChannels;
     // What is fetched in words takes a pixel to 16 columns in the time that memory takes, however few of 64 are used.
-    const bool words_fetched = tile.bordered && !tile.strict && problem.dtype == DType::f32;
+    const bool words_fetched = tile.fetched && !tile.strict && problem.dtype == DType::f32;
     if (tile.strict != is_strict(problem)) continue;
     if (tile.channel_rows && columns <= 32) continue;
     if (std::string why = refused_tile(problem, tile); !why.empty()) {
@@ -428,9 +428,7 @@ Plan plan_of(const GatherCandidate& candidate) {
       std::to_string(kSliceBytes * candidate.slices) + " bytes x " +
       std::to_string(c.source_stages) + " stages, " +
       (tile.turned            ? "copied and turned, "
-       : tile.flat            ? "copied as it lies, "
-       : tile.bordered        ? candidate.rows + std::string(" and fetched, ")
-       : tile.fetched         ? "copied as it lies and fetched, "
+       : tile.fetched         ? candidate.rows + std::string(" and fetched, ")
        : tile.weights_fetched ? "copied, weights fetched, "
        : tile.copied          ? "copied, "
                               : "") +

@@ -24,9 +24,8 @@ constexpr double kParcel = 274;       // a parcel of each thread of a producer g
 constexpr double kProduct = 149;      // beside the multiplications of a product
 constexpr double kTurnedHalf = 58.4;  // of turned ones
 constexpr double kTurnedRun = 286;    // of turned runs
-constexpr double kFetchedWord =
-    1.63;  // multiplying with words that consumers fetch, over shared memory
-constexpr double kFetchedNumber = 1.17;  // with single numbers of 32 bits and a table
+constexpr double kFetchedNumber =
+    1.17;  // multiplying with numbers of 32 bits that consumers fetch, over shared memory
 constexpr double kWordsOf64 = 1.15, kBroughtOf64 = 1.7, kWordsOf128 = 1.0,
                  kWordsOf256 = 1.9;         // see fetched_words()
 constexpr double kFetchedAgain = 1.25;      // few channels, for each of several column tiles
@@ -75,11 +74,7 @@ constexpr double kShallowAlone = 1.2;    // the same in grad_input where weights
 constexpr double kWideColumns = 1.13;    // of copied columns, 128 over 64
 constexpr double kEngineStalls = 0.579;  // as kStalls
 constexpr double kFetchedStalls = 0.47;  // the same where consumers fetch pixels
-// Over what is predicted, by 45 chosen plans of both suites (2026-11-24): 16-bit tiles of 64 and of 128 columns that fetch
-// what comes as it lies; of the latter what is more where K is short, by six layers (2026-11-29).
-constexpr double kFetchedHalves64 = 1.22, kFetchedHalves128 = 0.72,
-                 kFetchedHalvesFew = 90;  // over K
-// The same of rows of 16 bits over what is counted: 450 plans of 16 layers (2026-11-24). Of 64, 128 and 256 columns; where threads
+// Rows of 16 bits over what is counted: 450 plans of 16 layers (2026-11-24). Of 64, 128 and 256 columns; where threads
 // bring rows.
 constexpr double kFetchedRows64 = 1.3, kFetchedRows128 = 1.14, kFetchedRows256 = 1.15,
                  kBroughtRows64 = 1.5, kBroughtRows = 1.35, kBroughtRows256 = 1.15;
@@ -290,7 +285,7 @@ bool counted(const Problem& problem, const GatherParams& p, TileRow tile) {
 }
 
 bool counted_words(const Problem& problem, TileRow tile) {
-  return tile.bordered && !tile.strict && element_size(problem.dtype) == 4 &&
+  return tile.fetched && !tile.strict && element_size(problem.dtype) == 4 &&
          !channels_last(problem);
 }
 
@@ -435,10 +430,9 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
   const double parts =
       p.weight_stages && weights ? pieces * std::ceil(products / pieces / p.part_products) : 0;
   // A wgmma takes as long as its multiplications, or as reading both operands, 128 bytes a cycle.
-  const double multiply = shared_cycles(tile) * (tile.bordered  ? fetched_multiply(p, tile, half)
-                                                 : tile.fetched ? kFetchedWord
-                                                 : tile.strict  ? kStrict
-                                                                : 1);
+  const double multiply = shared_cycles(tile) * (tile.fetched  ? fetched_multiply(p, tile, half)
+                                                 : tile.strict ? kStrict
+                                                               : 1);
   const double mma =
       products * (k_slices * groups * tile.operands * multiply + p.chunks * kProduct) +
       p.chunks * (pieces + parts) * (tile.copied ? kTurnover : kFedTurnover);
@@ -448,11 +442,9 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
       none          ? 0
       : tile.turned ? p.tile_n * p.load_h * std::ceil(p.load_w / 32.0) * 2 * slices * kTurnedRow
       : p.brought_pieces ? brought_fill(p)
-      : tile.bordered    ? copied_fill(p.patch_bytes / 128.0, 128, p.source_stages)
-      : tile.fetched
-          ? copied_fill(double(p.patch_bytes) / fetched_row(p), fetched_row(p), p.source_stages)
-      : tile.copied ? copied_fill(p.patch_pixels, chunk_bytes(p), p.source_stages)
-                    : fill_cycles(source_load(p, half)) * (tile.strict ? kStrictFill : 1);
+      : tile.fetched     ? copied_fill(p.patch_bytes / 128.0, 128, p.source_stages)
+      : tile.copied      ? copied_fill(p.patch_pixels, chunk_bytes(p), p.source_stages)
+                         : fill_cycles(source_load(p, half)) * (tile.strict ? kStrictFill : 1);
   const double weight_fill =
       !weights ? 0
       : copied(p.weight_mode)
@@ -507,7 +499,6 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
          upright ? std::min(4.0, double(problem.h.stride) / p.h.slots) : scatter_of(problem, p),
          read});
   }
-  if (tile.flat) return flat_cost(problem, p, tile, run_bytes, weight_fill, read);
   // A phase without taps is nothing but stores, behind which nothing is multiplied.
   if (products == 0) return {kTile + sums * 256 * size / 32 * kEmptySector, 0, 0};
   const bool whole = !half || (forward ? problem.w.out : problem.w.in) % 2 == 0;
@@ -538,7 +529,7 @@ TileCost tile_cost(const Problem& problem, const GatherParams& p, TileRow tile, 
 
   const double busiest = std::max({mma, produce, store});
   const double overlap = tile.strict && tile.fetched ? kStrictOverlap
-                         : tile.bordered && half     ? kFetchedOverlap
+                         : tile.fetched && half      ? kFetchedOverlap
                          : tile.copied               ? kEngineOverlap
                                                      : kOverlap;
   const bool two = straight(tile) && p.source_stages == 2;
@@ -623,8 +614,6 @@ double over_of_steps(const GatherParams& p) { return kAlikeRows256 + kAlikeFew /
 
 double over_of(const Problem& problem, TileRow tile, const GatherParams& p) {
   if (!tile.fetched || element_size(problem.dtype) != 2) return 1;
-  if (!tile.bordered)
-    return tile.width == 64 ? kFetchedHalves64 : kFetchedHalves128 + kFetchedHalvesFew / p.depth;
   const bool brought = p.brought_pieces > 0;
   if (tile.width == 64) return brought ? kBroughtRows64 : kFetchedRows64;
   if (tile.width == 128) return brought ? kBroughtRows : kFetchedRows128;
@@ -664,8 +653,7 @@ Shares shares_of(const Problem& problem, const GatherParams& p, TileRow tile, Fi
 
 // Whether a tile's cost has everything in it.
 bool counted_apart(const Problem& problem, const GatherParams& p, TileRow tile) {
-  return counted_forward(problem, p, tile) || of_planes(problem, tile) || tile.flat ||
-         counted(problem, p, tile);
+  return counted_forward(problem, p, tile) || of_planes(problem, tile) || counted(problem, p, tile);
 }
 
 // Microseconds, of so many waves of blocks of so many cycles, whose tiles read so many sectors.
@@ -714,16 +702,15 @@ double time_of(const Problem& problem, const Device& device, const GatherParams&
   const bool steps = tile.weights_fetched || (!forward && by_steps(tile));
   // What goes to phases apart from each other is not as fast where only the rest was counted.
   const double scattered = bytes * scatter_of(problem, p),
-               l2 = of_forward                      ? kForwardL2
-                    : tile.flat                     ? kFlatL2
-                    : steps                         ? kStepsL2
-                    : tile.bordered && size == 2    ? kFetchedL2
-                    : tile.bordered && !tile.strict ? kWordsL2
-                                                    : kL2,
+               l2 = of_forward                     ? kForwardL2
+                    : steps                        ? kStepsL2
+                    : tile.fetched && size == 2    ? kFetchedL2
+                    : tile.fetched && !tile.strict ? kWordsL2
+                                                   : kL2,
                l2_us = (scattered / (steps && !forward ? kStepsL2 : kL2) + read_sectors * 32 / l2) /
                        device.copy_bytes_per_us;
   // Neither hides behind the other altogether; and of plans that move the same bytes the less busy one is better.
-  const bool shallow = tile.bordered && size == 4 && p.source_stages == 2,
+  const bool shallow = tile.fetched && size == 4 && p.source_stages == 2,
              slower = shallow || (steps && (narrow_rows(p) || p.source_stages == 2));
   const double bytes_us = (slower ? kStepsBytes : 1) * std::max(memory_us, l2_us) +
                           again / (0.88 * device.copy_bytes_per_us) +
@@ -732,11 +719,10 @@ double time_of(const Problem& problem, const Device& device, const GatherParams&
     return kForwardLaunch + std::max(busy_us, bytes_us) +
            kForwardBytes * std::min(busy_us, bytes_us);
   const double launch_us = (planes                       ? planes_launch(problem)
-                            : tile.flat                  ? kFlatLaunch
                             : asked_from_the_start(tile) ? kStepsLaunch
                                                          : kLaunch) +
                            (forward && tile.width == 8 ? kEight : 0);
-  const bool short_rows = tile.bordered && size == 2 && int64_t{p.reduce} * p.taps <= kShortDepth;
+  const bool short_rows = tile.fetched && size == 2 && int64_t{p.reduce} * p.taps <= kShortDepth;
   const double few =
       (tile.fetched && p.one_chunk ? kFetchedFew : 1) * (short_rows ? kShortRows : 1);
   return launch_us + few * (std::max(busy_us, bytes_us) + kBeside * std::min(busy_us, bytes_us));

@@ -32,15 +32,6 @@ constexpr Planes kWords = {9.37, 383,  681,   399,  153,  56.7, 0.453, 0.731,
 // come from shared memory so.
 constexpr double kOddPairs = 3.61, kOddStaged = 1.98;
 
-// Flat tiles: what is multiplied or arrives, and, not beside it, what is stored; by 380 plans of ten layers.
-constexpr double kFlatMultiply = 1.58;  // over what the tensor core takes
-constexpr double kFlatChunk = 38.2;     // beside it, of a chunk
-constexpr double kFlatArriving = 29.6;  // bytes a cycle
-constexpr double kFlatTurn = 1030;      // of a tile
-constexpr double kFlatSector = 0.321, kFlatRagged = 3.23;
-constexpr double kFlatStaged = 8.17;  // a byte of a thread's sum
-constexpr double kFlatShown = 0.822;
-
 const Planes& fit_of(const Problem& problem) {
   return element_size(problem.dtype) == 2 ? kHalves : kWords;
 }
@@ -100,21 +91,6 @@ TileCost planes_cost(const Problem& problem, const GatherParams& p, TileRow tile
                           (1 + fit.narrow / p.tile_w);
   return {std::max(consumed, produced) + fit.shown * std::min(consumed, produced), of.read_sectors,
           p.weight_stages ? 0 : 2 * p.chunks * weights * fit.prologue};
-}
-
-TileCost flat_cost(const Problem& problem, const GatherParams& p, TileRow tile, double run_bytes,
-                   double weight_fill, double read_sectors) {
-  const double size = element_size(problem.dtype), sums = sums_of(p, tile);
-  const double bytes =
-      p.patch_bytes + (p.weight_stages ? double(p.part_products) * p.product_bytes : 0);
-  const double multiply = tensor_cycles(p, tile) * kFlatMultiply + kFlatChunk,
-               first = p.chunks * std::max(multiply, bytes / kFlatArriving),
-               stored = kFlatTurn +
-                        (tile.channel_rows
-                             ? sums * kFlatStaged * size
-                             : sectors_of(sums * 256 * size, kFlatRagged, run_bytes) * kFlatSector);
-  return {std::max(first, stored) + kFlatShown * std::min(first, stored), read_sectors,
-          p.weight_stages ? 0 : 2 * p.chunks * weight_fill};
 }
 
 }  // namespace convt2d::cuda::hopper

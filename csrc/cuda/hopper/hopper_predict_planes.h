@@ -1,4 +1,4 @@
-// What tiles of NCHW forward take whose source threads bring, and flat ones: by counting, and by what was measured.
+// What tiles of NCHW forward take whose source threads bring: by counting, and by what was measured.
 #pragma once
 
 #include "cuda/hopper/hopper_shape.h"
@@ -25,14 +25,9 @@ struct PlanesTile {
   double run_bytes, scatter, read_sectors;
 };
 
-constexpr double kFlatLaunch = 15;  // us
-constexpr double kFlatL2 = 4.37;    // bytes that L2 delivers, over what a copy moves
-
 bool of_planes(const Problem& problem, TileRow tile);
 double planes_launch(const Problem& problem);  // us
 TileCost planes_cost(const Problem& problem, const GatherParams& p, TileRow tile,
                      const PlanesTile& of);
-TileCost flat_cost(const Problem& problem, const GatherParams& p, TileRow tile, double run_bytes,
-                   double weight_fill, double read_sectors);
 
 }  // namespace convt2d::cuda::hopper

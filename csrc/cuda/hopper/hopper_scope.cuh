@@ -176,7 +176,7 @@ __device__ __forceinline__ void build_products(const GatherParams& p, const Scop
   const int stack = stacked(p, tile);
   if (tile.fetched) return;
   // Copied columns have an axis of taps.
-  const int unit = tile.columns_copied && !tile.flat ? p.columns : 1;
+  const int unit = tile.columns_copied ? p.columns : 1;
   const int next_h = p.weight_h / unit, next_w = p.weight_w / unit;
 #pragma unroll 1
   for (int i = thread; i < gh.count * gw.count; i += threads) {

@@ -66,41 +66,6 @@ bool all_tapped(const GatherParams& p) {
   return true;
 }
 
-// Whether each output of an axis is one tap of one source element, and the taps are in the order of the phases.
-bool one_tap_each(const AxisTable& axis, int64_t kernel) {
-  const AxisGroup& only = axis.group[0];
-  bool in_order = axis.groups == 1 && only.count == 1 && only.phases == kernel;
-  for (int i = 0; in_order && i < only.phases; ++i)
-    in_order = only.taps[i] == 1 && only.first_tap[i] == i && axis.step[only.first].offset == 0;
-  return in_order;
-}
-
-// Why the tensor core cannot take pixels and weights as they lie, or an empty string.
-std::string flat_shape(const Problem& problem, const GatherChoice& choice, const GatherParams& p,
-                       int vector) {
-  if (!(element_size(problem.dtype) == 2 && problem.direction == Direction::fwd &&
-        problem.x_layout == Layout::nchw && problem.w_layout == Layout::nchw &&
-        problem.y_layout == Layout::nchw))
-    return "flat tiles are for 16-bit NCHW";
-  if (!one_tap_each(p.h, problem.h.kernel) || !one_tap_each(p.w, problem.w.kernel))
-    return "a position reads other pixels than its own";
-  // Beyond the end of a row lies the next one, not zeros.
-  if (position_extent(p.w) != problem.w.in) return "rows end with outputs that no pixel reaches";
-  const int64_t taps = problem.h.kernel * problem.w.kernel;
-  if (kTiles[choice.row].channel_rows && taps > 1) return "rows of the sum are channels, not taps";
-  if (problem.h.in * problem.w.in % vector != 0 || p.columns * taps % vector != 0 ||
-      (p.column_tiles > 1 && p.tile_channels * taps % vector != 0))
-    return "planes or weights are not whole vectors";
-  // The pixels of a tile are neighbours, and the first of them starts a vector.
-  const bool rows = p.tile_w == problem.w.in,
-             starts = rows ? p.tiles_h == 1 || p.tile_h * problem.w.in % vector == 0
-                           : p.tile_h == 1 && p.tile_w % vector == 0 && problem.w.in % vector == 0;
-  if (choice.operand_columns != 0 || p.tile_n != 1 || !starts)
-    return "a tile is not a run of whole vectors";
-  if (!chunks_in_groups(p, kLongestChunk * vector)) return "chunks reach beyond their group";
-  return {};
-}
-
 // Whether the source offsets of an axis are its taps, in their order.
 bool taps_in_order(const AxisTable& axis, int64_t kernel) {
   const AxisGroup& only = axis.group[0];
@@ -118,9 +83,9 @@ int32_t slices_of_all(const GatherParams& p, TileRow tile) {
 
 // How the numbers of K lie in what is fetched, and whether they are few enough to be one chunk.
 void set_numbers(const Problem& problem, TileRow tile, GatherParams& p) {
-  const bool bordered = tile.bordered && problem.direction == Direction::grad_input,
+  const bool fetched = tile.fetched && problem.direction == Direction::grad_input,
              side_by_side = problem.y_layout == Layout::nhwc && problem.groups == 1;
-  p.pixel_channels = bordered && side_by_side && p.reduce <= kFewChannels ? p.reduce : 1;
+  p.pixel_channels = fetched && side_by_side && p.reduce <= kFewChannels ? p.reduce : 1;
   p.source_planes = p.groups * p.reduce / p.pixel_channels;
   p.row_elements = p.w.source_extent * p.pixel_channels;
   const int32_t row = static_cast<int32_t>(problem.w.kernel) * p.pixel_channels;
@@ -132,7 +97,7 @@ void set_numbers(const Problem& problem, TileRow tile, GatherParams& p) {
     p.depth = p.reduce / p.pixel_channels * p.plane_numbers;
   };
   set_rows(0, row);
-  if (!bordered || !(problem.y_layout == Layout::nchw || side_by_side)) return;
+  if (!fetched || !(problem.y_layout == Layout::nchw || side_by_side)) return;
   // Words start where 4 bytes do, at every position and row: two taps, if all rows of the kernel have pairs of them.
   const bool words = p.element_bytes == 2 && problem.w.dilation == 1 &&
                      p.w.source_step * p.pixel_channels % 2 == 0;
@@ -160,13 +125,6 @@ void set_numbers(const Problem& problem, TileRow tile, GatherParams& p) {
   if (!p.one_chunk) p.in_words = 0, set_rows(0, row);
 }
 
-// Whether each source element is one tap of one position.
-bool kernel_is_stride(const AxisTable& axis, int64_t kernel) {
-  const AxisGroup& only = axis.group[0];
-  return taps_in_order(axis, kernel) && axis.source_step == kernel && only.offset_low == 0 &&
-         only.offset_span == kernel - 1;
-}
-
 // Why consumers cannot fetch pixels, or an empty string.
 std::string fetched_shape(const Problem& problem, const GatherChoice& choice, const GatherParams& p,
                           TileRow tile, int slice, int vector) {
@@ -178,28 +136,15 @@ std::string fetched_shape(const Problem& problem, const GatherChoice& choice, co
     return "taps are not in the order of the pixels they read";
   if (!p.one_chunk && (p.depth % vector != 0 || !chunks_in_groups(p, slice * slices_fetched(tile))))
     return "weights are not whole vectors, or chunks reach beyond their group";
-  if (choice.operand_columns != 0 || (p.tile_n != 1 && !tile.bordered))
-    return "a tile is not rows of an image";
+  if (choice.operand_columns != 0) return "a tile is not rows of an image";
   if (wide(tile) && p.store_mode == kSingles)
     return "256 columns go to memory by pairs of positions";
-  if (tile.bordered) {
-    if (p.spread && choice.tile_w != problem.w.in) return "rows that are spread come whole";
-    if (wide(tile) && p.one_chunk) return "256 columns are for more channels";
-    if (p.depth > kMostParcels) return "K is too long for a table of its channels";
-    if (p.row_elements % vector != 0 && problem.h.kernel + problem.w.kernel > kMaxMasked)
-      return "too many taps to tell which of them read beside odd rows";
-    return {};
-  }
-  if (vector != 8) return "words are two taps of 16 bits";
-  if (!kernel_is_stride(p.h, problem.h.kernel) || !kernel_is_stride(p.w, problem.w.kernel))
-    return "the kernel is not as large as its stride";
-  if (slice % p.taps != 0) return "a slice of K is not whole kernels";
-  if (problem.w.kernel % 2 != 0 || problem.w.out % 2 != 0)
-    return "taps are not pairs of neighbours";
-  const bool starts = p.tiles_h == 1 || p.tile_h * problem.h.stride * problem.w.out % vector == 0;
-  if (p.tile_w != problem.w.in || !starts) return "a tile is not whole rows";
-  return problem.h.out * problem.w.out % vector != 0 ? "planes are not whole vectors"
-                                                     : std::string();
+  if (p.spread && choice.tile_w != problem.w.in) return "rows that are spread come whole";
+  if (wide(tile) && p.one_chunk) return "256 columns are for more channels";
+  if (p.depth > kMostParcels) return "K is too long for a table of its channels";
+  if (p.row_elements % vector != 0 && problem.h.kernel + problem.w.kernel > kMaxMasked)
+    return "too many taps to tell which of them read beside odd rows";
+  return {};
 }
 
 // How weights come if a stage holds all products of a chunk.
@@ -212,7 +157,6 @@ WeightMode whole_weight_mode(const Problem& problem, TileRow tile, const GatherP
            (p.column_tiles == 1 || p.tile_channels * each % vector == 0);
   };
   const bool half = element_size(problem.dtype) == 2;
-  if (p.source_mode == kFlat) return kColumnsCopied;
   if (tile.fetched) return p.one_chunk ? kElements : kWeightCopied;
   if (p.source_mode == kVectors || p.source_mode == kCopied) {
     if (problem.w_layout != Layout::nhwc) return kElements;
@@ -235,25 +179,19 @@ WeightMode whole_weight_mode(const Problem& problem, TileRow tile, const GatherP
 void set_pixels(GatherParams& p) {
   const int planes = p.planes_h * p.planes_w;
   p.plane_pixels =
-      round_up(p.tile_n * p.plane_h * p.plane_w, p.source_mode == kCopied ? kSwizzleRows
-                                                 : p.source_mode == kFlat ? kFlatPixels
-                                                                          : 1);
+      round_up(p.tile_n * p.plane_h * p.plane_w, p.source_mode == kCopied ? kSwizzleRows : 1);
   p.patch_pixels = planes / p.planes_apart * p.plane_pixels;
 }
 
 void set_patch_bytes(bool strict, GatherParams& p) {
-  const bool swizzled = p.source_mode == kCopied || p.source_mode == kFlat;
+  const bool swizzled = p.source_mode == kCopied;
   p.pixel_bytes = swizzled ? chunk_bytes(p) : kHalfBytes;
   p.source_half = p.patch_pixels * kHalfBytes;
   // The 32 over a multiple of 128 keep the slices of one pixel in different banks, which is how whole slices arrive.
-  p.source_slice = p.source_mode == kCopied ? kSliceBytes
-                   : p.source_mode == kFlat ? kSliceBytes * kFlatPixels
-                                            : round_up(p.patch_pixels * kSliceBytes, 128) + 32;
+  p.source_slice = swizzled ? kSliceBytes : round_up(p.patch_pixels * kSliceBytes, 128) + 32;
   p.source_low = strict ? p.source_slice : 0;
   p.source_slice += p.source_low;
   p.patch_bytes = swizzled ? p.patch_pixels * chunk_bytes(p)
-                  : p.source_mode == kFetched
-                      ? fetched_boxes(p) * fetched_channels(p) * fetched_row(p)
                   : p.source_mode == kFetchedRows
                       ? round_up(fetched_rows_bytes(p) + (p.brought_pieces ? 16 : 0), 128) +
                             (p.spread ? p.spread_boxes * spread_box_bytes(p) : 0)
@@ -396,45 +334,12 @@ void set_pitches(int operands, int taps_w, int64_t row, int64_t plane, int64_t i
   if (whole) p.copied_w = (p.rows_inside ? p.row_pitch : p.channel_pitch) / p.element_bytes;
 }
 
-// Fetched pixels: how many of a channel lie side by side. As many as a box has, unless lanes meet in fewer banks if they
-// are less; then as few bytes as that allows.
-void set_fetched_pixels(int operands, GatherParams& p) {
-  constexpr int kLeast = 128, kVector = 8, kBoundary = 128;  // the latter of what is copied, bytes
-  using Question = std::array<int32_t, 6>;
-  struct Answer {
-    int32_t pixels;
-    double turns;
-  };
-  thread_local Question last{};
-  thread_local Answer best{};
-  const int row = p.w.source_extent * p.element_bytes, taps_w = p.w.group[0].count;
-  const Question question = {operands, row, taps_w, p.taps, p.slices, p.tile_h * p.h.source_step};
-  if (question != last) {
-    last = question;
-    const double loads = double(p.slices) * operands * 4 * 4;
-    double cheapest = 0, most_turns = 0;
-    for (p.copied_w = kMostSpan; p.copied_w >= kLeast; p.copied_w -= kVector) {
-      const int box = fetched_channels(p) * fetched_row(p);
-      if (box % kBoundary != 0) continue;
-      const double turns = turns_of_banks(p, true, taps_w, row, fetched_row(p)),
-                   cost = loads * turns + double(fetched_boxes(p)) * box * 2 / 128;
-      if (cheapest == 0)
-        most_turns = turns;
-      else if (turns >= most_turns || cost >= cheapest)
-        continue;
-      cheapest = cost, best = {p.copied_w, turns};
-    }
-  }
-  p.copied_w = best.pixels;
-  p.turns = static_cast<float>(best.turns);
-}
-
 // Fetched rows of words: even_step and odd_step, where there are any.
 void set_steps(TileRow tile, GatherParams& p) {
   constexpr int kMostLooked = 8;
   const int of_slice = kSliceBytes / p.element_bytes;
   p.even_step = p.odd_step = 0;
-  if (p.source_mode != kFetchedRows || p.brought_pieces || p.period != 1 ||
+  if (p.brought_pieces || p.period != 1 ||
       (p.element_bytes == 4 ? p.slices < 2 : !p.in_words || !has_alike_halves(tile)))
     return;
   // Behind the last number of words, and of a group, a table says what to read instead. (Behind the last channel are zeros.)
@@ -486,14 +391,12 @@ void set_window(int64_t chunk, TileRow tile, GatherParams& p) {
   p.window_magic = magic_of(p.window);
   const int64_t size = p.element_bytes, row = p.row_elements * size,
                 plane = row * p.h.source_extent, image = plane * p.source_planes;
-  const bool rows = p.source_mode == kFetchedRows, whole = !rows || row % 16 == 0 || p.spread;
+  const bool whole = row % 16 == 0 || p.spread;
   const int64_t line = p.load_w * size;
   p.row_start = static_cast<int32_t>((row % 32 == 0 ? 32 : 16) / size);
-  if (rows)
-    set_pitches(consumer_groups(tile) * tile.operands, p.w.group[0].count, p.spread ? 0 : row,
-                plane, image, whole, p);
+  set_pitches(consumer_groups(tile) * tile.operands, p.w.group[0].count, p.spread ? 0 : row, plane,
+              image, whole, p);
   set_spread(p);
-  if (p.source_mode == kFetched) set_fetched_pixels(consumer_groups(tile) * tile.operands, p);
   p.row_pieces = whole ? 0 : static_cast<int32_t>(ceil_div(line + 16 - size, int64_t{16}));
   p.row_pieces_magic = magic_of(std::max(p.row_pieces, 1));
   p.brought_pieces = p.tile_n * p.load_h * p.window * p.row_pieces;
@@ -521,7 +424,7 @@ void set_buffers(const GatherChoice& choice, GatherParams& params) {
   set_weight_bytes(kTiles[choice.row], params);
   const int block = column_row(params) / params.element_bytes;
   const bool whole = params.columns % block == 0 && params.tile_channels % block == 0;
-  const bool at_once = params.weight_mode == kColumnsCopied && params.source_mode != kFlat && whole;
+  const bool at_once = params.weight_mode == kColumnsCopied && whole;
   params.blocks_at_once = at_once ? params.tile_channels / block : 0;
 }
 
@@ -548,7 +451,7 @@ void set_least_buffers(int slice_shift, TileRow tile, GatherParams& params) {
   // What is fetched: no two lanes meet, no table is read; and what threads bring lies in the source altogether.
   params.turns = 1;
   params.even_step = 1;
-  params.brought_pieces = tile.bordered && params.row_elements * params.element_bytes % 16 != 0;
+  params.brought_pieces = tile.fetched && params.row_elements * params.element_bytes % 16 != 0;
   params.load_h = params.load_w = -(1 << 30);
   if (tile.fetched && params.store_mode == kSingles) params.store_mode = kFours;
 }
@@ -616,7 +519,6 @@ std::string refused_tile(const Problem& problem, TileRow tile) {
   const auto all = [&](Layout layout) {
     return source == layout && destination == layout && problem.w_layout == layout;
   };
-  if (tile.flat && !(half && forward && all(Layout::nchw))) return "flat tiles are for 16-bit NCHW";
   if (tile.fetched && (forward || !(all(Layout::nchw) || reduce <= kFewChannels)))
     return "pixels are fetched in NCHW grad_input, or of few channels";
   if (by_channel(tile) && !(source == Layout::nhwc && reduce % vector == 0))
@@ -696,9 +598,7 @@ std::string tile_shape(const Problem& problem, const GatherChoice& choice, Gathe
   // Of a phase, what four lanes deal to each other. Where columns have the channels' order and those are half of that, half: the least
   // that the copy engine swizzles. (Of more channels whole pieces of 64 bytes of a pixel go faster to memory: k3s2_c80.)
   const int dealt = 4 * vector,
-            whole_runs = tile.columns_copied && !tile.flat && params.columns == dealt / 2
-                             ? dealt / 2
-                             : dealt;
+            whole_runs = tile.columns_copied && params.columns == dealt / 2 ? dealt / 2 : dealt;
   const bool runs = !tile.channel_rows && destination == Layout::nhwc &&
                     params.columns % vector == 0 && room % whole_runs == 0;
   const bool lines = has_lines(tile) && !forward && destination == Layout::nhwc &&
@@ -727,9 +627,7 @@ std::string tile_shape(const Problem& problem, const GatherChoice& choice, Gathe
   if (tile.turned && !(half && source == Layout::nchw && params.w.source_extent % vector == 0))
     return "the source's rows are not whole vectors of 16-bit numbers";
   params.source_mode = tile.turned                            ? kCopiedRows
-                       : tile.flat                            ? kFlat
-                       : tile.bordered                        ? kFetchedRows
-                       : tile.fetched                         ? kFetched
+                       : tile.fetched                         ? kFetchedRows
                        : tile.copied                          ? kCopied
                        : channels_last                        ? kVectors
                        : !turned                              ? kPixels
@@ -739,7 +637,7 @@ std::string tile_shape(const Problem& problem, const GatherChoice& choice, Gathe
   if (tile.weights_fetched &&
       !(!half && forward && destination == Layout::nhwc && params.columns % vector == 0))
     return "weights are fetched in TF32 NHWC forward, whole vectors of channels";
-  if (tile.columns_copied && !tile.flat &&
+  if (tile.columns_copied &&
       !((tile.weights_fetched || (half && runs)) && forward && problem.w_layout == Layout::nhwc &&
         chunks_in_groups(params, kLongestChunk * vector)))
     return "the copy engine cannot bring these weights";
@@ -777,9 +675,6 @@ std::string positions_shape(const Problem& problem, const GatherChoice& choice,
   const int step = params.w.source_step;
   const Planes h = planes_of(params.h, choice.tile_h, tile),
                w = planes_of(params.w, choice.tile_w, tile);
-  if (tile.flat)
-    if (std::string reason = flat_shape(problem, choice, params, vector); !reason.empty())
-      return reason;
   if (tile.fetched)
     if (std::string reason = fetched_shape(problem, choice, params, tile, slice, vector);
         !reason.empty())
@@ -789,7 +684,7 @@ std::string positions_shape(const Problem& problem, const GatherChoice& choice,
   params.load_h = h.extent * h.count;
   params.load_w = w.extent * w.count;
   set_pixels(params);
-  if (tile.bordered) {
+  if (tile.fetched) {
     params.load_h = (choice.tile_h - 1) * params.h.source_step + span_of(params.h) + 1;
     params.load_w = (choice.tile_w - 1) * step * params.pixel_channels +
                     std::max((span_of(params.w) + 1) * params.pixel_channels,
@@ -804,7 +699,7 @@ std::string positions_shape(const Problem& problem, const GatherChoice& choice,
   params.copied_w =
       static_cast<int32_t>(ceil_div(params.load_w + lead_of(params, vector), vector) | 1) * vector;
   // Of what the copy engine brings at once, skipped pixels included.
-  if ((tile.turned || tile.bordered) &&
+  if ((tile.turned || tile.fetched) &&
       std::max({params.copied_w, params.load_h, choice.tile_n}) > kMostSpan)
     return "a tile is too long for the copy engine";
   if (by_channel(tile) && std::max({(h.extent - 1) * params.h.source_step + 1,

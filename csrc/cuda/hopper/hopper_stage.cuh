@@ -182,7 +182,7 @@ __device__ __forceinline__ void visit_weight_mode(int mode, Visit&& visit) {
   constexpr bool kTurns = sizeof(T) == 2;
   if constexpr (kTiles[ROW].columns_copied) {
     visit(std::integral_constant<WeightMode, kColumnsCopied>());
-  } else if constexpr (SOURCE == kFetched || SOURCE == kFetchedRows || lean(kTiles[ROW])) {
+  } else if constexpr (SOURCE == kFetchedRows || lean(kTiles[ROW])) {
     visit(std::integral_constant<WeightMode, kWeightCopied>());
   } else {
     if constexpr (SOURCE == kVectors || SOURCE == kCopied) {
@@ -206,11 +206,9 @@ __device__ __forceinline__ void visit_weight_mode(int mode, Visit&& visit) {
 template <class T, int ROW, class Visit>
 __device__ __forceinline__ void visit_source_mode(int mode, Visit&& visit) {
   if constexpr (kTiles[ROW].copied) {
-    constexpr SourceMode kMode = kTiles[ROW].turned     ? kCopiedRows
-                                 : kTiles[ROW].flat     ? kFlat
-                                 : kTiles[ROW].bordered ? kFetchedRows
-                                 : kTiles[ROW].fetched  ? kFetched
-                                                        : kCopied;
+    constexpr SourceMode kMode = kTiles[ROW].turned    ? kCopiedRows
+                                 : kTiles[ROW].fetched ? kFetchedRows
+                                                       : kCopied;
     return visit(std::integral_constant<SourceMode, kMode>());
   }
   if (mode == kVectors) return visit(std::integral_constant<SourceMode, kVectors>());
@@ -244,13 +242,6 @@ __device__ __forceinline__ void copy_weights(const GatherParams& p, const Scope&
       copy_box(stage, &maps.weight, full, load_shared_4(taps + i * 4) + chunk * depth, 0, 0, 0,
                rows);
       stage += p.product_bytes;
-    }
-  } else if (p.source_mode == kFlat) {  // one product
-    const int each = column_row(p) / int(sizeof(T));
-    for (int c = 0; c < weight_rows(tile); c += each) {
-      copy_box(stage, &maps.weight, full, column * p.taps + c, at.group * p.reduce + chunk * depth,
-               0, 0);
-      stage += column_block(p);
     }
   } else {  // phases without a tap at this offset lie outside of the tensor and become zeros
     const int stack = stacked(p, tile), each = column_row(p) / int(sizeof(T));
@@ -387,7 +378,7 @@ __device__ __forceinline__ void bring_all_weights(const GatherParams& p, const S
     }
   };
   if constexpr (straight(tile)) {
-    visit_weight_mode<T, tile.fetched ? kFetched : kCopied, ROW>(p.weight_mode, with_mode);
+    visit_weight_mode<T, tile.fetched ? kFetchedRows : kCopied, ROW>(p.weight_mode, with_mode);
   } else if (p.source_mode == kVectors) {
     visit_weight_mode<T, kVectors, ROW>(p.weight_mode, with_mode);
   } else {
@@ -499,29 +490,6 @@ struct Producer {
              o.n);
   }
 
-  // The same for a tile of neighbouring pixels, 64 at a time.
-  __device__ __forceinline__ void copy_flat(int chunk, const Ring& ring, TileOrigin o) {
-    barrier_wait(places.empty_source + ring.stage * 8, ring.parity ^ 1);
-    const uint32_t full = places.full_source + ring.stage * 8;
-    const int channels = chunk_bytes(p) / int(sizeof(T)), first = o.h * p.w.source_extent + o.w;
-    barrier_expect(full, map.patch_stage);
-    for (int i = 0; i < p.patch_pixels; i += kFlatPixels)
-      copy_box(places.patch + ring.stage * map.patch_stage + i * chunk_bytes(p), &maps.source, full,
-               first + i, at.group * p.reduce + chunk * channels, o.n, 0);
-  }
-
-  // The same for whole rows of the source, one after the other.
-  __device__ __forceinline__ void copy_fetched(int chunk, const Ring& ring, TileOrigin o) {
-    barrier_wait(places.empty_source + ring.stage * 8, ring.parity ^ 1);
-    const uint32_t full = places.full_source + ring.stage * 8;
-    const int first = o.h * p.h.source_step * p.w.source_extent, channels = fetched_channels(p);
-    barrier_expect(full, map.patch_stage);
-    for (int i = 0; i < fetched_boxes(p); ++i)
-      copy_box(places.patch + ring.stage * map.patch_stage + i * channels * fetched_row(p),
-               &maps.source, full, first + i * p.copied_w, at.group * p.reduce + chunk * channels,
-               o.n, 0);
-  }
-
   // The same for rows with zeros around them.
   __device__ __forceinline__ void copy_bordered(int chunk, const Ring& ring, TileOrigin o) {
     barrier_wait(places.empty_source + ring.stage * 8, ring.parity ^ 1);
@@ -557,7 +525,7 @@ struct Producer {
 
   // What came is moved by a number, or spread, by the last two warps: a chunk each by turns.
   __device__ __forceinline__ void shift_all_rows() {
-    const RowShift shift(fetched_rows_bytes(p) / fetched_row(p), fetched_row(p));
+    const RowShift shift(fetched_rows_bytes(p) / channel_bytes(p), channel_bytes(p));
     for_my_chunks([&](uint32_t stage, TileOrigin) { shift.move(stage); });
   }
   __device__ __forceinline__ void spread_all_rows() {
@@ -645,11 +613,7 @@ struct Producer {
   template <SourceMode SOURCE>
   __device__ __forceinline__ void copy_source(int chunk, int plane, const Ring& ring,
                                               TileOrigin origin) {
-    if constexpr (SOURCE == kFlat) {
-      copy_flat(chunk, ring, origin);
-    } else if constexpr (SOURCE == kFetched) {
-      copy_fetched(chunk, ring, origin);
-    } else if constexpr (SOURCE == kFetchedRows) {
+    if constexpr (SOURCE == kFetchedRows) {
       copy_bordered(chunk, ring, origin);
     } else {
       copy_plane(chunk, plane, ring, origin);
@@ -906,7 +870,7 @@ __device__ __forceinline__ void produce(const GatherParams& p, const Scope& at,
     }
   }
   Producer<M, ROW> producer{p, of_team, map, maps, own};
-  if constexpr (kTiles[ROW].bordered) {
+  if constexpr (kTiles[ROW].fetched) {
     if (p.brought_pieces && producer.thread / 32 != 1) return producer.bring_all_rows();
   }
   visit_source_mode<T, ROW>(p.source_mode, [&](auto source) {

@@ -464,13 +464,13 @@ __device__ __forceinline__ void store_pixel_rows(const GatherParams& p, const Sc
       to[row] = destination_of(
           p, at,
           position_of(origin, tables.positions[first_position + row / 2 * 64 + row % 2 * 8]));
-    if constexpr (tile.columns_copied && !tile.flat) {
+    if constexpr (tile.columns_copied) {
       nan = store_traded_runs<M, ROW>(p, sum, columns, to);
     } else if constexpr (lean(tile) && !tile.fetched) {  // grad_input
       nan = store_lone_vectors<M, ROW>(p, sum, columns, to);
     } else if (kLone && p.store_mode == kDealt && !p.bias && stacked(p, tile) == 1) {
       if constexpr (kLone) nan = store_lone_vectors<M, ROW>(p, sum, columns, to);
-    } else if (!tile.flat && p.store_mode == kDealt) {
+    } else if (p.store_mode == kDealt) {
       nan = store_vectors<M, ROW>(p, sum, columns, to);
     } else if (has_lines(tile) && p.store_mode == kLines) {
       if constexpr (has_lines(tile)) nan = store_lines<M, ROW>(p, sum, tables, to);

@@ -345,7 +345,7 @@ std::string refusal(const Problem& problem, const Device& device) {
       (plane * 2 % vector != 0 || sources % 2 != 0))
     return "rows of " + number(row) + " pixels, and planes of " + number(plane) +
            " in pairs, are no whole 16 bytes";
-  // Then each pixel has one product for each output, and nothing is won by turning it: fold and hopper leave it as it lies.
+  // Then each pixel has one product for each output, and nothing is won by turning it: fold and tuft leave it as it lies.
   if (forward && problem.h.kernel == problem.h.stride && problem.w.kernel == problem.w.stride)
     return "the kernel is its stride";
   if (phases_w > 2 || (phases_w > 1 && phases_w != problem.w.stride))
