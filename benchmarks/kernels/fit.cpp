@@ -108,9 +108,8 @@ std::vector<Setting> read_sweeps(const char* layers_file, const std::vector<std:
         continue;
       }
       renamed +=
-          line.find(
-              hopper::plan_of({choice, {}, 0, params.slices, params.brought_pieces > 0}).note) ==
-          std::string::npos;
+          line.find(hopper::plan_of({choice, {}, 0, params.slices, hopper::rows_of(params), 1, 0})
+                        .note) == std::string::npos;
       const std::string label = name + " " + mode + " " + direction;
       Setting& one = found.insert({label, {label, problem, {}, us}}).first->second;
       one.best = std::min(one.best, us);

@@ -199,6 +199,13 @@ std::vector<GatherChoice> best_shapes(const Problem& problem, const Device& devi
 
 }  // namespace
 
+const char* rows_of(const GatherParams& p) {
+  return p.brought_pieces ? "rows brought"
+         : p.spread       ? "rows copied, spread"
+         : p.shifted      ? "rows copied, shifted"
+                          : "rows copied";
+}
+
 namespace {
 
 // The candidates of a tile with some phases side by side.
@@ -269,14 +276,6 @@ void order_by_promise(const Problem& problem, const Device& device, std::vector<
   std::stable_sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
     return std::pair{kind_of(kTiles[a.row]), a.least} < std::pair{kind_of(kTiles[b.row]), b.least};
   });
-}
-
-// Fetched rows: who brings them, and what becomes of them then.
-const char* rows_of(const GatherParams& p) {
-  return p.brought_pieces ? "rows brought"
-         : p.spread       ? "rows copied, spread"
-         : p.shifted      ? "rows copied, shifted"
-                          : "rows copied";
 }
 
 // `columns_copied`: whether the copy engine can bring columns of weights by another tile. `told`: whether nobody wants to know if there

@@ -14,10 +14,13 @@ struct GatherCandidate {
   int32_t walkers[kMaxShares];  // of GatherParams
   double predicted_us;
   int32_t slices;    // of a chunk
-  const char* rows;  // how they come, if they are fetched
+  const char* rows;  // rows_of(), if they are fetched
   double over;       // what a tile takes, over what is predicted: for other families
   int order;         // of equals, the first is taken
 };
+
+// Fetched rows: who brings them, and what becomes of them then.
+const char* rows_of(const GatherParams& params);
 
 // Every tile that fits, in no order; or those that may be better than the best that is known, and no worse than each other.
 // `reason` says why there is none.
