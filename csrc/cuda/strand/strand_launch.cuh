@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "cuda/cuda_check.h"
+#include "cuda/launch_ranks.cuh"
 #include "cuda/shared_memory.h"
 #include "cuda/strand/strand_dense.cuh"
 #include "cuda/strand/strand_kernel.cuh"
@@ -27,24 +28,6 @@ void allow_large_clusters() {
   CONVT2D_CUDA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(KERNEL),
                                           cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
   allowed.fetch_or(bit, std::memory_order_relaxed);
-}
-
-// A grid of tiles, each a cluster of `ranks` blocks.
-template <class Kernel, class... Parameters>
-void launch_ranks(Kernel kernel, int64_t tiles, int ranks, int threads, int bytes, void* stream,
-                  const Parameters&... parameters) {
-  cudaLaunchAttribute cluster = {};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim.x = cluster.val.clusterDim.z = 1;
-  cluster.val.clusterDim.y = ranks;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(tiles), ranks);
-  config.blockDim = dim3(threads);
-  config.dynamicSmemBytes = bytes;
-  config.stream = static_cast<cudaStream_t>(stream);
-  config.attrs = &cluster;
-  config.numAttrs = ranks > 1;
-  CONVT2D_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, parameters...));
 }
 
 // `row` is one of the first ROWS.
