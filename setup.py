@@ -57,6 +57,8 @@ CUDA_ROOMS = {
     "cuda/ticking": "ticking_plan.cpp ticking_launch.cpp ticking_kernel.cu",
     "cuda/dimity": "dimity_plan.cpp dimity_launch.cpp dimity_f16.cu dimity_bf16.cu dimity_tf32.cu "
     "dimity_f32x3.cu",
+    "cuda/skein": "skein_plan.cpp skein_launch.cpp skein_f16.cu skein_bf16.cu skein_tf32.cu",
+    "cuda/hank": "hank_plan.cpp hank_launch.cpp hank_f16.cu hank_bf16.cu hank_tf32.cu",
     "cuda/shuttle": "shuttle_plan.cpp shuttle_launch.cpp shuttle_kernel.cu",
     "cuda/treadle": "treadle_plan.cpp treadle_launch.cpp treadle_f32.cu treadle_halves.cu",
     "cuda/reed": "reed_plan.cpp reed_held_plan.cpp reed_lapped_plan.cpp reed_broad_plan.cpp "

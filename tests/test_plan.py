@@ -855,6 +855,61 @@ def test_dimity_says_why_it_declines():
 
 
 @needs_cuda_room
+def test_hank_says_why_it_declines():
+    changes = (
+        ({"kernel": (5, 4)}, "kernels of 5 are longer than two strides of 2"),
+        ({"kernel": (9, 9), "stride": (9, 9)}, "does not step over 9"),
+        ({"dilation": (1, 2)}, "without dilation"),
+        ({"groups": 48}, "one channel in and one out"),
+        ({"in_channels": 92, "out_channels": 92, "groups": 92}, "92 channels are no whole"),
+    )
+    for change, words in changes:
+        case = dataclasses.replace(BILINEAR, **change)
+        check_refusals("hank", (case, "grad_weight", "f16", "nhwc", "h200", words))
+    check_refusals(
+        "hank",
+        (BILINEAR, "forward", "f16", "nhwc", "h200", "grad_weight"),
+        (BILINEAR, "grad_weight", "f16", "nchw", "h200", "NHWC"),
+        (BILINEAR, "grad_weight", "f32", "nhwc", "h200", "fp16, bf16 and TF32"),
+        (BILINEAR, "grad_weight", "f16", "nhwc", "b200", "sm_90a"),
+    )
+
+
+# A bias gradient is one more pass over dY, but for depthwise, which has it on the way.
+@needs_cuda_room
+@pytest.mark.parametrize("dtype", (*TENSOR_CORES, "f32"))
+@pytest.mark.parametrize(("layout", "family"), (("nchw", "skein"), ("nhwc", "hank")))
+def test_who_serves_grad_weight_of_depthwise_layers_without_a_bias(dtype, layout, family):
+    case = dataclasses.replace(BILINEAR, batch=32)
+    for device, bias in itertools.product((*HOPPER, *NOT_HOPPER), (False, True)):
+        special = device in HOPPER and not bias and dtype != "f32"
+        text = explain(case, "grad_weight", dtype, layout, device, bias=bias)
+        assert chosen(text) == (family if special else "depthwise"), text
+
+
+@needs_cuda_room
+def test_skein_says_why_it_declines():
+    changes = (
+        ({"kernel": (5, 4)}, "5 kernel rows are more than two steps of 2"),
+        ({"kernel": (4, 6), "stride": (2, 6)}, "6 columns is no part of 8"),
+        ({"kernel": (8, 8), "stride": (4, 2)}, "more than a warp has sums for"),
+        ({"dilation": (1, 2)}, "1 and 2 apart"),
+        ({"groups": 48}, "2 input channels"),
+        ({"size": (40, 44)}, "rows of 88 bytes"),
+    )
+    for change, words in changes:
+        case = dataclasses.replace(BILINEAR, **change)
+        check_refusals("skein", (case, "grad_weight", "f16", "nchw", "h200", words))
+    check_refusals(
+        "skein",
+        (BILINEAR, "forward", "f16", "nchw", "h200", "grad_weight"),
+        (BILINEAR, "grad_weight", "f16", "nhwc", "h200", "NCHW"),
+        (BILINEAR, "grad_weight", "f32", "nchw", "h200", "16 bits and TF32"),
+        (BILINEAR, "grad_weight", "f16", "nchw", "b200", "sm_90a"),
+    )
+
+
+@needs_cuda_room
 def test_quilt_says_why_it_declines():
     large = Case("large", 1, 1, 1, (1 << 27, 6), (1, 2), (1, 2))
     wide, odd = (

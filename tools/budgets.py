@@ -74,6 +74,8 @@ KERNELS = {
     "mite": 56,  # twelve forms and six of grad_weight, of three types
     "ticking": 10,  # four of two types, one of TF32 and of strict fp32
     "dimity": 36,  # six tiles and three of channels last, of four types
+    "skein": 9,  # three tiles, of three types
+    "hank": 6,  # two tiles of three types
     "shuttle": 6,  # three tiles, of two types
     "treadle": 12,  # two of TF32 in two layouts, two of strict fp32, two of two 16-bit types
     "reed": 24,  # two of three types, one strict; two held of four, one wide; six lapped, two broad

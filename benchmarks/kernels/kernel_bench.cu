@@ -47,6 +47,7 @@
 #include "cuda/gauze/gauze_plan.h"
 #include "cuda/hopper/hopper_fetched_weight.h"
 #include "cuda/hopper/hopper_packed_weight.h"
+#include "cuda/hank/hank_plan.h"
 #include "cuda/hopper/hopper_plan.h"
 #include "cuda/hopper/hopper_weight_plan.h"
 #include "cuda/igemm/igemm.h"
@@ -65,6 +66,7 @@
 #include "cuda/rows/rows_plan.h"
 #include "cuda/scroll/scroll_plan.h"
 #include "cuda/shuttle/shuttle_plan.h"
+#include "cuda/skein/skein_plan.h"
 #include "cuda/slide/slide_plan.h"
 #include "cuda/spool/spool_plan.h"
 #include "cuda/spread/spread_plan.h"
@@ -227,8 +229,12 @@ std::vector<Plan> plans_of(const Family& family, const Problem& problem, const D
     plans = cuda::mite::plans(problem, device, reason);
   } else if (name == "ticking") {
     plans = cuda::ticking::plans(problem, device, reason);
+  } else if (name == "skein") {
+    plans = cuda::skein::plans(problem, device, reason);
   } else if (name == "dimity") {
     plans = cuda::dimity::plans(problem, device, reason);
+  } else if (name == "hank") {
+    plans = cuda::hank::plans(problem, device, reason);
   } else if (name == "shuttle") {
     plans = cuda::shuttle::plans(problem, device, reason);
   } else if (name == "treadle") {

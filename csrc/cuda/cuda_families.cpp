@@ -14,6 +14,7 @@
 #include "cuda/fold/fold.h"
 #include "cuda/fringe/fringe.h"
 #include "cuda/gauze/gauze.h"
+#include "cuda/hank/hank.h"
 #include "cuda/hopper/hopper.h"
 #include "cuda/hopper/hopper_plan.h"
 #include "cuda/igemm/igemm.h"
@@ -31,6 +32,7 @@
 #include "cuda/rows/rows.h"
 #include "cuda/scroll/scroll.h"
 #include "cuda/shuttle/shuttle.h"
+#include "cuda/skein/skein.h"
 #include "cuda/slide/slide.h"
 #include "cuda/spool/spool.h"
 #include "cuda/spool/spool_plan.h"
@@ -47,6 +49,7 @@ namespace convt2d::cuda {
 FamilyList families() {
   static const Family list[] = {
       depthwise_family,  // one input channel a group: bound by memory, so no tile of a GEMM
+      hank_family,  // sm_90a: NHWC grad_weight of one input and output channel a group, on tensor cores' diagonals
       plain_family,  // sm_90a: 16-bit NCHW, kernels of one tap: planes are rows of a matrix, in all three passes
       fold_family,  // sm_90a: 16-bit NCHW forward, operands as they lie, taps added up afterwards
       tuft_family,  // sm_90a: NCHW forward of kernels that are their stride, x and w as they lie, planes of any size
@@ -71,6 +74,7 @@ FamilyList families() {
       strand_family,  // clusters: grad_input of few outputs and long sums, which clusters share; operands as they lie
       ticking_family,  // sm_90a: NCHW grad_input of few channels of a group, whole rows of dY by bulk copies, sums in registers
       dimity_family,  // sm_90a: grad_weight of few channels of a group, bound by moving dY: rows of it as they lie, all taps in registers
+      skein_family,  // sm_90a: NCHW grad_weight of depthwise layers, bands of planes by the copy engine, taps as columns
       shuttle_family,  // sm_90a: 16-bit NCHW grad_weight, rows of dY turned once for all taps
       treadle_family,  // sm_90a: grad_weight of few channels and stride 1, two taps or lines to an instruction
       reed_family,  // sm_80: forward of large kernels and strides, all phases as rows of one GEMM, weights as they lie

@@ -13,6 +13,7 @@
 #include "cuda/depthwise/depthwise_mma.h"
 #include "cuda/depthwise/depthwise_strips.h"
 #include "cuda/depthwise/depthwise_walks.h"
+#include "cuda/weight_cost.h"
 #include "cuda/weight_sum.h"
 
 namespace convt2d::cuda {
@@ -167,7 +168,12 @@ double slots_per_output(const Problem& problem) {
                  blocks_v = double(blocks_of(v.taps, taps));
     const double macs = double(taps) * taps;
     const double unpaired = problem.w.out % kPair == 0 ? 1 : 1.4;
-    if (back) return blocks_h * blocks_v * unpaired * (15 + 10 * macs + 40 * share);
+    if (back) {
+      // A thread goes down whole runs of rows, of which there may be fewer.
+      const double rows = double(blocks_of(h.out, h.period)),
+                   gone = double(round_up(int64_t(rows), kRun));
+      return blocks_h * blocks_v * unpaired * (15 + 10 * macs + 40 * share) * gone / rows;
+    }
     if (problem.direction == Direction::grad_input) {
       return blocks_v * unpaired * (20 + 3 * macs * blocks_h + 60 * share + 4 * far);
     }
@@ -286,9 +292,11 @@ std::optional<Plan> register_plan(const Problem& problem, const Device& device) 
   } else {
     plan.split = 1;
   }
-  // 16-bit walks take 1.1 to 2 times what bytes and instructions say (2026-11-23).
-  const double late = problem.y_layout == Layout::nhwc && bytes == 2 ? 1.4 : 1;
-  const double memory = moved / (0.78 * device.copy_bytes_per_us);
+  // Walks take 1.1 to 2 times what bytes and instructions say in 16 bits (2026-11-23), of words less, as lanes' grad_weight does.
+  const bool walks = problem.y_layout == Layout::nhwc;
+  const double late = walks && bytes == 2 ? 1.4 : !back ? 1 : walks ? 1.15 : 1.05;
+  double memory = moved / (0.78 * device.copy_bytes_per_us);
+  if (back) memory = (moved + std::min(moved, kLeftBehind)) / device.copy_bytes_per_us;
   const double issue = outputs_of(problem) * slots / device.fma_f32_per_us;
   plan.predicted_us = launch_us(problem) + std::max(late * std::max(memory, issue), wait_us);
   plan.note = note.str();

@@ -1,0 +1,9 @@
+#include "cuda/hank/hank_launch.cuh"
+
+namespace convt2d::cuda::hank {
+
+void launch_tf32(int row, const Params& params, const Maps& maps, void* stream) {
+  launch_rows<MmaTF32>(row, params, maps, stream);
+}
+
+}  // namespace convt2d::cuda::hank
