@@ -182,6 +182,9 @@ CASES: tuple[Case, ...] = (
     # What keeps y in registers: whole vectors of columns, or of channels.
     _case("depthwise_k4s2_vectors", (32, 32), (9, 12), k=4, s=2, p=1, g=32),
     _case("depthwise_k15s8_vectors", (16, 16), (3, 5), k=15, s=8, p=4, op=1, g=16),
+    # Rows of whole vectors, in 32 bits too.
+    _case("depthwise_k4s2_rows", (24, 24), (9, 16), k=4, s=2, p=1, g=24),
+    _case("depthwise_k16s8_rows", (16, 16), (5, 16), k=16, s=8, p=4, g=16),
     _case("depthwise_d2s2", (12, 12), (6, 6), k=3, s=2, d=2, g=12),
     # Large kernels with large strides.
     _case("k64s32", (3, 5), (2, 3), k=(64, 16), s=(32, 8), p=(16, 4), n=1),
