@@ -128,8 +128,9 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
   std::vector<Candidate<Choice>> found;
   const int row = tile_of(problem), bytes = number(size_of(problem));
   const int64_t channels = problem.out_channels, all_q = problem.h.in + back_of(problem) - 1;
-  // Of a plane's bands none has more rows than a box.
-  const int64_t least = ceil_div(all_q, kBoxNumbers / problem.h.stride);
+  // Of a plane's bands none has more rows than a box, of dY or of x.
+  const int64_t most = std::min(kBoxNumbers / problem.h.stride, kBoxNumbers - back_of(problem) + 1);
+  const int64_t least = ceil_div(all_q, most);
   std::vector<int> bands;
   for (int64_t count : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32})
     add_once(bands, ceil_div(all_q, std::max(least, count)));
