@@ -185,7 +185,11 @@ CASES: tuple[Case, ...] = (
     # Rows of whole vectors, in 32 bits too.
     _case("depthwise_k4s2_rows", (24, 24), (9, 16), k=4, s=2, p=1, g=24),
     _case("depthwise_k16s8_rows", (16, 16), (5, 16), k=16, s=8, p=4, g=16),
+    # A plane of as many rows as a box of the copy engine has, and one row more of x.
+    _case("depthwise_tall", (8, 8), (510, 8), k=(2, 1), g=8, n=1),
     _case("depthwise_d2s2", (12, 12), (6, 6), k=3, s=2, d=2, g=12),
+    # Of one pixel; boxes that step over five.
+    _case("pixel_k5s5", (8, 64), (1, 1), k=5, s=5, op=1, n=1),
     # Large kernels with large strides.
     _case("k64s32", (3, 5), (2, 3), k=(64, 16), s=(32, 8), p=(16, 4), n=1),
     _case("k16s8_dense", (5, 4), (4, 3), k=16, s=8, p=4, n=1),

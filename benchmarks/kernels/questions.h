@@ -43,13 +43,14 @@ Layer random_layer(Dice& dice, int number) {
   Layer l;
   do {
     l.name = "random_" + std::to_string(number);
-    l.batch = dice.of({1, 1, 2, 4, 8, 16, 33, 128});
+    l.batch = dice.one_in(40) ? 70000 : dice.of({1, 1, 2, 4, 8, 16, 33, 128});
     l.groups = dice.one_in(4) ? dice.of({2, 3, 4, 8, 32}) : 1;
     l.in = dice.channels() * l.groups, l.out = dice.channels() * l.groups;
     if (dice.one_in(12)) l.groups = l.in, l.out = l.in * dice.of({1, 1, 1, 2});
     const bool square = !dice.one_in(3);
     const auto extent = [&] {
       return dice.one_in(8)    ? 1
+             : dice.one_in(60) ? dice.of({65536, 70001})
              : dice.one_in(12) ? dice.of({254, 255, 256, 257, 510, 511, 512})
              : dice.one_in(3)  ? dice.of({4, 8, 16, 32, 64, 128, 256})
                                : dice.between(2, 100);
@@ -69,7 +70,7 @@ Layer random_layer(Dice& dice, int number) {
     l.bias = dice.one_in(2);
   } while (output_extent(l.h, l.kh, l.sh, l.ph, l.oph, l.dh) < 1 ||
            output_extent(l.w, l.kw, l.sw, l.pw, l.opw, l.dw) < 1 ||
-           double(l.batch) * std::max(l.in, l.out) * l.h * l.sh * l.w * l.sw > 3e9);
+           double(l.batch) * std::max(l.in, l.out) * l.h * l.sh * l.w * l.sw > 2e9);
   return l;
 }
 

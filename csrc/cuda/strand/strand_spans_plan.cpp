@@ -245,7 +245,8 @@ CUtensorMap map_of_spans(const Problem& given, const SpanParams& p) {
                 h = problem.h.out;
   const int32_t numbers = static_cast<int32_t>(kSpanChunk / size);
   if (last(problem)) {
-    const bool images = problem.h.in * problem.batch > 1;
+    // Pixels of both spans beside each other may be too long a way with steps.
+    const bool images = problem.h.in * problem.batch > 1 || problem.w.stride > 1;
     return encode({p.base.source,
                    static_cast<int>(size),
                    4,
