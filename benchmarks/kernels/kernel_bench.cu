@@ -39,15 +39,15 @@
 #include "cuda/cuda_families.h"
 #include "cuda/depthwise/depthwise_plan.h"
 #include "cuda/device/numeric.cuh"
-#include "cuda/direct/direct.h"
 #include "cuda/dimity/dimity_plan.h"
+#include "cuda/direct/direct.h"
 #include "cuda/fan/fan_plan.h"
 #include "cuda/fold/fold_plan.h"
 #include "cuda/fringe/fringe_plan.h"
 #include "cuda/gauze/gauze_plan.h"
+#include "cuda/hank/hank_plan.h"
 #include "cuda/hopper/hopper_fetched_weight.h"
 #include "cuda/hopper/hopper_packed_weight.h"
-#include "cuda/hank/hank_plan.h"
 #include "cuda/hopper/hopper_plan.h"
 #include "cuda/hopper/hopper_weight_plan.h"
 #include "cuda/igemm/igemm.h"
@@ -124,11 +124,6 @@ struct Buffer {
   Buffer(const Buffer&) = delete;
   ~Buffer() { cudaFree(data); }
 };
-
-TensorRef tensor(void* data, int64_t channels, int64_t h, int64_t w, Layout layout) {
-  if (layout == Layout::nhwc) return {data, {h * w * channels, 1, w * channels, channels}};
-  return {data, {channels * h * w, h * w, w, 1}};
-}
 
 // A problem with its tensors on the GPU.
 struct Setting {

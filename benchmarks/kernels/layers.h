@@ -1,4 +1,4 @@
-// What kernel_bench.cu and fit.cpp know of a layer: files of lines "name N Cin Cout H W kh kw sh sw ph pw oph opw dh
+// What kernel_bench.cu, fit.cpp and others know of a layer: files of lines "name N Cin Cout H W kh kw sh sw ph pw oph opw dh
 // dw groups bias", as layers.py writes them, and the Problem of such a line in a mode like fp16:nchw or tf32:nhwc.
 #pragma once
 
@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/args.h"
 #include "core/problem.h"
 
 namespace {
@@ -60,6 +61,12 @@ Problem problem_of(const Layer& l, const std::string& mode, const std::string& d
   p.x_layout = p.w_layout = p.y_layout = layout;
   p.has_bias = l.bias && p.direction == Direction::fwd;
   return p;
+}
+
+// A view of a tensor without gaps.
+TensorRef tensor(void* data, int64_t channels, int64_t h, int64_t w, Layout layout) {
+  if (layout == Layout::nhwc) return {data, {h * w * channels, 1, w * channels, channels}};
+  return {data, {channels * h * w, h * w, w, 1}};
 }
 
 }  // namespace

@@ -64,11 +64,6 @@ int check_numbers(int count, char** arguments, const char* file, Check&& check) 
                      });
 }
 
-TensorRef tensor(void* data, int64_t channels, int64_t h, int64_t w, Layout layout) {
-  if (layout == Layout::nhwc) return {data, {h * w * channels, 1, w * channels, channels}};
-  return {data, {channels * h * w, h * w, w, 1}};
-}
-
 // Integers of [-3, 3].
 template <class T>
 std::vector<T> integers(int64_t count) {

@@ -31,7 +31,6 @@ constexpr double kBeside = 0.08;    // of the lesser of work and bytes
 constexpr double kSum = 2;          // us, the second pass,
 constexpr double kPartialRate = 3;  // and times the copy rate's time
 
-constexpr int64_t kBoxNumbers = 256;  // along an axis, at most
 constexpr int64_t kMostBack = 2;
 constexpr int kMostImages = 16;    // of a stage
 constexpr int kBlocks[] = {1, 2};  // of a multiprocessor
@@ -86,7 +85,7 @@ Params shape(const Problem& problem, const Device& device, const Choice& choice)
   for (p.strips = 1;; ++p.strips) {
     p.pieces = number(round_up(ceil_div(pieces, p.strips),
                                p.strips > 1 ? std::max<int64_t>(2, whole / p.pixels) : 2));
-    if (p.pieces * kPiece <= kBoxNumbers && pixels_of_strip(p) <= kBoxNumbers) break;
+    if (p.pieces * kPiece <= kMostSpan && pixels_of_strip(p) <= kMostSpan) break;
   }
   p.steps = number(ceil_div(int64_t{p.images} * p.band * p.pieces, step_places(number(size))));
   p.y_pitch = number(p.pieces * kPiece * size);
@@ -129,7 +128,8 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
   const int row = tile_of(problem), bytes = number(size_of(problem));
   const int64_t channels = problem.out_channels, all_q = problem.h.in + back_of(problem) - 1;
   // Of a plane's bands none has more rows than a box, of dY or of x.
-  const int64_t most = std::min(kBoxNumbers / problem.h.stride, kBoxNumbers - back_of(problem) + 1);
+  const int64_t most =
+      std::min<int64_t>(kMostSpan / problem.h.stride, kMostSpan - back_of(problem) + 1);
   const int64_t least = ceil_div(all_q, most);
   std::vector<int> bands;
   for (int64_t count : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32})
