@@ -120,8 +120,7 @@ budgets: $(READY)
 
 # With the CUDA toolkit of the newest build: where that had none, there are no kernels to emulate.
 emulators:
-	@toolkit=$$(sed -n 's|^nvcc = \(.*\)/bin/nvcc$$|\1|p' \
-		"$$(ls -t build/objects/*/build.ninja 2>/dev/null | head -n 1)" 2>/dev/null); \
+	@toolkit=$$(cat "$$(ls -t build/objects/*/toolkit 2>/dev/null | head -n 1)" 2>/dev/null); \
 	if [ -z "$$toolkit" ]; then echo "no build with a CUDA toolkit: nothing to emulate"; exit 0; fi; \
 	CUDA_HOME="$$toolkit" OPTIMIZE=0 JOBS=$(MAX_JOBS) benchmarks/kernels/emulate_all.sh
 

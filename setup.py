@@ -210,6 +210,8 @@ class Build(cpp_extension.BuildExtension):
         from_nothing = not Path(self.build_temp, ".ninja_log").exists()
         before = processor_seconds()
         super().build_extensions()
+        # For make emulators. (In ninja's file nvcc may stand behind ccache, which torch adds.)
+        Path(self.build_temp, "toolkit").write_text(f"{TOOLKIT or ''}\n")
         if from_nothing:  # for tools/budgets.py
             used = f"{processor_seconds() - before:.0f}\n"
             Path(self.build_temp, "processor_seconds").write_text(used)
@@ -221,8 +223,10 @@ def processor_seconds() -> float:
     return children.ru_utime + children.ru_stime
 
 
+TOOLKIT = find_toolkit()
+
 setup(
-    ext_modules=[make_extension(find_toolkit())],
+    ext_modules=[make_extension(TOOLKIT)],
     cmdclass={"build_ext": Build},
     options={"bdist_wheel": {"py_limited_api": "cp310"}},
 )
