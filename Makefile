@@ -56,7 +56,7 @@ lint: $(READY)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
-	$(dir $(PY))clang-format --dry-run --Werror $(CXX_FILES)
+	@$(dir $(PY))clang-format --dry-run --Werror $(CXX_FILES)
 
 format: $(READY)
 	$(PY) -m ruff check --fix .

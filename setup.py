@@ -91,7 +91,8 @@ CUDA_ROOMS = {
     "cuda/strand": "strand_plan.cpp strand_windows_plan.cpp "
     "strand_dense_plan.cpp strand_spans_plan.cpp strand_launch.cpp "
     "strand_f16.cu strand_bf16.cu strand_tf32.cu strand_f32x3.cu strand_spans.cu",
-    "cuda/direct": "direct_plan.cpp direct_gather.cu direct_grad_weight.cu direct_grad_bias.cu",
+    "cuda/direct": "direct_plan.cpp direct_gather.cu direct_grad_weight.cu",
+    "cuda/grad_bias": "grad_bias_plan.cpp grad_bias_kernel.cu",
 }
 
 # 9.0a for wgmma (no other 9.x GPU exists); the PTX of the last one serves GPUs yet to come.

@@ -4,6 +4,8 @@ The inputs leave no room for rounding (see data.ranges), so there is one right a
 around every input and in the memory that results are made of. One wrong pixel fails.
 """
 
+import itertools
+
 import calls
 import pytest
 import torch
@@ -65,8 +67,66 @@ def test_exact(direction, case, device, number_format):
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("case", ("pixel_to_4x4", "pixel_to_rows"))
 def test_exact_products_of_matrices(direction, case, device, number_format):
-    """Without bias one pixel in and one kernel out is a product of matrices."""
+    """One pixel in and one kernel out is a product of matrices; forward, without bias."""
     check_layouts(direction, BY_NAME[case], device, number_format, with_bias=False)
+
+
+# Sizes of dY for which a bias gradient is shared out in other ways (csrc/cuda/grad_bias).
+BIAS_SHAPES = (
+    (1, 1, 1, 1),
+    (2, 3, 1, 1),
+    (3, 5, 7, 7),  # planes that start anywhere
+    (2, 4, 37, 41),
+    (1, 2, 300, 410),  # in pieces
+    (700, 2, 9, 5),
+    (1, 1, 16, 8192),
+    (4100, 3, 1, 1),
+    (5, 96, 3, 3),  # channels that come round after a few words
+    (2, 255, 5, 5),
+    (2, 301, 9, 7),  # and that do not
+    (3, 2056, 2, 3),  # more than a block has
+    (1, 4104, 1, 2),
+)
+
+
+@pytest.mark.parametrize("number_format", FORMATS, ids=lambda each: each.name)
+@pytest.mark.parametrize("shape", BIAS_SHAPES, ids=lambda shape: "x".join(map(str, shape)))
+@pytest.mark.parametrize("device", DEVICES)
+def test_exact_grad_bias_however_it_is_shared_out(device, shape, number_format):
+    """Small integers; from whole words of memory, from elsewhere, and from a part of a tensor."""
+    generator = torch.Generator().manual_seed(7)
+    numbers = torch.randint(-2, 3, shape, generator=generator)
+    grad_y = numbers.to(device, number_format.dtype)
+    expected = grad_bias(grad_y).to(grad_y.dtype)
+    for order in (torch.contiguous_format, torch.channels_last):
+        whole = grad_y.to(memory_format=order)
+        assert_exact(INNER.grad_bias(whole), expected)
+        assert_exact(INNER.grad_bias(one_number_later(whole)), expected)
+    n, c, h, w = shape
+    larger = torch.full((n, c + 1, h + 1, w + 3), float("nan"), dtype=grad_y.dtype, device=device)
+    part = larger[:, 1:, :h, 2 : w + 2]
+    part.copy_(grad_y)
+    assert_exact(INNER.grad_bias(part), expected)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_grad_bias_is_the_same_wherever_it_lies(device):
+    for shape, order in itertools.product(
+        BIAS_SHAPES, (torch.contiguous_format, torch.channels_last)
+    ):
+        for dtype in (torch.float32, torch.float16):
+            generator = torch.Generator().manual_seed(8)
+            grad_y = torch.randn(shape, generator=generator).to(device, dtype)
+            grad_y = grad_y.to(memory_format=order)
+            here, there = INNER.grad_bias(grad_y), INNER.grad_bias(one_number_later(grad_y))
+            assert_exact(there, here)
+
+
+def one_number_later(tensor):
+    """The same numbers, which do not begin where words do."""
+    memory = torch.full((tensor.numel() + 1,), float("nan"), device=tensor.device).to(tensor.dtype)
+    later = memory.as_strided(tensor.shape, tensor.stride(), 1)
+    return later.copy_(tensor)
 
 
 @pytest.mark.parametrize("number_format", FORMATS, ids=lambda each: each.name)

@@ -81,6 +81,7 @@ KERNELS = {
     "reed": 24,  # two of three types, one strict; two held of four, one wide; six lapped, two broad
     "depthwise": 204,  # y, or dY, in registers: 45 in NCHW, 24 in NHWC; four of mma
     "weight": 4,  # weight_sum.cu
+    "bias": 12,  # planes, columns, numbers, of four types
 }
 RELEASE_TARGETS = {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120", "compute_120"}
 

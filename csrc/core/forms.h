@@ -36,9 +36,9 @@ inline bool is_matrix(const Problem& p) {
   };
   const bool dense =
       p.x_layout != Layout::strided && p.y_layout != Layout::strided && p.w_layout == p.y_layout;
-  // A bias is of the channels that there were.
-  return p.groups == 1 && !p.has_bias && dense && one_kernel(p.h) && one_kernel(p.w) &&
-         p.h.kernel * p.w.kernel > 1;
+  // A bias is of the channels that there were; its gradient can be had by itself.
+  return p.groups == 1 && !(p.has_bias && p.direction == Direction::fwd) && dense &&
+         one_kernel(p.h) && one_kernel(p.w) && p.h.kernel * p.w.kernel > 1;
 }
 
 // The form beside the given one, if there is one.
@@ -63,6 +63,7 @@ inline Problem in_form(Form form, Problem p) {
     case Form::matrix:
       p.out_channels *= p.h.kernel * p.w.kernel;
       p.h = p.w = kOnePixel;
+      p.has_bias = 0;
       // Images of one pixel lie in both orders; this is the one in which channels of a kernel are neighbours.
       p.x_layout = p.w_layout = p.y_layout = Layout::nhwc;
       break;
@@ -82,11 +83,17 @@ inline Problem in_form(Form form, Problem p) {
   return p;
 }
 
-// Whichever promises more: `predicted` is the time of the best plan for a problem.
+// Whether a form leaves the bias gradient to whoever asked for it.
+inline bool leaves_bias(const Problem& p, Form form) { return form == Form::matrix && p.has_bias; }
+
+// Whichever promises more: `predicted` is the time of the best plan for a problem, `bias_us` that of a bias gradient by
+// itself.
 template <class Predicted>
-Form better_form(const Problem& p, const Predicted& predicted) {
+Form better_form(const Problem& p, const Predicted& predicted, double bias_us) {
   const Form other = other_form(p);
-  return other != Form::given && predicted(in_form(other, p)) <= predicted(p) ? other : Form::given;
+  if (other == Form::given) return other;
+  const double apart = leaves_bias(p, other) ? bias_us : 0;
+  return predicted(in_form(other, p)) + apart <= predicted(p) ? other : Form::given;
 }
 
 // The tensors of a problem that is in a form other than the given one; they are dense.

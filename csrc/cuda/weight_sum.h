@@ -12,8 +12,8 @@
 #include "core/problem.h"
 #include "core/search.h"
 #include "cuda/cuda_families.h"
-#include "cuda/direct/direct.h"
 #include "cuda/gather_params.h"
+#include "cuda/grad_bias/grad_bias.h"
 
 namespace convt2d::cuda {
 

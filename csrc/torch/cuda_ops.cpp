@@ -10,7 +10,7 @@
 
 #include "core/forms.h"
 #include "cuda/cuda_families.h"
-#include "cuda/direct/direct.h"
+#include "cuda/grad_bias/grad_bias.h"
 #include "torch/choice_cache.h"
 #include "torch/overrideable.h"
 #include "torch/precision_flag.h"
@@ -40,28 +40,14 @@ void* current_stream(int32_t device_index) {
 }
 
 Form form_of(const Backend& backend, const Call& call) {
-  return better_form(call.problem, [&](const Problem& problem) {
+  const auto predicted = [&](const Problem& problem) {
     try {
       return cached_choice(backend, problem, call.algorithm).plan.predicted_us;
     } catch (const std::invalid_argument&) {  // by a family that was asked for by name
       return std::numeric_limits<double>::infinity();
     }
-  });
-}
-
-void run(Call& call) {
-  if (call.empty) return;
-  if (call.ask_precision) call.problem.precision = ambient_precision();
-  const torch::stable::accelerator::DeviceGuard guard(call.device_index);
-  const Backend backend{families(), &device(call.device_index), call.device_index};
-  if (const Form form = form_of(backend, call); form != Form::given) {
-    call.problem = in_form(form, call.problem);
-    call.args = in_form(call.problem, call.args);
-  }
-  const Choice& choice = cached_choice(backend, call.problem, call.algorithm);
-  allocate_workspace(call, choice.plan.workspace_bytes);
-  call.args.stream = current_stream(call.device_index);
-  choice.family->launch(call.problem, choice.plan, call.args);
+  };
+  return better_form(call.problem, predicted, grad_bias_us(call.problem, *backend.device));
 }
 
 void run_grad_bias(Call& call) {
@@ -70,6 +56,23 @@ void run_grad_bias(Call& call) {
   allocate_workspace(call, grad_bias_workspace_bytes(call.problem));
   call.args.stream = current_stream(call.device_index);
   launch_grad_bias(call.problem, call.args);
+}
+
+void run(Call& call) {
+  if (call.empty) return;
+  if (call.ask_precision) call.problem.precision = ambient_precision();
+  const torch::stable::accelerator::DeviceGuard guard(call.device_index);
+  const Backend backend{families(), &device(call.device_index), call.device_index};
+  const Form form = form_of(backend, call);
+  if (leaves_bias(call.problem, form)) run_grad_bias(call);
+  if (form != Form::given) {
+    call.problem = in_form(form, call.problem);
+    call.args = in_form(call.problem, call.args);
+  }
+  const Choice& choice = cached_choice(backend, call.problem, call.algorithm);
+  allocate_workspace(call, choice.plan.workspace_bytes);
+  call.args.stream = current_stream(call.device_index);
+  choice.family->launch(call.problem, choice.plan, call.args);
 }
 
 void forward_op(StableIValue* stack, uint64_t arguments, uint64_t results) {

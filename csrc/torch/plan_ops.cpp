@@ -3,6 +3,7 @@
 
 #include <torch/csrc/stable/library.h>
 
+#include <cmath>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "torch/tensor_args.h"
 #ifdef CONVT2D_WITH_CUDA
 #include "cuda/cuda_families.h"
+#include "cuda/grad_bias/grad_bias.h"
 #endif
 
 namespace convt2d {
@@ -85,7 +87,7 @@ std::string explain_op(int64_t direction, int64_t dtype, int64_t precision,
   p.x_layout = layout(0);
   p.w_layout = layout(1);
   p.y_layout = layout(2);
-  p.has_bias = has_bias != 0;
+  p.has_bias = has_bias != 0 && p.direction != Direction::grad_input;
   const auto elements = [](int64_t a, int64_t b, int64_t c, int64_t d) {
     return double(a) * double(b) * double(c) * double(d);
   };
@@ -94,11 +96,24 @@ std::string explain_op(int64_t direction, int64_t dtype, int64_t precision,
                  elements(p.in_channels, p.out_channels, p.h.kernel, p.w.kernel) >
                      double(INT32_MAX) * double(p.groups);
   const FamilyList families = families_of(device);
-  const Form form = device == "cpu" ? Form::given : better_form(p, [&](const Problem& problem) {
-    return least_predicted(families, problem, device_of(device), int(algorithm));
-  });
-  const std::string text = explain(families, in_form(form, p), device_of(device), int(algorithm));
-  return form == Form::given ? text : describe(p) + ", " + name_of(form) + ":\n" + text;
+  const Device gpu = device_of(device);
+  Form form = Form::given;
+  std::string read_as;
+#ifdef CONVT2D_WITH_CUDA
+  if (device != "cpu") {
+    const double bias_us = cuda::grad_bias_us(p, gpu);
+    const auto predicted = [&](const Problem& problem) {
+      return least_predicted(families, problem, gpu, int(algorithm));
+    };
+    form = better_form(p, predicted, bias_us);
+    const std::string apart =
+        ", the bias gradient apart in " + std::to_string(std::lround(bias_us));
+    if (form != Form::given)
+      read_as =
+          describe(p) + ", " + name_of(form) + (leaves_bias(p, form) ? apart + " us" : "") + ":\n";
+  }
+#endif
+  return read_as + explain(families, in_form(form, p), gpu, int(algorithm));
 }
 
 }  // namespace

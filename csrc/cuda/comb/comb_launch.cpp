@@ -3,7 +3,7 @@
 
 #include "cuda/comb/comb.h"
 #include "cuda/comb/comb_plan.h"
-#include "cuda/direct/direct.h"
+#include "cuda/grad_bias/grad_bias.h"
 #include "cuda/weight_sum.h"
 
 namespace convt2d::cuda {

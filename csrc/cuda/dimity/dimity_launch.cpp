@@ -3,7 +3,7 @@
 
 #include "cuda/dimity/dimity.h"
 #include "cuda/dimity/dimity_plan.h"
-#include "cuda/direct/direct.h"
+#include "cuda/grad_bias/grad_bias.h"
 #include "cuda/weight_sum.h"
 
 namespace convt2d::cuda {

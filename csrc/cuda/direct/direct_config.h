@@ -136,10 +136,9 @@ inline OffsetRange forward_offsets(const Axis& axis) {
   return {first, last < first ? 0 : last - first + 1};
 }
 
-// Elements of w; pixels of one of `split` pieces of grad_weight's depth; pieces of grad_bias's sum.
+// Elements of w; pixels of one of `split` pieces of grad_weight's depth.
 int64_t weight_elements(const Problem& problem);
 int64_t piece_pixels(int64_t pixels, int32_t split, const Tile& tile);
-int bias_split(const Problem& problem);
 
 // The launches behind direct_family. `plan` is obeyed.
 void launch_gather(const Problem&, const Plan&, const Args&);

@@ -7,6 +7,7 @@
 #include "cuda/direct/direct.h"
 #include "cuda/direct/direct_grad_weight.cuh"
 #include "cuda/direct/direct_reduce.cuh"
+#include "cuda/grad_bias/grad_bias.h"
 
 namespace convt2d::cuda::direct {
 namespace {

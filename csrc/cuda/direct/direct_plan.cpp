@@ -6,6 +6,7 @@
 
 #include "cuda/direct/direct.h"
 #include "cuda/direct/direct_config.h"
+#include "cuda/grad_bias/grad_bias.h"
 #include "cuda/weight_sum.h"
 
 namespace convt2d::cuda {
@@ -432,31 +433,8 @@ int64_t piece_pixels(int64_t pixels, int32_t split, const Tile& tile) {
   return ceil_ratio(ceil_ratio(pixels, split), tile.depth) * tile.depth;
 }
 
-int bias_split(const Problem& problem) {
-  // A block adds up a channel's piece; or those of 32 channels where they are contiguous, eight pixels at once.
-  const bool channels_last = problem.y_layout == Layout::nhwc;
-  const int64_t piece = channels_last ? 1024 : 8192, most = channels_last ? 512 : 256;
-  const int64_t pixels = problem.batch * problem.h.out * problem.w.out;
-  const int64_t room = kWorkspaceLimit / (problem.out_channels * accumulator_size(problem.dtype));
-  return static_cast<int>(std::max<int64_t>(1, std::min({most, room, ceil_ratio(pixels, piece)})));
-}
-
 }  // namespace direct
 
 const Family direct_family = {"direct", direct::plan, direct::launch};
-
-int64_t grad_bias_workspace_bytes(const Problem& problem) {
-  const int split = direct::bias_split(problem);
-  return split > 1 ? split * problem.out_channels * direct::accumulator_size(problem.dtype) : 0;
-}
-
-void add_grad_bias(const Problem& problem, const Device& device, double launch_us, Plan& plan) {
-  if (!problem.has_bias) return;
-  plan.workspace_bytes = std::max(plan.workspace_bytes, grad_bias_workspace_bytes(problem));
-  const double numbers =
-      double(problem.batch * problem.out_channels) * double(problem.h.out * problem.w.out);
-  plan.predicted_us +=
-      2 * launch_us + numbers * double(element_size(problem.dtype)) / device.copy_bytes_per_us;
-}
 
 }  // namespace convt2d::cuda

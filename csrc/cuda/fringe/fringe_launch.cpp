@@ -1,9 +1,9 @@
 // Problem + Plan + Args → Params → the kernel, the sum of its pieces, the bias gradient if wanted.
 #include "cuda/fringe/fringe_launch.h"
 
-#include "cuda/direct/direct.h"
 #include "cuda/fringe/fringe.h"
 #include "cuda/fringe/fringe_plan.h"
+#include "cuda/grad_bias/grad_bias.h"
 #include "cuda/weight_sum.h"
 
 namespace convt2d::cuda {

@@ -1,5 +1,5 @@
 // Problem + Plan + Args → FetchedWeightParams → the kernel, the sum of its pieces, the bias gradient if wanted.
-#include "cuda/direct/direct.h"
+#include "cuda/grad_bias/grad_bias.h"
 #include "cuda/hopper/hopper_fetched_weight.h"
 #include "cuda/weight_sum.h"
 

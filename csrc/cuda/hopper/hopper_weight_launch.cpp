@@ -1,7 +1,7 @@
 #include "cuda/hopper/hopper_weight_launch.h"
 
-#include "cuda/direct/direct.h"
 #include "cuda/gather_params.h"
+#include "cuda/grad_bias/grad_bias.h"
 #include "cuda/hopper/hopper_fetched_weight.h"
 #include "cuda/hopper/hopper_packed_weight.h"
 #include "cuda/hopper/hopper_weight_plan.h"

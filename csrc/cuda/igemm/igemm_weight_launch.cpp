@@ -1,6 +1,6 @@
 // grad_weight: Problem + Plan + Args → WeightParams → the launcher of the dtype.
-#include "cuda/direct/direct.h"
 #include "cuda/gather_params.h"
+#include "cuda/grad_bias/grad_bias.h"
 #include "cuda/igemm/igemm_launch.h"
 #include "cuda/igemm/igemm_weight_plan.h"
 #include "cuda/weight_sum.h"

@@ -6,8 +6,8 @@
 
 #include "core/phases.h"
 #include "cuda/cuda_families.h"
-#include "cuda/direct/direct.h"
 #include "cuda/gather_params.h"
+#include "cuda/grad_bias/grad_bias.h"
 #include "cuda/strict_sums.h"
 #include "cuda/weight_sum.h"
 

@@ -1,7 +1,7 @@
 // Problem + Plan + Args → Params → the kernel; of grad_weight also the sum of its pieces, and the bias gradient if wanted.
 #include "cuda/mite/mite_launch.h"
 
-#include "cuda/direct/direct.h"
+#include "cuda/grad_bias/grad_bias.h"
 #include "cuda/mite/mite.h"
 #include "cuda/mite/mite_plan.h"
 #include "cuda/weight_sum.h"

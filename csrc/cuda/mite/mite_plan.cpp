@@ -5,8 +5,8 @@
 #include <cstdio>
 
 #include "core/phases.h"
-#include "cuda/direct/direct.h"
 #include "cuda/gather_params.h"
+#include "cuda/grad_bias/grad_bias.h"
 #include "cuda/weight_sum.h"
 
 namespace convt2d::cuda::mite {

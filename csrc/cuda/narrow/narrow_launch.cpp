@@ -1,7 +1,7 @@
 // Problem + Plan + Args → Params → the kernel; of grad_weight, the sum of its pieces and the bias gradient if wanted.
 #include "cuda/narrow/narrow_launch.h"
 
-#include "cuda/direct/direct.h"
+#include "cuda/grad_bias/grad_bias.h"
 #include "cuda/narrow/narrow.h"
 #include "cuda/narrow/narrow_plan.h"
 #include "cuda/narrow/narrow_ribbon.h"

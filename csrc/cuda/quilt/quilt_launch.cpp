@@ -1,7 +1,7 @@
 // Problem + Plan + Args → Params → the kernel, the sum of its pieces, the bias gradient if wanted.
 #include "cuda/quilt/quilt_launch.h"
 
-#include "cuda/direct/direct.h"
+#include "cuda/grad_bias/grad_bias.h"
 #include "cuda/quilt/quilt.h"
 #include "cuda/quilt/quilt_plan.h"
 #include "cuda/weight_sum.h"

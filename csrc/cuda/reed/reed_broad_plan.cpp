@@ -12,7 +12,7 @@ namespace {
 constexpr double kClock = 1700;         // cycles a microsecond
 constexpr double kLaunch = 5.5;         // us
 constexpr double kBegin = 3000;         // cycles of a block beside its pixels and tiles
-constexpr double kTensorTime = 1.15;    // of what the rates of Device say
+constexpr double kTensorTime = 1.325;   // of what the rates of Device say
 constexpr double kL2Bytes = 30;         // a cycle
 constexpr double kStoreBytes = 16;      // and of outputs,
 constexpr double kNarrowBytes = 5;      // by one or two numbers (k2s2_odd of H100, 2026-11-26)

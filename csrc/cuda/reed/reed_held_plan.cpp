@@ -15,6 +15,7 @@ constexpr double kClock = 1700;       // cycles a microsecond
 constexpr double kLaunch = 6.2;       // us
 constexpr double kBegin = 2500;       // cycles of a block beside its pixels and tiles
 constexpr double kTensorTime = 1.15;  // of what the rates of Device say
+constexpr double kWideTensorTime = 1.21;
 constexpr double kRound = 2;          // instructions of a warp: 32 words rounded
 constexpr double kSplit = 6;          // or split
 constexpr double kCopy = 4;           // 32 copies of weights of 16 bytes,
@@ -108,7 +109,7 @@ double predict_wide(const Problem& problem, const Device& device, const Held& h)
   const Params& p = h.base;
   const double columns = h.tiles * 16, groups = kWideGroups;
   // Of a chunk of a warpgroup: the tensor cores, shared memory, L2 and issuers.
-  const double rate = device.matmul_tf32_per_us / device.sm_count / kClock;
+  const double rate = device.matmul_tf32_per_us / device.sm_count / kClock / kWideTensorTime;
   const double mma = kHeldRows * columns * 32 / rate;
   const double shared = 2 * 128 + kSteps * 2 * columns / 4;
   const double l2 = double(p.terms) * p.taps_h * p.taps_w * p.used * 4 / kL2Bytes / p.chunks;

@@ -1,7 +1,7 @@
 // Problem + Plan + Args → Params → three kernels, the bias gradient if wanted.
 #include "cuda/spool/spool_launch.h"
 
-#include "cuda/direct/direct.h"
+#include "cuda/grad_bias/grad_bias.h"
 #include "cuda/hopper/hopper_weight_launch.h"
 #include "cuda/hopper/hopper_weight_shape.h"
 #include "cuda/spool/spool.h"
