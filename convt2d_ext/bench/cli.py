@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from . import charts, first_call, host, layers, memory, provenance, report, suite, train, user_model
-from .floors import PASSES, measure_ceilings
+from .floors import MORE_PASSES, PASSES, measure_ceilings
 from .layers import Layer
 from .modes import DEFAULT_MODES, parse_modes
 from .results import Document, Measurement, TimedRow
@@ -64,8 +64,8 @@ class Run:
         # A step returns gradients alone, so its own output would pass for extra memory.
         passes = options.passes or ",".join(PASSES[:3] if options.memory else PASSES)
         self.passes = [name for name in passes.split(",") if name]
-        if unknown := set(self.passes) - set(PASSES):
-            raise ValueError(f"passes {', '.join(sorted(unknown))} not in {', '.join(PASSES)}")
+        if unknown := set(self.passes) - set(known := PASSES + MORE_PASSES):
+            raise ValueError(f"passes {', '.join(sorted(unknown))} not in {', '.join(known)}")
         self.layers = [] if options.train or options.host_cost else self._layers(gpu)
 
     def document(self, command: str) -> Document:
@@ -157,7 +157,9 @@ def _parser() -> argparse.ArgumentParser:
 
     how = parser.add_argument_group("how")
     how.add_argument("--modes", default="", help=f"such as {DEFAULT_MODES}")
-    how.add_argument("--passes", default="", help=f"of {','.join(PASSES)}; default: all")
+    how.add_argument(
+        "--passes", default="", help=f"of {','.join(PASSES + MORE_PASSES)}; default: the first four"
+    )
     how.add_argument("--only", default="", help="layers whose name contains one of a,b,c")
     how.add_argument("--algorithm", default="", help="force a family")
     how.add_argument("--device", default="", help="cuda, cuda:1 or cpu")

@@ -15,6 +15,7 @@ from .modes import DTYPES, Mode
 from .timing import Stopwatch
 
 PASSES = ("fwd", "grad_input", "grad_weight", "step")
+MORE_PASSES = ("grad_bias",)  # for who asks for them
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,9 @@ def floor(layer: Layer, mode: Mode, pass_name: str, ceilings: Ceilings) -> Floor
     if pass_name == "step":
         parts = [floor(layer, mode, name, ceilings) for name in PASSES[:3]]
         return Floor(sum(part.us for part in parts), max(parts, key=lambda part: part.us).bound)
+    if pass_name == "grad_bias":
+        read_once = _count(layer.output_shape) * mode.dtype.itemsize
+        return Floor(read_once / ceilings.copy_bytes_per_s * 1e6, "bytes")
     output_rows = layer.output_shape[2]
     read = 1.0 if pass_name == "fwd" else layer.touched_rows() / output_rows
     elements = _count(layer.input_shape) + _count(layer.weight_shape)

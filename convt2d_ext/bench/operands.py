@@ -113,9 +113,17 @@ class Operands:
             return torch.no_grad()(lambda: self.run(convolution))
         if pass_name == "step":
             return self._step(convolution)
+        if pass_name == "grad_bias":
+            return self._bias_alone(convolution)
         wanted = self.x if pass_name == "grad_input" else self.weight
         y = self.run(convolution)
         return lambda: torch.autograd.grad(y, wanted, self.grad_y, retain_graph=True)
+
+    def _bias_alone(self, convolution: Convolution) -> Call:
+        """Whether the layer has a bias or not."""
+        bias = self.grad_y.new_zeros(self.layer.out_channels).requires_grad_()
+        y = convolution(self.x.detach(), self.weight.detach(), bias, *self.layer.arguments)
+        return lambda: torch.autograd.grad(y, bias, self.grad_y, retain_graph=True)
 
     def _step(self, convolution: Convolution) -> Call:
         """Forward and every gradient, as a layer in the middle of a network does it."""
