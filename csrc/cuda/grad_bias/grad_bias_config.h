@@ -28,10 +28,9 @@ enum class Way : int32_t { planes, columns, numbers };
 
 struct Tiling {
   Way way;
-  int32_t
-      lanes;  // planes, numbers: that share a channel's positions; columns: threads that have words
-  int32_t
-      words;  // planes: of a plane, at most; columns: after which channels come round, times kept side by side
+  int32_t lanes;  // that share a channel's positions; columns: threads that have words
+  int32_t words;  // of a plane, at most; columns: of a step, after which channels come round
+
   int32_t tiles;          // blocks' worth of channels
   int32_t channels;       // of a block
   int64_t positions;      // planes: words of a channel; columns: steps; numbers: pixels
