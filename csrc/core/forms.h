@@ -86,13 +86,13 @@ inline Problem in_form(Form form, Problem p) {
 // Whether a form leaves the bias gradient to whoever asked for it.
 inline bool leaves_bias(const Problem& p, Form form) { return form == Form::matrix && p.has_bias; }
 
-// Whichever promises more: `predicted` is the time of the best plan for a problem, `bias_us` that of a bias gradient by
+// Whichever promises more: `predicted` is the time of the best plan for a problem, `bias_us` that of its bias gradient by
 // itself.
-template <class Predicted>
-Form better_form(const Problem& p, const Predicted& predicted, double bias_us) {
+template <class Predicted, class BiasUs>
+Form better_form(const Problem& p, const Predicted& predicted, const BiasUs& bias_us) {
   const Form other = other_form(p);
   if (other == Form::given) return other;
-  const double apart = leaves_bias(p, other) ? bias_us : 0;
+  const double apart = leaves_bias(p, other) ? bias_us(p) : 0;
   return predicted(in_form(other, p)) + apart <= predicted(p) ? other : Form::given;
 }
 

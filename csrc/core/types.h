@@ -27,6 +27,9 @@ constexpr int64_t element_size(DType dtype) {
   return dtype == DType::f64 ? 8 : dtype == DType::f32 ? 4 : 2;
 }
 
+// Of a sum: numeric.cuh's Accumulator.
+constexpr int64_t accumulator_size(DType dtype) { return dtype == DType::f64 ? 8 : 4; }
+
 const char* name(DType dtype);
 const char* name(Direction direction);
 const char* name(Layout layout);

@@ -129,4 +129,13 @@ void launch_weight_sum(const Problem& problem, int pieces, const Args& args, boo
 void launch_dense_weight_sum(const Problem& problem, int pieces, const Args& args,
                              bool early = false);
 
+// What follows a kernel of grad_weight: the sum of its pieces, if there are several, and the bias gradient, if wanted.
+using WeightSum = void(const Problem& problem, int pieces, const Args& args, bool early);
+template <class Params>
+void finish_grad_weight(const Problem& problem, const Params& params, const Args& args,
+                        WeightSum* sum = launch_weight_sum, bool early = true) {
+  if (params.partials) sum(problem, params.split, args, early);
+  if (problem.has_bias) launch_grad_bias(problem, args);
+}
+
 }  // namespace convt2d::cuda

@@ -47,7 +47,9 @@ Form form_of(const Backend& backend, const Call& call) {
       return std::numeric_limits<double>::infinity();
     }
   };
-  return better_form(call.problem, predicted, grad_bias_us(call.problem, *backend.device));
+  return better_form(call.problem, predicted, [&](const Problem& problem) {
+    return grad_bias_us(problem, *backend.device);
+  });
 }
 
 void run_grad_bias(Call& call) {

@@ -101,16 +101,15 @@ std::string explain_op(int64_t direction, int64_t dtype, int64_t precision,
   std::string read_as;
 #ifdef CONVT2D_WITH_CUDA
   if (device != "cpu") {
-    const double bias_us = cuda::grad_bias_us(p, gpu);
     const auto predicted = [&](const Problem& problem) {
       return least_predicted(families, problem, gpu, int(algorithm));
     };
+    const auto bias_us = [&](const Problem& problem) { return cuda::grad_bias_us(problem, gpu); };
     form = better_form(p, predicted, bias_us);
-    const std::string apart =
-        ", the bias gradient apart in " + std::to_string(std::lround(bias_us));
-    if (form != Form::given)
-      read_as =
-          describe(p) + ", " + name_of(form) + (leaves_bias(p, form) ? apart + " us" : "") + ":\n";
+    if (form != Form::given) read_as = describe(p) + ", " + name_of(form);
+    if (leaves_bias(p, form))
+      read_as += ", the bias gradient apart in " + std::to_string(std::lround(bias_us(p))) + " us";
+    if (form != Form::given) read_as += ":\n";
   }
 #endif
   return read_as + explain(families, in_form(form, p), gpu, int(algorithm));

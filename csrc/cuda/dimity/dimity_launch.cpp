@@ -3,7 +3,7 @@
 
 #include "cuda/dimity/dimity.h"
 #include "cuda/dimity/dimity_plan.h"
-#include "cuda/grad_bias/grad_bias.h"
+#include "cuda/of_type.h"
 #include "cuda/weight_sum.h"
 
 namespace convt2d::cuda {
@@ -12,13 +12,9 @@ namespace {
 
 void launch(const Problem& problem, const Plan& plan, const Args& args) {
   const Params params = params_of(problem, plan, args);
-  const auto run = problem.dtype == DType::f16            ? launch_f16
-                   : problem.dtype == DType::bf16         ? launch_bf16
-                   : problem.precision == Precision::tf32 ? launch_tf32
-                                                          : launch_strict;
+  const auto run = of_type(problem, launch_f16, launch_bf16, launch_tf32, launch_strict);
   run(plan.row, params, maps_of(problem, params), args.stream);
-  if (params.partials) launch_weight_sum(problem, params.split, args, true);
-  if (problem.has_bias) launch_grad_bias(problem, args);
+  finish_grad_weight(problem, params, args);
 }
 
 }  // namespace

@@ -17,8 +17,6 @@ constexpr double kLaunchUs = 8;
 
 int64_t ceil_ratio(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-int64_t accumulator_size(DType dtype) { return dtype == DType::f64 ? 8 : 4; }
-
 // ---- a model of one kernel ----
 
 // What the blocks of one launch do, in instructions of one thread.

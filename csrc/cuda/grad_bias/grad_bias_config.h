@@ -60,7 +60,4 @@ Params params_of(const Problem& problem, const Args& args);
 // Dynamic shared memory.
 int shared_bytes(const Problem& problem, const Tiling& tiling);
 
-// Of one sum.
-constexpr int accumulator_bytes(DType dtype) { return dtype == DType::f64 ? 8 : 4; }
-
 }  // namespace convt2d::cuda::grad_bias

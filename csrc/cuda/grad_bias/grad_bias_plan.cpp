@@ -62,7 +62,7 @@ Tiling tiling_of(const Problem& problem) {
     least = kLeastSteps * kUnroll * t.lanes;
   }
   t.tiles = static_cast<int32_t>(ceil_div(channels, t.channels));
-  const int64_t room = kWorkspaceLimit / (channels * accumulator_bytes(problem.dtype));
+  const int64_t room = kWorkspaceLimit / (channels * accumulator_size(problem.dtype));
   const int64_t most = std::min(room, t.positions / least);
   t.pieces = std::clamp<int64_t>(ceil_div(kBlocks, t.tiles), 1, std::max<int64_t>(1, most));
   t.piece = ceil_div(t.positions, t.pieces);
@@ -106,15 +106,14 @@ Params params_of(const Problem& problem, const Args& args) {
 int shared_bytes(const Problem& problem, const Tiling& t) {
   const int64_t sums =
       kThreads * (t.way == Way::columns ? numbers_of_word(problem.dtype) + 1 : int64_t{1});
-  return static_cast<int>(sums * accumulator_bytes(problem.dtype));
+  return static_cast<int>(sums * accumulator_size(problem.dtype));
 }
 
 }  // namespace grad_bias
 
 int64_t grad_bias_workspace_bytes(const Problem& problem) {
   const int64_t pieces = grad_bias::tiling_of(problem).pieces;
-  return pieces > 1 ? pieces * problem.out_channels * grad_bias::accumulator_bytes(problem.dtype)
-                    : 0;
+  return pieces > 1 ? pieces * problem.out_channels * accumulator_size(problem.dtype) : 0;
 }
 
 double grad_bias_us(const Problem& problem, const Device& device, double launch_us) {

@@ -1,9 +1,9 @@
 // Problem + Plan + Args → Params → the kernel, the sum of its pieces, the bias gradient if wanted.
 #include "cuda/hank/hank_launch.h"
 
-#include "cuda/grad_bias/grad_bias.h"
 #include "cuda/hank/hank.h"
 #include "cuda/hank/hank_plan.h"
+#include "cuda/of_type.h"
 #include "cuda/weight_sum.h"
 
 namespace convt2d::cuda {
@@ -12,12 +12,9 @@ namespace {
 
 void launch(const Problem& problem, const Plan& plan, const Args& args) {
   const Params params = params_of(problem, plan, args);
-  const auto run = problem.dtype == DType::f16    ? launch_f16
-                   : problem.dtype == DType::bf16 ? launch_bf16
-                                                  : launch_tf32;
+  const auto run = of_type(problem, launch_f16, launch_bf16, launch_tf32);
   run(plan.row, params, maps_of(problem, params), args.stream);
-  if (params.partials) launch_weight_sum(problem, params.split, args, true);
-  if (problem.has_bias) launch_grad_bias(problem, args);
+  finish_grad_weight(problem, params, args);
 }
 
 }  // namespace

@@ -1,22 +1,12 @@
 #include "cuda/hopper/hopper_weight_launch.h"
 
 #include "cuda/gather_params.h"
-#include "cuda/grad_bias/grad_bias.h"
 #include "cuda/hopper/hopper_fetched_weight.h"
 #include "cuda/hopper/hopper_packed_weight.h"
 #include "cuda/hopper/hopper_weight_plan.h"
 #include "cuda/weight_sum.h"
 
 namespace convt2d::cuda::hopper {
-namespace {
-
-// The sum of the pieces, and the bias gradient if wanted.
-void finish_grad_weight(const Problem& problem, int pieces, const Args& args) {
-  if (pieces > 1) launch_weight_sum(problem, pieces, args, true);
-  if (problem.has_bias) launch_grad_bias(problem, args);
-}
-
-}  // namespace
 
 void launch_grad_weight(const Problem& problem, const Plan& plan, const Args& args) {
   if (is_fetched_weight(problem, plan)) return launch_fetched_grad_weight(problem, plan, args);
@@ -24,7 +14,7 @@ void launch_grad_weight(const Problem& problem, const Plan& plan, const Args& ar
     const PackedWeightParams params = packed_weight_params(problem, plan, args);
     launch_packed_weight(problem.dtype, plan.row, params, packed_weight_map(params, args),
                          packed_weight_blocks(params), args.stream);
-    return finish_grad_weight(problem, params.split, args);
+    return finish_grad_weight(problem, params, args);
   }
   WeightParams params = *static_cast<const WeightParams*>(plan.prepared.get());
   params.weight = args.w.data;
@@ -35,7 +25,7 @@ void launch_grad_weight(const Problem& problem, const Plan& plan, const Args& ar
                         (args.w.stride[0] | args.w.stride[2] | args.w.stride[3]) % 4 == 0;
   launch_weight(problem.dtype, plan.row, params, weight_maps(params, args.x.data, args.y.data),
                 weight_combinations(params) * params.split, args.stream);
-  finish_grad_weight(problem, params.split, args);
+  finish_grad_weight(problem, params, args);
 }
 
 }  // namespace convt2d::cuda::hopper

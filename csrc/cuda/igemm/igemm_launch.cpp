@@ -4,6 +4,7 @@
 #include "cuda/gather_params.h"
 #include "cuda/igemm/igemm.h"
 #include "cuda/igemm/igemm_plan.h"
+#include "cuda/of_type.h"
 
 namespace convt2d::cuda {
 namespace igemm {
@@ -43,10 +44,8 @@ void launch(const Problem& problem, const Plan& plan, const Args& args) {
   GatherParams params;
   gather_shape(problem, choice, params);
   fill(params, problem, choice, args);
-  const auto run = problem.dtype == DType::f16            ? launch_gather_f16
-                   : problem.dtype == DType::bf16         ? launch_gather_bf16
-                   : problem.precision == Precision::tf32 ? launch_gather_tf32
-                                                          : launch_gather_f32x3;
+  const auto run = of_type(problem, launch_gather_f16, launch_gather_bf16, launch_gather_tf32,
+                           launch_gather_f32x3);
   run(plan.row, params, args.stream);
 }
 

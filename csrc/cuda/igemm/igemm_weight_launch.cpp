@@ -1,8 +1,8 @@
 // grad_weight: Problem + Plan + Args → WeightParams → the launcher of the dtype.
 #include "cuda/gather_params.h"
-#include "cuda/grad_bias/grad_bias.h"
 #include "cuda/igemm/igemm_launch.h"
 #include "cuda/igemm/igemm_weight_plan.h"
+#include "cuda/of_type.h"
 #include "cuda/weight_sum.h"
 
 namespace convt2d::cuda::igemm {
@@ -30,12 +30,9 @@ WeightParams weight_params(Problem problem, const Plan& plan, const Args& args) 
 
 void launch_grad_weight(const Problem& problem, const Plan& plan, const Args& args) {
   const WeightParams params = weight_params(problem, plan, args);
-  const auto run = problem.dtype == DType::f16    ? launch_weight_f16
-                   : problem.dtype == DType::bf16 ? launch_weight_bf16
-                                                  : launch_weight_tf32;
+  const auto run = of_type(problem, launch_weight_f16, launch_weight_bf16, launch_weight_tf32);
   run(plan.row, params, weight_combinations(params) * params.split, args.stream);
-  if (params.partials) launch_weight_sum(problem, params.split, args);
-  if (problem.has_bias) launch_grad_bias(problem, args);
+  finish_grad_weight(problem, params, args, launch_weight_sum, false);
 }
 
 }  // namespace convt2d::cuda::igemm

@@ -1,7 +1,6 @@
 // Problem + Plan + Args → Params → the kernel; of grad_weight, the sum of its pieces and the bias gradient if wanted.
 #include "cuda/narrow/narrow_launch.h"
 
-#include "cuda/grad_bias/grad_bias.h"
 #include "cuda/narrow/narrow.h"
 #include "cuda/narrow/narrow_plan.h"
 #include "cuda/narrow/narrow_ribbon.h"
@@ -16,8 +15,7 @@ void launch_weight(const Problem& problem, const Plan& plan, const Args& args) {
   const WeightParams params = weight_params_of(problem, plan, args);
   const auto run = problem.dtype == DType::f32 ? launch_weight_words : launch_weight_halves;
   run(problem, plan.row, params, args.stream);
-  if (params.partials) launch_weight_sum(problem, params.split, args, true);
-  if (problem.has_bias) launch_grad_bias(problem, args);
+  finish_grad_weight(problem, params, args);
 }
 
 void launch(const Problem& problem, const Plan& plan, const Args& args) {

@@ -1,7 +1,6 @@
 // Problem + Plan + Args → Params → the kernel; of grad_weight also the sum of its pieces, and the bias gradient if wanted.
 #include "cuda/plain/plain_launch.h"
 
-#include "cuda/grad_bias/grad_bias.h"
 #include "cuda/plain/plain.h"
 #include "cuda/plain/plain_plan.h"
 #include "cuda/weight_sum.h"
@@ -22,8 +21,7 @@ void launch(const Problem& problem, const Plan& plan, const Args& args) {
   const WeightParams params = weight_params_of(problem, plan, args);
   const auto run = half ? launch_weight_f16 : launch_weight_bf16;
   run(plan.row, params, maps, args.stream);
-  if (params.partials) launch_dense_weight_sum(problem, params.split, args);
-  if (problem.has_bias) launch_grad_bias(problem, args);
+  finish_grad_weight(problem, params, args, launch_dense_weight_sum, false);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Problem + Plan + Args → Params → the kernel.
 #include "cuda/purl/purl_launch.h"
 
+#include "cuda/of_type.h"
 #include "cuda/purl/purl.h"
 #include "cuda/purl/purl_plan.h"
 
@@ -10,9 +11,7 @@ namespace {
 
 void launch(const Problem& problem, const Plan& plan, const Args& args) {
   const Params params = params_of(problem, plan, args);
-  const auto run = problem.dtype == DType::f16    ? launch_f16
-                   : problem.dtype == DType::bf16 ? launch_bf16
-                                                  : launch_tf32;
+  const auto run = of_type(problem, launch_f16, launch_bf16, launch_tf32);
   run(plan.row, params, maps_of(problem, plan, params, args), args.stream);
 }
 

@@ -1,6 +1,7 @@
 // Problem + Plan + Args → Params → the kernel.
 #include "cuda/reed/reed_launch.h"
 
+#include "cuda/of_type.h"
 #include "cuda/reed/reed.h"
 #include "cuda/reed/reed_broad_plan.h"
 #include "cuda/reed/reed_held_plan.h"
@@ -30,19 +31,14 @@ void launch(const Problem& problem, const Plan& plan, const Args& args) {
     return;
   }
   if (plan.row == kHeldRow) {
-    const auto run = problem.dtype == DType::f16            ? launch_held_f16
-                     : problem.dtype == DType::bf16         ? launch_held_bf16
-                     : problem.precision == Precision::tf32 ? launch_held_tf32
-                                                            : launch_held_f32x3;
+    const auto run =
+        of_type(problem, launch_held_f16, launch_held_bf16, launch_held_tf32, launch_held_f32x3);
     const Held held = held_of(problem, plan, args);
     run(held, blocks_of(held), shared_bytes(held, static_cast<int>(element_size(problem.dtype))),
         args.stream);
     return;
   }
-  const auto run = problem.dtype == DType::f16            ? launch_f16
-                   : problem.dtype == DType::bf16         ? launch_bf16
-                   : problem.precision == Precision::tf32 ? launch_tf32
-                                                          : launch_f32x3;
+  const auto run = of_type(problem, launch_f16, launch_bf16, launch_tf32, launch_f32x3);
   run(plan.row, params_of(problem, plan, args), args.stream);
 }
 

@@ -1,6 +1,7 @@
 // Problem + Plan + Args → Params → the kernel.
 #include "cuda/scroll/scroll_launch.h"
 
+#include "cuda/of_type.h"
 #include "cuda/scroll/scroll.h"
 #include "cuda/scroll/scroll_plan.h"
 #include "cuda/scroll/scroll_planes_plan.h"
@@ -12,15 +13,11 @@ namespace {
 void launch(const Problem& problem, const Plan& plan, const Args& args) {
   if (kTiles[plan.row].phases > 0) {
     const PlaneParams params = plane_params_of(problem, plan, args);
-    const auto run = problem.dtype == DType::f16    ? launch_planes_f16
-                     : problem.dtype == DType::bf16 ? launch_planes_bf16
-                                                    : launch_planes_tf32;
+    const auto run = of_type(problem, launch_planes_f16, launch_planes_bf16, launch_planes_tf32);
     return run(plan.row, blocks_of(params), params, args.stream);
   }
   const Params params = params_of(problem, plan, args);
-  const auto run = problem.dtype == DType::f16    ? launch_f16
-                   : problem.dtype == DType::bf16 ? launch_bf16
-                                                  : launch_tf32;
+  const auto run = of_type(problem, launch_f16, launch_bf16, launch_tf32);
   run(plan.row, blocks_of(params), params, map_of(params), args.stream);
 }
 

@@ -1,7 +1,6 @@
 // Problem + Plan + Args → Params → the kernel, the sum of its pieces, the bias gradient if wanted.
 #include "cuda/shuttle/shuttle_launch.h"
 
-#include "cuda/grad_bias/grad_bias.h"
 #include "cuda/shuttle/shuttle.h"
 #include "cuda/shuttle/shuttle_plan.h"
 #include "cuda/weight_sum.h"
@@ -14,8 +13,7 @@ void launch(const Problem& problem, const Plan& plan, const Args& args) {
   const Params params = params_of(problem, plan, args);
   (problem.dtype == DType::f16 ? launch_f16 : launch_bf16)(plan.row, params, maps_of(params),
                                                            args.stream);
-  if (params.partials) launch_weight_sum(problem, params.split, args, true);
-  if (problem.has_bias) launch_grad_bias(problem, args);
+  finish_grad_weight(problem, params, args);
 }
 
 }  // namespace

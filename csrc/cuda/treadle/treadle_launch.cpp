@@ -1,7 +1,6 @@
 // Problem + Plan + Args → Params → the kernel, the sum of its pieces, the bias gradient if wanted.
 #include "cuda/treadle/treadle_launch.h"
 
-#include "cuda/grad_bias/grad_bias.h"
 #include "cuda/treadle/treadle.h"
 #include "cuda/treadle/treadle_plan.h"
 #include "cuda/weight_sum.h"
@@ -19,8 +18,7 @@ void launch(const Problem& problem, const Plan& plan, const Args& args) {
     (tile.halves ? (problem.dtype == DType::f16 ? launch_f16 : launch_bf16) : launch_tf32)(
         plan.row, channels_last(problem), params, map_of(problem, params), args.stream);
   }
-  if (params.partials) launch_weight_sum(problem, params.split, args, true);
-  if (problem.has_bias) launch_grad_bias(problem, args);
+  finish_grad_weight(problem, params, args);
 }
 
 }  // namespace
