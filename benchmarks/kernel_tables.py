@@ -5,26 +5,21 @@ python benchmarks/kernel_tables.py YARDSTICK_RUN KERNEL_TIMES [EARLIER_KERNEL_TI
 Rates are those that the yardstick measured, since kernel_bench only knows a table's.
 """
 
-import math
 import re
 import sys
 from pathlib import Path
 
+from yardstick_tables import MODES, fill
+
 from convt2d_ext.bench.floors import Ceilings, floor
 from convt2d_ext.bench.layers import load
 from convt2d_ext.bench.modes import Mode
+from convt2d_ext.bench.results import geometric_mean, times_floor
 
-MODES = {
-    "tf32:nchw": "TF32, NCHW",
-    "fp16:nchw": "fp16, NCHW",
-    "fp32:nchw": "strict fp32, NCHW",
-    "tf32:nhwc": "TF32, NHWC",
-    "fp16:nhwc": "fp16, NHWC",
-}
+TIMED = ("tf32:nchw", "fp16:nchw", "fp32:nchw", "tf32:nhwc", "fp16:nhwc")
 DIRECTIONS = {"fwd": "forward", "grad_input": "grad_input", "grad_weight": "grad_weight"}
 # layer, mode, pass, microseconds
 LINE = re.compile(r"^(\S+) (\w+:\w+) (fwd|grad_\w+) .*?([\d.]+) us, floor", re.MULTILINE)
-LEAST_FLOOR = 4.0  # as the yardstick's means
 
 
 def ceilings(yardstick: str) -> Ceilings:
@@ -43,28 +38,25 @@ def table(yardstick: str, runs: list[str]) -> str:
         for layer, mode, direction, us in LINE.findall(Path(run).read_text()):
             times[layer, mode, direction] = float(us)
     layers = load("layers")
-    rows = "| kernels alone, × floor | " + " | ".join(MODES.values()) + " |\n"
-    rows += "| --- |" + " ---: |" * len(MODES) + "\n"
+    rows = "| kernels alone, × floor | " + " | ".join(MODES[mode] for mode in TIMED) + " |\n"
+    rows += "| --- |" + " ---: |" * len(TIMED) + "\n"
     for direction, title in DIRECTIONS.items():
         cells = []
-        for mode in MODES:
-            logs = 0.0
-            for layer in layers:
-                least = floor(layer, Mode.parse(mode), direction, limits).us
-                ratio = times[layer.name, mode, direction] / max(least, LEAST_FLOOR)
-                logs += math.log(max(1.0, ratio))
-            cells.append(f"{math.exp(logs / len(layers)):.2f}")
+        for mode in TIMED:
+            ratios = (
+                times_floor(
+                    times[layer.name, mode, direction],
+                    floor(layer, Mode.parse(mode), direction, limits).us,
+                )
+                for layer in layers
+            )
+            cells.append(f"{geometric_mean(ratios):.2f}")
         rows += f"| {title} | " + " | ".join(cells) + " |\n"
     return rows
 
 
 def main() -> None:
-    readme = Path(__file__).parent.parent / "README.md"
-    page = readme.read_text()
-    start, end = "<!-- kernels -->\n", "<!-- /kernels -->\n"
-    before, rest = page.split(start)
-    filled = table(sys.argv[1], sys.argv[2:])
-    readme.write_text(before + start + "\n" + filled + "\n" + end + rest.split(end)[1])
+    fill({"kernels": table(sys.argv[1], sys.argv[2:])})
 
 
 if __name__ == "__main__":

@@ -83,14 +83,19 @@ def tables(runs: list[str]) -> dict[str, str]:
     return {"forward": forward, "gradients": gradients, "losing": LOSING + rows}
 
 
-def main() -> None:
+def fill(tables: dict[str, str]) -> None:
+    """Puts each between its marks in README."""
     readme = Path(__file__).parent.parent / "README.md"
     page = readme.read_text()
-    for name, table in tables(sys.argv[1:]).items():
-        start, end = f"<!-- yardstick:{name} -->\n", f"<!-- /yardstick:{name} -->\n"
+    for name, table in tables.items():
+        start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->\n"
         before, rest = page.split(start)
         page = before + start + "\n" + table + "\n" + end + rest.split(end)[1]
     readme.write_text(page)
+
+
+def main() -> None:
+    fill({f"yardstick:{name}": table for name, table in tables(sys.argv[1:]).items()})
 
 
 if __name__ == "__main__":
