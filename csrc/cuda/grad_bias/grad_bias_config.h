@@ -1,7 +1,7 @@
-// How the sums of a bias gradient are shared out. It follows from the shape alone, so that the same numbers are added in the same
-// order wherever they lie and whoever adds them.
+// How the sums of a bias gradient are shared out. It follows from the shape and the layout alone, so that the same numbers are
+// added in the same order whoever adds them.
 //
-// dY that is whole is *words* of 16 bytes, counted from its first number, wherever that lies in memory.
+// dY that is dense is *words* of 16 bytes, from its first number on.
 //
 //   planes   NCHW: a team of lanes adds up one channel's planes, word by word; what a word has of other planes is left out.
 //            A block has as many channels as teams.
@@ -51,7 +51,6 @@ struct Params {
   int32_t all_channels;
   int32_t copies;   // columns: numbers of a block that are one channel's,
   int32_t helpers;  // and threads that add them up, a power of two
-  int32_t aligned;  // whether words can be loaded as such
   FastDivide divide_tiles, divide_words, divide_h, divide_w;
 };
 

@@ -47,14 +47,14 @@ struct Word {
   }
 };
 
-// Calls add(word, place) for the next kUnroll places of a walk. All are loaded at once where words of memory are words of dY;
-// at its end, and where it begins elsewhere, number by number.
+// Calls add(word, place) for the next kUnroll places of a walk. All are loaded at once; number by number where dY ends within
+// a word.
 template <class T, class Walk, class Add>
 __device__ __forceinline__ void next_words(const Params& p, Walk& walk, Add&& add) {
   const T* y = static_cast<const T*>(p.y);
   Walk again = walk;
   Place places[kUnroll];
-  bool whole = p.aligned;
+  bool whole = true;
 #pragma unroll
   for (int i = 0; i < kUnroll; ++i) {
     places[i] = walk.step();

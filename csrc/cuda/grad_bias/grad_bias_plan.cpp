@@ -88,7 +88,6 @@ Params params_of(const Problem& problem, const Args& args) {
   p.stride_w = args.y.stride[3];
   p.plane = static_cast<int32_t>(std::min<int64_t>(plane, INT32_MAX));
   p.all_channels = static_cast<int32_t>(channels);
-  p.aligned = aligned(args.y.data, 16);
   p.divide_tiles = FastDivide(p.t.tiles);
   p.divide_words = FastDivide(std::max(1, p.t.words));
   if (p.t.way == Way::columns) {
