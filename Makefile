@@ -5,7 +5,7 @@
 # make matrix     that wheel under every Python x torch of tools/matrix.py
 # make oldest     compile and test from source against the oldest torch
 # make budgets    build time, wheel size and kernel count against their limits
-# make emulators  builds those of benchmarks/kernels and runs them on small cases
+# make emulators  builds those of benchmarks/kernels and runs them on small cases; compiles the bench beside them
 #
 # PYTHON=...      which Python makes the environment; the newest suitable one otherwise
 # VENV=none       use PYTHON (python3) as it is, torch included: no network, nothing installed in it
@@ -122,7 +122,9 @@ budgets: $(READY)
 emulators:
 	@toolkit=$$(cat "$$(ls -t build/objects/*/toolkit 2>/dev/null | head -n 1)" 2>/dev/null); \
 	if [ -z "$$toolkit" ]; then echo "no build with a CUDA toolkit: nothing to emulate"; exit 0; fi; \
-	CUDA_HOME="$$toolkit" OPTIMIZE=0 JOBS=$(MAX_JOBS) benchmarks/kernels/emulate_all.sh
+	CUDA_HOME="$$toolkit" OPTIMIZE=0 JOBS=$(MAX_JOBS) benchmarks/kernels/emulate_all.sh && \
+	"$$toolkit/bin/nvcc" -std=c++17 -Icsrc -arch=sm_90a -c -o build/kernels/kernel_bench.cu.o \
+	  benchmarks/kernels/kernel_bench.cu
 
 matrix:
 	$(FIND_PYTHON) tools/matrix.py $(WHEEL) $(MATRIX_ARGS)

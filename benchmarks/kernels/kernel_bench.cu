@@ -45,6 +45,7 @@
 #include "cuda/fold/fold_plan.h"
 #include "cuda/fringe/fringe_plan.h"
 #include "cuda/gauze/gauze_plan.h"
+#include "cuda/grad_bias/grad_bias.h"
 #include "cuda/hank/hank_plan.h"
 #include "cuda/hopper/hopper_fetched_weight.h"
 #include "cuda/hopper/hopper_packed_weight.h"
@@ -459,7 +460,9 @@ int main(int count, char** arguments) {
         const auto predicted = [&](const Problem& p) {
           return least_predicted(list, p, device, -1);
         };
-        const Problem problem = any ? in_form(better_form(given, predicted), given) : given;
+        const auto bias_us = [&](const Problem& p) { return cuda::grad_bias_us(p, device); };
+        const Problem problem =
+            any ? in_form(better_form(given, predicted, bias_us), given) : given;
         const Family& family = any ? *choose(list, problem, device, -1).family : *named;
         const std::string label = layer.name + " " + mode + " " + direction +
                                   (wanted == "chosen" ? std::string(" ") + family.name : "");
