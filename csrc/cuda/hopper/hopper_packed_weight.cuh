@@ -1,8 +1,8 @@
 // The kernel of hopper's grad_weight whose columns are packed; hopper_packed_weight.h draws the tiling.
 //
-// Two rings. One warp asks the copy engine for x, six write columns of dY: `full` of a stage is both, `empty` when every warp
-// that multiplies has read it. Another warp asks for lines, `full` when they are there, `empty` when all six have written
-// them out. If a sum came out NaN, all of it once more, with care.
+// Two rings. One warp asks the copy engine for x, a team of three writes columns of dY: `full` of a stage is both, `empty` when
+// every warp that multiplies has read it. Another warp asks for lines, `full` when they are there, `empty` when the team has
+// written them out. If a sum came out NaN, all of it once more, with care.
 #pragma once
 
 #include "cuda/device/async_copy.cuh"
@@ -124,37 +124,55 @@ __device__ __forceinline__ void copy_lines(const PackedWeightParams& p, const Pa
   }
 }
 
-// What a lane writes of every pixel: words of columns.
+// What a lane writes of every pixel: a word of columns each pass, without conditions, so that all are under way at once. Columns
+// that the kernel does not have get a pixel's first word; a lane that no column is left for writes its word before again.
 template <int ROW>
 struct PackedWords {
   static constexpr int kPasses = packed_passes(kPackedWeightTiles[ROW]);
   int from[kPasses];  // bytes from a pixel's first segment on
   uint32_t column
       [kPasses];  // as list_columns() has it, of a word's first number, which may be one before: plus one
-  int count;  // of words
+  int last;  // the pass whose place the last word has
 
-  __device__ __forceinline__ PackedWords(const PackedWeightParams& p, const PackedScope& at)
-      : count(0) {
-    const int words = p.segment_columns / 2;
+  __device__ __forceinline__ PackedWords(const PackedWeightParams& p, const PackedScope& at) {
+    constexpr int kWords = packed_columns(kPackedWeightTiles[ROW]) / 2;
+    const int lane = threadIdx.x % 32, words = p.segment_columns / 2;
+    last = (kPasses - 1) * 32 + lane < kWords ? kPasses - 1 : kPasses - 2;
 #pragma unroll
     for (int i = 0; i < kPasses; ++i) {
-      const int word = i * 32 + threadIdx.x % 32;
+      const int word = min(i, last) * 32 + lane;
       const int segment = word / words, number = (word - segment * words) * 2 - p.ahead;
       const int row = segment / p.segments;
       const int in_row = (segment - row * p.segments) * p.segment_step + number;
-      from[i] = row * p.tap_lines * p.line_bytes + in_row * 2;
-      column[i] = row << kColumnRow | in_row + 1;
-      if (row < at.kernel_rows) count = i + 1;
+      const bool there = row < at.kernel_rows;
+      from[i] = there ? row * p.tap_lines * p.line_bytes + in_row * 2 : -p.ahead * 2;
+      column[i] = there ? row << kColumnRow | in_row + 1 : 0;
     }
   }
 };
 
-// A word of two numbers: as it lies, or put together of two.
-template <bool TWO_WORDS>
-__device__ __forceinline__ uint32_t load_numbers(uint32_t from) {
-  if constexpr (!TWO_WORDS) return load_shared_4(from);
-  return __byte_perm(load_shared_4(from & ~3u), load_shared_4((from & ~3u) + 4),
-                     from & 2 ? 0x5432 : 0x3210);
+// The words of some pixels; where segments start anywhere, each of two words of memory.
+template <int ROW, int COUNT>
+__device__ __forceinline__ void load_words(const PackedWeightParams& p,
+                                           const PackedWords<ROW>& words,
+                                           const uint32_t (&source)[COUNT],
+                                           uint32_t (&word)[COUNT][PackedWords<ROW>::kPasses]) {
+  constexpr int kPasses = PackedWords<ROW>::kPasses;
+  if (p.two_words) {
+#pragma unroll
+    for (int k = 0; k < COUNT; ++k)
+#pragma unroll
+      for (int i = 0; i < kPasses; ++i) {
+        const uint32_t from = source[k] + words.from[i];
+        word[k][i] = __byte_perm(load_shared_4(from & ~3u), load_shared_4((from & ~3u) + 4),
+                                 from & 2 ? 0x5432 : 0x3210);
+      }
+  } else {
+#pragma unroll
+    for (int k = 0; k < COUNT; ++k)
+#pragma unroll
+      for (int i = 0; i < kPasses; ++i) word[k][i] = load_shared_4(source[k] + words.from[i]);
+  }
 }
 
 // Calls visit(COUNT lanes) for the lanes of a mask, the last of which may come more than once.
@@ -172,99 +190,97 @@ __device__ __forceinline__ void visit_lanes(unsigned mask, Visit&& visit) {
   }
 }
 
-// A K tile's columns, by all who write them: a warp takes every sixth pixel. A lane finds out about one of them, for all
-// lanes; several pixels are under way at once, since a warp alone waits for each instruction.
-template <int ROW, bool TWO_WORDS>
+// A K tile's columns, by a team: a warp takes every so many pixels. A lane finds out about one of them, for all lanes; several
+// are under way at once, since a warp alone waits for each instruction.
+template <int ROW>
 __device__ __forceinline__ void write_columns(const PackedWeightParams& p,
                                               const PackedWords<ROW>& words, const PackedScope& at,
-                                              const TileStart& start, uint32_t table,
+                                              const TileStart& start, int first, uint32_t table,
                                               uint32_t lines, uint32_t columns) {
   constexpr int kPasses = PackedWords<ROW>::kPasses;
-  constexpr int kInside = 3, kBeside = 1;  // pixels at once
+  constexpr int kInside = 3, kBeside = 2;  // pixels at once
   constexpr unsigned kAll = 0xffffffffu;
-  const int lane = threadIdx.x % 32,
-            first = threadIdx.x / 32 - (kPackedThreads / 32 - kPackedBuilders);
+  const int lane = threadIdx.x % 32, mine = first + lane * kPackedTeam;
   const PackedPatch patch(p, at, start);
-  columns += lane / 4 * kColumnsBytes + lane % 4 * 4;
-  const int last_row = (at.kernel_rows - 1) * p.dilation_h;
-  const int mine = first + lane * kPackedBuilders;
+  columns += lane / 4 * kColumnsBytes + lane % 4 * 4 + first * 16;
   uint32_t listed[2] = {0, ~0u};
   if (mine < kTilePixels) load_shared_8(table + mine * 8, listed);
   const int n = listed[1] >> 24, h = listed[1] >> 12 & 0xfff, w = listed[1] & 0xfff;
   const uint32_t source = lines + patch.lead() + listed[0];
   const int row = patch.row + h, column = patch.column + w;
+  const int last_row = row + (at.kernel_rows - 1) * p.dilation_h;
   const bool used = n != 0xff, there = n < p.batch - start.n &&
                                        h < (p.x_h - start.h) * p.stride_h &&
                                        w < (p.x_w - start.w) * p.stride_w;
   const bool inside =
-      there && row >= 0 && row + last_row < p.y_h && column >= 0 && column + p.reach_w < p.y_w;
-  const auto write = [&](int of, const uint32_t (&word)[kPasses]) {
-    const uint32_t to = columns + (first + of * kPackedBuilders) * 16;
+      there && row >= 0 && last_row < p.y_h && column >= 0 && column + p.reach_w < p.y_w;
+  const auto load = [&](auto& of, auto& word) {
+    constexpr int kCount = sizeof(of) / sizeof(of[0]);
+    uint32_t from[kCount];
 #pragma unroll
-    for (int i = 0; i < kPasses; ++i)
-      if (i < words.count) store_shared_4(to + i * 8 * kColumnsBytes, word[i]);
+    for (int k = 0; k < kCount; ++k) from[k] = __shfl_sync(kAll, source, of[k]);
+    load_words<ROW>(p, words, from, word);
+  };
+  const auto write = [&](int which, const uint32_t (&word)[kPasses]) {
+    const uint32_t to = columns + which * kPackedTeam * 16;
+#pragma unroll
+    for (int i = 0; i < kPasses - 1; ++i) store_shared_4(to + i * 8 * kColumnsBytes, word[i]);
+    store_shared_4(to + words.last * 8 * kColumnsBytes, word[kPasses - 1]);
   };
   visit_lanes<kInside>(__ballot_sync(kAll, used && inside), [&](const int (&of)[kInside]) {
     uint32_t word[kInside][kPasses];
-#pragma unroll
-    for (int k = 0; k < kInside; ++k) {
-      const uint32_t from = __shfl_sync(kAll, source, of[k]);
-#pragma unroll
-      for (int i = 0; i < kPasses; ++i)
-        if (i < words.count) word[k][i] = load_numbers<TWO_WORDS>(from + words.from[i]);
-    }
+    load(of, word);
 #pragma unroll
     for (int k = 0; k < kInside; ++k) write(of[k], word[k]);
   });
   // Zeros for what is not of dY, whatever else came.
-  const int numbers = p.y_w * p.columns;
-  const int before = there ? column * p.columns - 1 : 0;
-  const int of_row = there ? row : INT32_MIN / 2;
+  const int before = column * p.columns - 1, of_row = there ? row : INT32_MIN / 2;
   visit_lanes<kBeside>(__ballot_sync(kAll, used && !inside), [&](const int (&of)[kBeside]) {
     uint32_t word[kBeside][kPasses];
+    load(of, word);
 #pragma unroll
     for (int k = 0; k < kBeside; ++k) {
-      const uint32_t from = __shfl_sync(kAll, source, of[k]);
       const int its_row = __shfl_sync(kAll, of_row, of[k]),
                 its_first = __shfl_sync(kAll, before, of[k]);
 #pragma unroll
       for (int i = 0; i < kPasses; ++i) {
-        if (i >= words.count) continue;
         const int y_h = its_row + int(words.column[i] >> kColumnRow) * p.dilation_h;
         const int number = its_first + int(words.column[i] & (1 << kColumnRow) - 1);
         const bool on_row = unsigned(y_h) < unsigned(p.y_h);
         const auto is_number = [&](int which) {
-          return on_row && unsigned(which) < unsigned(numbers);
+          return on_row && unsigned(which) < unsigned(p.y_w * p.columns);
         };
-        word[k][i] =
-            load_numbers<TWO_WORDS>(from + words.from[i]) &
-            ((is_number(number) ? 0xffffu : 0) | (is_number(number + 1) ? 0xffff0000u : 0));
+        word[k][i] &= (is_number(number) ? 0xffffu : 0) | (is_number(number + 1) ? 0xffff0000u : 0);
       }
+      write(of[k], word[k]);
     }
-#pragma unroll
-    for (int k = 0; k < kBeside; ++k) write(of[k], word[k]);
   });
 }
 
-template <int ROW, bool TWO_WORDS>
+// A team takes every so many tiles: what it finds out about one serves more pixels of a warp. Of a ring's barriers it may have
+// missed a turn of another team's, whose end looks like that of the turn before: so it waits for the stage first, since whoever
+// has read that has seen all tiles before (the planner sees to the rest).
+template <int ROW>
 __device__ __forceinline__ void write_all_columns(const PackedWeightParams& p,
                                                   const PackedScope& at, uint32_t table,
                                                   StageRing& ring, StageRing& lines) {
   const PackedWords<ROW> words(p, at);
+  const int warp = threadIdx.x / 32 - (kPackedThreads / 32 - kPackedBuilders);
+  const int team = warp / kPackedTeam;
   TileStart start(p, at.begin);
-  for (int tile = at.begin; tile < at.end; ++tile, start.advance(p)) {
-    barrier_wait(lines.full(), lines.parity);
+  for (int tile = at.begin; tile < at.end;
+       ++tile, start.advance(p), ring.advance(), lines.advance()) {
+    if ((tile - at.begin) % kPackedTeams != team) continue;
     barrier_wait(ring.empty(), ring.parity ^ 1);
-    write_columns<ROW, TWO_WORDS>(p, words, at, start, table, lines.stage(),
-                                  ring.stage() + kPackedRowsBytes);
+    barrier_wait(lines.full(), lines.parity);
+    write_columns<ROW>(p, words, at, start, warp % kPackedTeam, table, lines.stage(),
+                       ring.stage() + kPackedRowsBytes);
     fence_for_wgmma();
     __syncwarp();
     if (threadIdx.x % 32 == 0) {
       barrier_arrive(ring.full());
       barrier_arrive(lines.empty());
     }
-    ring.advance();
-    lines.advance();
   }
 }
 
@@ -441,8 +457,8 @@ __global__ void __launch_bounds__(kPackedThreads, 1)
   StageRing ring{shared, shared + kPackedStagesAt, p.stages, packed_stage_bytes(tile)};
   StageRing lines{shared + kLineBarriersAt, ring.stages + p.stages * ring.bytes, p.line_stages,
                   p.lines_bytes};
-  start_stages(ring.barriers, p.stages, 1 + kPackedBuilders, kPackedConsumers / 32);
-  start_stages(lines.barriers, p.line_stages, 32, kPackedBuilders);
+  start_stages(ring.barriers, p.stages, 1 + kPackedTeam, kPackedConsumers / 32);
+  start_stages(lines.barriers, p.line_stages, 32, kPackedTeam);
   if (threadIdx.x < kTilePixels) list_pixels(p, pixels);
   list_columns<ROW>(p, at, columns);
   // Pixels that no tile uses are multiplied as well, so they are zero.
@@ -460,10 +476,8 @@ __global__ void __launch_bounds__(kPackedThreads, 1)
         if (threadIdx.x % 32 == 0) copy_packed_rows(p, x, at, ring);
       } else if (warp == 1) {
         copy_lines(p, at, lines);
-      } else if (p.two_words) {
-        write_all_columns<ROW, true>(p, at, pixels, ring, lines);
       } else {
-        write_all_columns<ROW, false>(p, at, pixels, ring, lines);
+        write_all_columns<ROW>(p, at, pixels, ring, lines);
       }
       __syncwarp();
       if (again || barrier_all(kPackedVerdict, kPackedThreads, true)) return;

@@ -7,7 +7,8 @@
 // x, 64 of them a K tile. x is brought and turned as in hopper_weight_config.h. Of dY, what the taps of a kernel row read for a
 // pixel is one `segment` of memory, kernel_w x channels numbers (dilated: a segment for each tap), which may start at any
 // number. So the copy engine brings runs of bytes, from the last multiple of 16 on: of each image of a tile the lines that
-// its pixels meet, once. Six warps write them out, pixel by pixel, as the second operand: groups of eight columns
+// its pixels meet, once. Two teams of warps take tiles in turn and write them out, pixel by pixel, as the second operand: groups
+// of eight columns
 //
 //   dY   [group of columns][pixel][16 B]
 //
@@ -44,8 +45,9 @@ constexpr int kPackedWeightTileCount = sizeof(kPackedWeightTiles) / sizeof(kPack
 constexpr int kFirstPackedWeight = kFetchedWeightTileCount;
 
 constexpr int kPackedGroups = 2, kPackedConsumers = 128 * kPackedGroups;
-// Beside them a warp that asks for x, one that asks for lines, and those that write these out.
-constexpr int kPackedBuilders = 6, kPackedThreads = kPackedConsumers + (2 + kPackedBuilders) * 32;
+// Beside them a warp that asks for x, one that asks for lines, and teams that write these out.
+constexpr int kPackedTeams = 2, kPackedTeam = 3, kPackedBuilders = kPackedTeams * kPackedTeam;
+constexpr int kPackedThreads = kPackedConsumers + (2 + kPackedBuilders) * 32;
 // Of a thread; together what the block starts with.
 constexpr int kPackedConsumerRegisters = 192, kPackedProducerRegisters = 64;
 static_assert(kPackedConsumers * kPackedConsumerRegisters +

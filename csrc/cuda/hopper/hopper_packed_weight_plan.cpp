@@ -27,9 +27,9 @@ constexpr double kPartialRate =
 constexpr double kLeastCycles =
     24;  // of the tensor core, for an instruction of few columns (counted)
 constexpr double kCopiedLine = 40;     // a copy of a line, for the copy engine (counted)
-constexpr double kWrittenPixel = 200;  // of columns, for the warp that writes them; by 40 plans of
-constexpr double kWrittenPass = 30;    // kprcnn (2026-11-25), 32 words of it (2026-11-23)
-constexpr double kWrittenTwice = 18;   // more, if they are of two words
+constexpr double kWrittenPixel = 100;  // of columns, for the warp that writes them,
+constexpr double kWrittenPass = 25;    // and 32 words of it; by 24 plans of kprcnn (2026-12-01)
+constexpr double kWrittenTwice = 10;   // more, if they are of two words (counted)
 
 constexpr int64_t kMostLines = 96 << 10;  // bytes of a tile's lines
 
@@ -180,8 +180,10 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
           continue;
         }
         p.stages = choice.stages = stages;
-        p.line_stages = choice.line_stages =
-            std::min(kMostLineStages, (room - stages * stage) / p.lines_bytes);
+        int lines = std::min(kMostLineStages, (room - stages * stage) / p.lines_bytes);
+        // A team must not meet lines again before the other team has: it has met all tiles that were before the stages'.
+        if (lines < stages && lines % kPackedTeams != 0) --lines;
+        p.line_stages = choice.line_stages = lines;
         const int64_t combos = combinations(p);
         for (int split : splits_worth_trying(problem, combos, tiles_of(p), kTilePixels)) {
           p.split = choice.split = split;
