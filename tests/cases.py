@@ -197,6 +197,7 @@ CASES: tuple[Case, ...] = (
     _case("k8s4_rows", (40, 6), (3, 5), k=(4, 8), s=4, p=(1, 4), d=(2, 1), n=3),
     _case("k4s8_groups", (40, 6), (5, 6), k=(3, 4), s=(2, 8), p=(1, 0), g=2),
     _case("k32s16_unpadded", (5, 20), (2, 3), k=32, s=16, n=1),
+    _case("k32s16_rows", (6, 20), (4, 5), k=(5, 32), s=(4, 16)),
     # Few positions and long sums: grad_input of the first, forward of the second.
     _case("to_600_channels", (12, 600), 3, k=3, p=1, n=1),
     _case("from_600_channels", (600, 12), 3, k=3, p=1, n=1),

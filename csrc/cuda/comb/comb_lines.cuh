@@ -50,34 +50,39 @@ __device__ __forceinline__ void list_words(const LineParams& p, uint32_t table) 
   constexpr int kSize = sizeof(T);
   for (int i = threadIdx.x; i < p.steps * kStepWords; i += kThreads) {
     const Word word = Word::of<T>(p, i);
-    uint32_t where = p.left - p.whole.pad_w * kSize, next = 0;
+    uint32_t where = p.first_tap, next = 0;
     if (word.exists) {
-      where += word.row * p.row_pitch + word.column * p.whole.stride_w * kSize;
-      if (word.column + 1 < p.whole.by_width.divisor) next = p.whole.stride_w * kSize;
+      where += word.row * p.row_pitch + word.column * p.pixel_step;
+      if (word.column + 1 < p.whole.by_width.divisor) next = p.pixel_step;
     }
     store_shared_4(table + i * 4, kSize == 4 ? where : where / 8 | (where + next) / 8 << 16);
   }
 }
 
-// dY of a chunk, a line of a row of pixels by each of some threads. Of rows and lines that do not exist, the last ones that
-// do: x is zero there, or nobody wants the sums.
+// dY of a chunk, a line of a row of pixels, or its run of one of them, by each of some threads. Of rows and lines that do not
+// exist, the last ones that do: x is zero there, or nobody wants the sums.
 template <class T>
 __device__ __forceinline__ void bring_lines(const LineParams& p, const LineScope& at, int first,
                                             uint32_t stage, uint32_t barrier) {
-  const int all = p.chunk_rows * p.lines;
+  const int all = p.chunk_rows * p.lines * p.runs;
   if (threadIdx.x == 0) barrier_expect(barrier, all * p.line_bytes);
   for (int i = threadIdx.x; i < all; i += kThreads) {
-    const int row = p.by_lines.quotient(i), place = i - row * p.lines;
+    const int both = p.by_runs.quotient(i), run = i - both * p.runs;
+    const int row = p.by_lines.quotient(both), place = both - row * p.lines;
     const int number = min(first + row, p.pixel_rows - 1), image = p.by_height.quotient(number);
     const int h = number - image * static_cast<int>(p.by_height.divisor);
     const int line = min(at.line + place, p.all_lines - 1);
-    const int channel = p.by_kernel_h.quotient(line), tap = line - channel * p.whole.kernel_h;
-    const int channels = p.by_kernel_h.quotient(p.all_lines);
+    const int kernel_row = p.by_segments.quotient(line),
+              segment = line - kernel_row * static_cast<int>(p.by_segments.divisor);
+    const int channel = p.by_kernel_h.quotient(kernel_row),
+              tap = kernel_row - channel * p.whole.kernel_h;
+    const int column =
+        p.apart ? run * p.whole.stride_w - p.whole.pad_w + segment * p.line_columns : 0;
     const int y_row = h * p.whole.stride_h - p.whole.pad_h + tap * p.whole.dilation_h;
-    copy_run(stage + row * p.row_pitch + place * p.line_pitch + p.left,
+    copy_run(stage + row * p.row_pitch + run * p.pixel_step + place * p.line_pitch + p.left,
              static_cast<const T*>(p.whole.y) + int64_t{image} * p.whole.y_image +
-                 int64_t{at.whole.group * channels + channel} * p.whole.y_plane +
-                 y_row * p.whole.y_w,
+                 int64_t{at.whole.group * p.channels + channel} * p.whole.y_plane +
+                 y_row * p.whole.y_w + column,
              p.line_bytes, barrier);
   }
 }
@@ -117,6 +122,37 @@ __device__ __forceinline__ void bring_words(const LineParams& p, const LineScope
     const int apart = there ? kWarps * p.whole.x_plane : 0;
     for (int channel = warp; channel < channels; channel += kWarps, from += apart)
       copy_async<BYTES>(laid + channel * p.laid_pitch + i * BYTES, from, there);
+  }
+}
+
+// The same of 16 bits where channels are neighbours, as those of a warp's lanes are: by way of registers.
+template <class T>
+__device__ __forceinline__ void bring_channels(const LineParams& p, const LineScope& at,
+                                               int channels, int first, uint32_t laid) {
+  constexpr int kTogether = 4;  // words under way
+  const int words = p.steps * kStepWords, width = p.whole.by_width.divisor;
+  for (int channel = threadIdx.x % 32; channel < channels; channel += 32) {
+    const T* const x = static_cast<const T*>(p.whole.x) + at.whole.row + channel;
+    const uint32_t to = laid + channel * p.laid_pitch;
+#pragma unroll 1
+    for (int i = threadIdx.x / 32; i < words; i += kWarps * kTogether) {
+      uint32_t bits[kTogether];
+#pragma unroll
+      for (int j = 0; j < kTogether; ++j) {
+        const Word word = Word::of<T>(p, i + j * kWarps);
+        const int row = first + word.row;
+        const bool there = word.exists && row < p.pixel_rows && i + j * kWarps < words;
+        const T* const from =
+            x + (there ? (int64_t{row} * width + word.column) * p.whole.x_pixel : 0);
+        const auto* const numbers = reinterpret_cast<const unsigned short*>(from);
+        bits[j] = there ? __ldg(numbers) : 0u;
+        if (there && word.column + 1 < width)
+          bits[j] |= uint32_t{__ldg(numbers + p.whole.x_pixel)} << 16;
+      }
+#pragma unroll
+      for (int j = 0; j < kTogether; ++j)
+        if (i + j * kWarps < words) store_shared_4(to + (i + j * kWarps) * 4, bits[j]);
+    }
   }
 }
 
@@ -304,7 +340,7 @@ __global__ void __launch_bounds__(kThreads,
   __syncthreads();
   // A quad beyond the last one computes what nobody reads.
   const int quad = min(static_cast<int>(threadIdx.x) / 4, p.quads - 1);
-  const int line_quads = p.whole.kernel_w / kTogether, line = quad / line_quads;
+  const int line_quads = p.line_columns / kTogether, line = quad / line_quads;
   const uint32_t quad_at =
       line * p.line_pitch + (quad - line * line_quads) * kTogether * int(sizeof(T));
   LineSums<TILE> sum = {};
@@ -327,12 +363,17 @@ __global__ void __launch_bounds__(kThreads,
     }
     if (const int next = first + ahead; next < p.pixel_rows) {
       bring_lines<T>(p, at, next, stage, barrier);
-      if (p.x_piece == 16) {
-        bring_words<T, 16>(p, at, channels, next, x);
+      if (sizeof(T) == 2 && p.x_piece == 0) {
+        bring_channels<T>(p, at, channels, next, x);
+        barrier_arrive(barrier);
       } else {
-        bring_words<T, 4>(p, at, channels, next, x);
+        if (p.x_piece == 16) {
+          bring_words<T, 16>(p, at, channels, next, x);
+        } else {
+          bring_words<T, 4>(p, at, channels, next, x);
+        }
+        copy_async_arrive(barrier);
       }
-      copy_async_arrive(barrier);
     }
     if (++here == p.stages) here = 0, parity ^= 1;
   }

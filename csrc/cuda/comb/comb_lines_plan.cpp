@@ -21,7 +21,9 @@ constexpr double kIssued = 0.35;     // of the instructions counted:
 constexpr double kFetch = 30;        // a step of a warp,
 constexpr double kRound = 2;         // a word rounded, or split,
 constexpr double kSplit = 6;
-constexpr double kCopy = 8;          // 32 copies,
+constexpr double kCopy = 8;          // 32 copies of x,
+constexpr double kCopyRun = 40;      // 32 of dY (counted),
+constexpr double kPair = 14;         // 32 words of x that are put together of numbers (counted),
 constexpr double kRoundX = 3;        // 32 words of x rounded
 constexpr double kL2Bytes = 18.6;    // a cycle
 constexpr double kRest = 0.28;       // of what is less busy that is not hidden
@@ -35,45 +37,71 @@ struct Choice {
   int tile, chunk_rows;
 };
 
+// Columns of a line whose pixels have runs of their own: the largest part of a kernel row that divides it, is whole vectors and
+// that a block has room for; or 0.
+int64_t columns_of_line(int64_t kernel, int64_t size) {
+  for (int64_t columns = std::min<int64_t>(kernel, kMostColumns); columns * size >= 16; --columns)
+    if (kernel % columns == 0 && columns * size % 16 == 0) return columns;
+  return 0;
+}
+
 // Everything but stages and pointers. Returns why it cannot be done, or an empty string.
-std::string shape(const Problem& problem, const Choice& choice, LineParams& p) {
+std::string shape(const Problem& given, const Choice& choice, LineParams& p) {
+  const Problem problem = as_one_channel(given);
   const Axis &h = problem.h, &w = problem.w;
   const int64_t size = static_cast<int64_t>(element_size(problem.dtype)), pixels = 4 / size;
   const int rows = line_sixteens(choice.tile) * 16;
   p = {};
-  shape_whole(problem, p.whole);
+  shape_whole(given, p.whole);
+  p.apart = given.y_layout == Layout::nhwc;
+  p.runs = static_cast<int32_t>(p.apart ? w.in : 1);
+  p.line_columns = static_cast<int32_t>(p.apart ? columns_of_line(w.kernel, size) : w.kernel);
+  const int64_t segments = w.kernel / p.line_columns;
   p.pixel_rows = static_cast<int32_t>(problem.batch * h.in);
-  p.lines = static_cast<int32_t>(kMostColumns / w.kernel);
-  p.all_lines = static_cast<int32_t>(problem.group_out() * h.kernel);
-  p.columns = static_cast<int32_t>(p.lines * w.kernel);
+  p.lines = static_cast<int32_t>(segments > 1 ? 1 : kMostColumns / p.line_columns);
+  p.all_lines = static_cast<int32_t>(problem.group_out() * h.kernel * segments);
+  p.channels = static_cast<int32_t>(problem.group_out());
+  p.columns = p.lines * p.line_columns;
   p.quads = p.columns / kTogether;
-  p.line_bytes = static_cast<int32_t>(w.out * size);
+  p.line_bytes = static_cast<int32_t>((p.apart ? p.line_columns : w.out) * size);
   const int64_t last = (w.in - 1) * w.stride - w.near_pad + w.kernel;
-  p.left = static_cast<int32_t>(round_up(std::max<int64_t>(w.near_pad, 0) * size, 16));
-  p.line_room = static_cast<int32_t>(p.left + p.line_bytes +
-                                     round_up(std::max<int64_t>(last - w.out, 0) * size, 16));
-  // Lanes of a load have neighbouring words of pixels, `apart` bytes from each other, and quads of neighbouring lines: they
-  // meet no bank twice.
-  const int64_t apart = 4 * w.stride;
-  p.across = apart > 32 && choice.chunk_rows > 1;
-  p.turned = size == 2 && apart == 16;
-  const auto pitch = [](int64_t bytes, int64_t residue) {
-    return static_cast<int32_t>(round_up(bytes - residue, 128) + residue);
+  p.left =
+      static_cast<int32_t>(p.apart ? 0 : round_up(std::max<int64_t>(w.near_pad, 0) * size, 16));
+  p.line_room =
+      static_cast<int32_t>(p.left + p.line_bytes +
+                           (p.apart ? 0 : round_up(std::max<int64_t>(last - w.out, 0) * size, 16)));
+  // Lanes of a load have neighbouring words of pixels, some bytes from each other, and quads of neighbouring lines: they meet no
+  // bank twice.
+  const int64_t words_apart = 4 * w.stride;
+  p.across = !p.apart && words_apart > 32 && choice.chunk_rows > 1;
+  p.turned = !p.apart && size == 2 && words_apart == 16;
+  const auto pitch = [](int64_t bytes, int64_t residue, int64_t of = 128) {
+    return static_cast<int32_t>(round_up(bytes - residue, of) + residue);
   };
-  p.line_pitch = p.across ? p.line_room : pitch(p.line_room, apart == 16 ? 64 : 16);
-  p.row_pitch = pitch(int64_t{p.lines} * p.line_pitch, p.across ? 32 : 0);
+  if (p.apart) {
+    p.line_pitch = p.line_bytes;
+    p.pixel_step = pitch(int64_t{p.lines} * p.line_bytes, 8 * size, 32 * size);
+    p.row_pitch = p.runs * p.pixel_step;
+  } else {
+    p.first_tap = static_cast<int32_t>(p.left - w.near_pad * size);
+    p.pixel_step = static_cast<int32_t>(w.stride * size);
+    p.line_pitch = p.across ? p.line_room : pitch(p.line_room, words_apart == 16 ? 64 : 16);
+    p.row_pitch = pitch(int64_t{p.lines} * p.line_pitch, p.across ? 32 : 0);
+  }
   p.chunk_rows = choice.chunk_rows;
   p.row_words = static_cast<int32_t>(ceil_div(w.in, pixels));
   p.steps = static_cast<int32_t>(ceil_div(int64_t{p.row_words} * p.chunk_rows, kStepWords));
   p.laid_pitch = p.steps * kStepBytes + 16;
-  p.x_piece = !p.across && w.in * size % 16 == 0 ? 16 : 4;
+  p.x_piece = p.whole.x_pixel > 0 && size == 2 ? 0 : !p.across && w.in * size % 16 == 0 ? 16 : 4;
   p.x_at = p.chunk_rows * p.row_pitch;
   p.stage_bytes = p.x_at + rows * p.laid_pitch;
   p.stages_at = static_cast<int32_t>(round_up(kLineTableAt + p.steps * kStepBytes, 128));
   p.whole.row_blocks = static_cast<int32_t>(ceil_div(p.whole.rows, rows));
   p.whole.column_blocks = static_cast<int32_t>(ceil_div(p.all_lines, p.lines));
   p.by_height = FastDivide(h.in);
+  p.by_runs = FastDivide(p.runs);
   p.by_lines = FastDivide(p.lines);
+  p.by_segments = FastDivide(segments);
   p.by_kernel_h = FastDivide(h.kernel);
   p.by_words = FastDivide(p.across ? p.chunk_rows : p.row_words);
   return {};
@@ -110,10 +138,11 @@ double predict(const Problem& problem, const Device& device, const LineParams& p
   const double words = half     ? 0
                        : strict ? (kTogether * 2 + 4 * m) * kSplit
                                 : kTogether * 2 * kRound;
-  const double y = double(p.chunk_rows) * p.lines * p.line_bytes;
+  const double copies = double(p.chunk_rows) * p.lines * p.runs, y = copies * p.line_bytes;
   const double x = std::min<double>(16 * m, p.whole.rows) * p.steps * kStepBytes;
   const double issue = (steps * (kFetch + words + m * (1 + kTogether * products)) +
-                        x / p.x_piece / 32 * kCopy + (half || strict ? 0 : x / 128 * kRoundX)) /
+                        x / std::max(p.x_piece, 4) / 32 * (p.x_piece ? kCopy : kPair) +
+                        copies / 32 * kCopyRun + (half || strict ? 0 : x / 128 * kRoundX)) /
                        4 * kIssued;
   const double shared = steps * (8 + 4 * m);
   const double l2 = (x + y) / kL2Bytes;
@@ -168,21 +197,32 @@ Plan plan_of(const Problem& problem, const Device& device, const Choice& choice)
   return plan;
 }
 
-std::string refusal(const Problem& problem, const Device& device) {
+std::string refusal(const Problem& given, const Device& device) {
+  const Problem problem = as_one_channel(given);
   const Axis &h = problem.h, &w = problem.w;
   const int64_t size = static_cast<int64_t>(element_size(problem.dtype));
   if (!device.has_wgmma) return "lines are for sm_90a";
-  if (problem.x_layout != Layout::nchw || problem.y_layout != Layout::nchw)
-    return "lines are for NCHW";
+  // Of words they took 51 us, fcn32s, where chunks take 40.
+  if (problem.x_layout == Layout::nhwc && size != 2) return "lines of words are for NCHW";
+  const bool apart = given.y_layout == Layout::nhwc;
   // The kernel has a branch for it, which no GPU has run in this form.
   if (is_strict(problem)) return "lines are for fp16, bf16 and TF32";
-  if (w.kernel > kMostColumns) return "a kernel row has more columns than a block";
   if (w.out * size % 16 != 0) return "lines of dY are no whole vectors";
-  if (w.in * size % 4 != 0) return "rows of x start between words";
+  if (apart) {
+    if (columns_of_line(w.kernel, size) == 0 || w.stride * size % 16 != 0 ||
+        w.near_pad * size % 16 != 0)
+      return "runs of dY are no whole vectors";
+    if (w.near_pad > 0 || (w.in - 1) * w.stride - w.near_pad + w.kernel > w.out)
+      return "some taps are of columns that dY does not have";
+  } else {
+    if (w.kernel > kMostColumns) return "a kernel row has more columns than a block";
+    if (problem.x_layout == Layout::nchw && w.in * size % 4 != 0)
+      return "rows of x start between words";
+    // What a stage may be, and its places, are less than that.
+    if ((w.in + w.out) * size > 1 << 16) return "rows are too long";
+  }
   if (h.near_pad > 0 || (h.in - 1) * h.stride - h.near_pad + (h.kernel - 1) * h.dilation >= h.out)
     return "some taps are of rows that dY does not have";
-  // What a stage may be, and its places, are less than that.
-  if ((w.in + w.out) * size > 1 << 16) return "rows are too long";
   return {};
 }
 
