@@ -660,6 +660,30 @@ def test_purl_brings_whole_rows_runs_or_kernel_rows():
 
 
 @needs_cuda_room
+def test_comb_brings_segments_of_channels_last_kernel_rows():
+    case = Case("scores", 1, 19, 19, (18, 20), (32, 32), (16, 16))
+    for dtype in ("f16", "bf16"):
+        text = explain(case, "grad_weight", dtype, "nhwc", bias=False)
+        assert chosen(text) == "comb" and "32 channels x 152 columns of lines" in text, text
+    for dtype, change in (
+        ("tf32", {}),
+        ("f16", {"padding": (0, 8)}),  # runs begin beside dY
+        ("f16", {"stride": (16, 12)}),  # and between whole vectors
+    ):
+        other = dataclasses.replace(case, **change)
+        text = explain(other, "grad_weight", dtype, "nhwc", family="comb", bias=False)
+        assert chosen(text) == "comb" and "of lines" not in text, text
+
+
+@needs_cuda_room
+def test_seven_taps_of_words_are_treadles_in_both_layouts():
+    case = Case("long_rows", 16, 64, 64, (128, 128), (3, 7), padding=(1, 3))
+    for layout in DENSE:
+        text = explain(case, "grad_weight", "tf32", layout, bias=False)
+        assert chosen(text) == "treadle", text
+
+
+@needs_cuda_room
 def test_exact_cases_reach_what_is_rarely_best():
     for name, direction, dtypes, family, words in (
         ("k2s2_even_planes", "forward", ("tf32",), "fold", "(128 rows) x 256 pixels"),

@@ -20,7 +20,8 @@ constexpr double kLaunch = 5.5;       // us
 constexpr double kBlock = 8000;       // cycles of a block beside its steps,
 constexpr double kStored = 60;        // a sum of each thread, on its way out
 constexpr double kStep = 200;         // a step: barriers, and what follows them
-constexpr double kWork = 1.28;        // of what is counted of its busiest part
+constexpr double kWork = 1.28;        // of what is counted of its busiest part,
+constexpr double kWorkSeven = 1.12;   // of words and seven taps (2026-12-01)
 constexpr double kL2Bytes = 40;       // a cycle
 constexpr double kJoined = 0.5;       // of a thread's sums of a batch: cycles that nothing hides
 constexpr double kRest = 0.25;        // of what is less busy that is not hidden
@@ -81,7 +82,8 @@ double predict(const Problem& problem, const Device& device, const Params& p, Ti
   const double shared = slices * (columns * kSliceBytes / 128 + operands * 16) + filled / 128;
   const double l2 = (x + y / copies(tile)) / kL2Bytes;
   const double busiest = std::max({mma, shared, l2});
-  const double cycles = kWork * busiest + kRest * (mma + shared + l2 - busiest) + kStep +
+  const double work = tile.taps == 7 && !tile.halves ? kWorkSeven : kWork;
+  const double cycles = work * busiest + kRest * (mma + shared + l2 - busiest) + kStep +
                         (tile.strict ? kJoined * batches(tile) * kChannels * (kRows + 1) / 2 : 0);
   const double blocks = double(combinations(p)) * p.split;
   const double steps = std::ceil(double(p.steps) / p.split);
