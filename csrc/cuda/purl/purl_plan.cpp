@@ -17,6 +17,9 @@ constexpr double kClock = 1700;  // cycles a microsecond
 constexpr double kCopied = 39;   // bytes a cycle of weights
 // Cycles of the copy engine: a row of a box, each 128 bytes of it behind the first, a box.
 constexpr double kCopiedRow = 3, kCopiedLine = 1.3, kBox = 50;
+// And of a run that reaches beside its plane, whatever else is copied: eight in a chunk took 3270, in both types, three no more than the
+// 1024 of its products (2026-12-01).
+constexpr double kBesideBox = 330;
 constexpr double kChain =
     575;  // cycles of a chunk, however narrow: words come, are multiplied, and come again;
 constexpr double kStreamed = 180;  // and where weights come along
@@ -32,6 +35,9 @@ constexpr double kLaunch = 6.3;       // us: launch, first boxes, last stores
 constexpr double kMemoryRate = 0.85;  // of the copy rate, and where boxes leave while others come
 constexpr double kBoxedMemoryRate = 0.855;
 constexpr double kBeside = 0.03;  // of the lesser of work and bytes
+// Bytes that a sector of memory costs which a store fills in part: four layers, 20 to 80 (2026-12-01).
+constexpr int kSector = 32;
+constexpr double kTornSector = 50;
 constexpr int kLeastStages = 2, kMostOfBox = 256, kPads = 4;
 
 struct Choice {
@@ -215,6 +221,25 @@ double stored_in_boxes(const Params& p, int size, double channels, int passes, d
   return now;
 }
 
+// Sectors of memory that are stored in parts: at the ends of runs of x, of strips or of whole rows.
+double torn_sectors(const Problem& problem, const Params& p) {
+  constexpr int kRows = 8;  // after which they repeat, but for odd sizes
+  const int64_t size = element_size(problem.dtype), row = p.x_w * size;
+  const bool whole = p.own == p.x_w;
+  const int64_t line = whole ? row * p.x_h : row, run = whole ? row * p.rows : p.own * size;
+  int64_t torn = 0;
+  for (int i = 0; i < kRows; ++i)
+    for (int64_t begin = i * line; begin < (i + 1) * line;) {
+      const int64_t end = std::min(begin + run, (i + 1) * line);
+      const bool late = begin % kSector != 0, early = end % kSector != 0;
+      torn += begin / kSector == (end - 1) / kSector ? late || early : late + early;
+      begin = end;
+    }
+  const double lines =
+      double(problem.batch) * double(problem.in_channels) * double(whole ? 1 : p.x_h);
+  return lines * double(torn) / kRows;
+}
+
 double predict(const Problem& problem, const Device& device, const Params& p, const Choice& choice,
                double visits) {
   const int size = number(element_size(problem.dtype)), width = kTiles[choice.row].width;
@@ -228,7 +253,8 @@ double predict(const Problem& problem, const Device& device, const Params& p, co
   const double weights = p.resident ? 0 : double(width) * kLine / kCopied;
   const double multiplied = std::max({products, shared, kChain + (p.resident ? 0 : kStreamed)}),
                round = kArrival + engine + weights + multiplied;  // of a stage
-  const double chunk = std::max({multiplied, engine + weights, round / choice.stages});
+  const double beside = choice.form == kRuns && p.outside ? p.images * p.boxes * kBesideBox : 0;
+  const double chunk = std::max({multiplied, engine + weights, beside, round / choice.stages});
   const double turns = p.chunks - p.short_end / 2., channels = std::min(width, p.columns);
   const int passes = number(ceil_div(std::min(width, p.columns), kPassChannels));
   const double rows = p.places ? channels * ceil_div(p.pixels, p.by_span.divisor) * kBoxedRow : 0;
@@ -237,7 +263,7 @@ double predict(const Problem& problem, const Device& device, const Params& p, co
   const double tile = std::max(turns * chunk + stored + kTile, turns * (engine + weights) + rows);
   const double before = p.resident ? double(p.chunks) * width * kLine / kCopied : 0;
   const double busy_us = (std::ceil(double(p.items) / p.walkers) * tile + before) / kClock;
-  const double memory_us = tensor_bytes(problem) /
+  const double memory_us = (tensor_bytes(problem) + kTornSector * torn_sectors(problem, p)) /
                            ((p.places ? kBoxedMemoryRate : kMemoryRate) * device.copy_bytes_per_us);
   return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
 }
