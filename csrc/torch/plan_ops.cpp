@@ -106,10 +106,13 @@ std::string explain_op(int64_t direction, int64_t dtype, int64_t precision,
     };
     const auto bias_us = [&](const Problem& problem) { return cuda::grad_bias_us(problem, gpu); };
     form = better_form(p, predicted, bias_us);
-    if (form != Form::given) read_as = describe(p) + ", " + name_of(form);
-    if (leaves_bias(p, form))
-      read_as += ", the bias gradient apart in " + std::to_string(std::lround(bias_us(p))) + " us";
-    if (form != Form::given) read_as += ":\n";
+    if (form != Form::given) {
+      read_as = describe(p) + ", " + name_of(form);
+      if (leaves_bias(p, form))
+        read_as +=
+            ", the bias gradient apart in " + std::to_string(std::lround(bias_us(p))) + " us";
+      read_as += ":\n";
+    }
   }
 #endif
   return read_as + explain(families, in_form(form, p), gpu, int(algorithm));

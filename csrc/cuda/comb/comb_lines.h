@@ -37,14 +37,14 @@ CONVT2D_HOST_DEVICE constexpr int line_blocks(int element_bytes, bool strict, in
 }
 
 struct LineParams {
-  Params whole;              // all of the reduction is one piece
-  int32_t pixel_rows;        // of all images
-  int32_t lines, all_lines;  // of a block, of a group
-  int32_t channels;          // of dY, of a group
-  int32_t columns, quads;    // of a block
-  int32_t line_columns;      // of a line
-  int32_t apart,
-      runs;  // whether pixels have runs of their own, how many of a line in a row of pixels
+  Params whole;                   // all of the reduction is one piece
+  int32_t pixel_rows;             // of all images
+  int32_t lines, all_lines;       // of a block, of a group
+  int32_t channels;               // of dY, of a group
+  int32_t columns, quads;         // of a block
+  int32_t line_columns;           // of a line
+  int32_t apart;                  // whether pixels have runs of their own,
+  int32_t runs;                   // and how many a row of pixels has of a line
   int32_t line_bytes;             // of a copy
   int32_t left, line_room;        // with the zeros before, and all of them
   int32_t first_tap;              // from a line's begin to the first pixel's taps,

@@ -40,9 +40,10 @@ struct Choice {
 // Columns of a line whose pixels have runs of their own: the largest part of a kernel row that divides it, is whole vectors and
 // that a block has room for; or 0.
 int64_t columns_of_line(int64_t kernel, int64_t size) {
-  for (int64_t columns = std::min<int64_t>(kernel, kMostColumns); columns * size >= 16; --columns)
-    if (kernel % columns == 0 && columns * size % 16 == 0) return columns;
-  return 0;
+  const int64_t vector = 16 / size;
+  int64_t columns = std::min<int64_t>(kernel, kMostColumns) / vector * vector;
+  while (columns > 0 && kernel % columns != 0) columns -= vector;
+  return columns;
 }
 
 // Everything but stages and pointers. Returns why it cannot be done, or an empty string.
@@ -65,11 +66,9 @@ std::string shape(const Problem& given, const Choice& choice, LineParams& p) {
   p.quads = p.columns / kTogether;
   p.line_bytes = static_cast<int32_t>((p.apart ? p.line_columns : w.out) * size);
   const int64_t last = (w.in - 1) * w.stride - w.near_pad + w.kernel;
-  p.left =
-      static_cast<int32_t>(p.apart ? 0 : round_up(std::max<int64_t>(w.near_pad, 0) * size, 16));
-  p.line_room =
-      static_cast<int32_t>(p.left + p.line_bytes +
-                           (p.apart ? 0 : round_up(std::max<int64_t>(last - w.out, 0) * size, 16)));
+  p.left = static_cast<int32_t>(round_up(std::max<int64_t>(w.near_pad, 0) * size, 16));
+  p.line_room = static_cast<int32_t>(p.left + p.line_bytes +
+                                     round_up(std::max<int64_t>(last - w.out, 0) * size, 16));
   // Lanes of a load have neighbouring words of pixels, some bytes from each other, and quads of neighbouring lines: they meet no
   // bank twice.
   const int64_t words_apart = 4 * w.stride;

@@ -1,5 +1,5 @@
-// How the sums of a bias gradient are shared out. It follows from the shape and the layout alone, so that the same numbers are
-// added in the same order whoever adds them.
+// How the sums of a bias gradient are shared out. It follows from the shape, the layout and the strides alone, so that the same
+// numbers are added in the same order whoever adds them.
 //
 // dY that is dense is *words* of 16 bytes, from its first number on.
 //

@@ -221,27 +221,32 @@ double stored_in_boxes(const Params& p, int size, double channels, int passes, d
   return now;
 }
 
-// Sectors of memory that are stored in parts: at the ends of runs of x, of strips or of whole rows.
-double torn_sectors(const Problem& problem, const Params& p) {
-  constexpr int kRows = 8;  // after which they repeat, but for odd sizes
-  const int64_t size = element_size(problem.dtype), row = p.x_w * size;
-  const bool whole = p.own == p.x_w;
-  const int64_t line = whole ? row * p.x_h : row, run = whole ? row * p.rows : p.own * size;
+// Sectors of memory that a tile's stores fill in part: at the ends of runs of x, of strips or of whole rows.
+double torn_sectors(const Problem& problem, const Choice& tile) {
+  constexpr int kLines = 8;  // after which they repeat, but for odd sizes
+  const int64_t size = element_size(problem.dtype), row = problem.w.in * size;
+  const bool whole = tile.own == problem.w.in;
+  const int64_t line = whole ? row * problem.h.in : row,
+                run = (whole ? tile.rows : 1) * tile.own * size, full = line / run,
+                period = kSector / size;  // runs, after which they start alike
+  const auto torn_by = [](int64_t begin, int64_t bytes) {
+    const int64_t start = begin % kSector, end = start + bytes;
+    const bool late = start != 0, early = end % kSector != 0;
+    return end <= kSector ? int(late || early) : late + early;
+  };
   int64_t torn = 0;
-  for (int i = 0; i < kRows; ++i)
-    for (int64_t begin = i * line; begin < (i + 1) * line;) {
-      const int64_t end = std::min(begin + run, (i + 1) * line);
-      const bool late = begin % kSector != 0, early = end % kSector != 0;
-      torn += begin / kSector == (end - 1) / kSector ? late || early : late + early;
-      begin = end;
-    }
+  for (int64_t begin = 0; begin < kLines * line; begin += line) {
+    for (int64_t i = 0; i < std::min(full, period); ++i)
+      torn += torn_by(begin + i * run, run) * ceil_div(full - i, period);
+    if (const int64_t rest = line - full * run) torn += torn_by(begin + full * run, rest);
+  }
   const double lines =
-      double(problem.batch) * double(problem.in_channels) * double(whole ? 1 : p.x_h);
-  return lines * double(torn) / kRows;
+      double(problem.batch) * double(problem.in_channels) * double(whole ? 1 : problem.h.in);
+  return lines * double(torn) / kLines;
 }
 
 double predict(const Problem& problem, const Device& device, const Params& p, const Choice& choice,
-               double visits) {
+               double visits, double torn) {
   const int size = number(element_size(problem.dtype)), width = kTiles[choice.row].width;
   const double products = kTeams * kSteps * width / 2;
   const double shared =
@@ -263,7 +268,7 @@ double predict(const Problem& problem, const Device& device, const Params& p, co
   const double tile = std::max(turns * chunk + stored + kTile, turns * (engine + weights) + rows);
   const double before = p.resident ? double(p.chunks) * width * kLine / kCopied : 0;
   const double busy_us = (std::ceil(double(p.items) / p.walkers) * tile + before) / kClock;
-  const double memory_us = (tensor_bytes(problem) + kTornSector * torn_sectors(problem, p)) /
+  const double memory_us = (tensor_bytes(problem) + kTornSector * torn) /
                            ((p.places ? kBoxedMemoryRate : kMemoryRate) * device.copy_bytes_per_us);
   return kLaunch + std::max(busy_us, memory_us) + kBeside * std::min(busy_us, memory_us);
 }
@@ -337,7 +342,8 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
   std::vector<Candidate<Choice>> found;
   const int size = number(element_size(problem.dtype));
   reason = "rows of dY of " + std::to_string(problem.w.out) + " are too long for a run";
-  for (const Choice& tile : tiles(problem))
+  for (const Choice& tile : tiles(problem)) {
+    const double torn = torn_sectors(problem, tile);
     for (const Choice& arranged : arrangements(problem, tile)) {
       const double visits = bank_visits(shape(problem, arranged), size);
       std::vector<int> ways{0};
@@ -359,9 +365,10 @@ std::vector<Candidate<Choice>> candidates(const Problem& problem, const Device& 
           const int same = resident ? number(p.groups * ceil_div(p.columns, kTiles[row].width)) : 1;
           if (same > device.sm_count) continue;
           p.walkers = choice.walkers = std::min(p.items, device.sm_count / same * same);
-          found.push_back({choice, predict(problem, device, p, choice, visits)});
+          found.push_back({choice, predict(problem, device, p, choice, visits, torn)});
         }
     }
+  }
   return found;
 }
 
